@@ -1,0 +1,37 @@
+# The two commands of the README: `make demo` and `make test`. Each sets up .venv on its own.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types unit studies bench clean
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: .venv/installed
+	$(BIN)/borrow demo --output out/demo
+
+test: lint types unit
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+unit: .venv/installed
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Long: every study of the docs (results and figures under docs/), and the benchmark.
+studies: .venv/installed
+	$(BIN)/python benchmarks/studies/leen2011_variance.py
+	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
+	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/focused.py
+
+clean:
+	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,29 @@
+"""borrow: learn one task by borrowing strength from its relatives, and know when not to.
+
+Reading order: data -> kernels -> covariance -> inference -> models. Estimators are imported when first asked for.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "FocusedGPRegressor": "borrow.models.focused",
+    "PooledGPRegressor": "borrow.models.baselines.gp",
+    "SingleTaskGPRegressor": "borrow.models.baselines.gp",
+}
+
+__all__ = ["FocusedGPRegressor", "PooledGPRegressor", "SingleTaskGPRegressor", "datasets", "kernels"]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in ("kernels", "datasets"):
+        return import_module(f"borrow.{name}")
+    raise AttributeError(f"module 'borrow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,227 @@
+"""The door: whatever form the data come in, checked once, they leave as `TaskData`.
+
+Forms: a frame (pandas, polars, Arrow) with a task column; an array with a task column by position; `tasks=` beside X;
+`y` of shape (N, M) with NaN for what was not observed; a list of (X, y) pairs or a dict of them by label. Everything
+behind this door may trust what it gets: finite floats, rows stacked by task, tasks sorted by label, one cell for each
+distinct input of a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from borrow.linalg import Array
+
+Codes = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table as read, before merging: inputs, a task code a row, targets (NaN where unlabelled), weights, replicates."""
+
+    X: Array
+    task: Codes
+    labels: tuple[Hashable, ...]
+    y: Array
+    weight: Array
+    replicates: Array
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Labelled rows merged by input and task, stacked by task and sorted by input.
+
+    A cell is the mean of its rows; `count` is its precision in units of one row. What the rows say beyond their means
+    is kept per task: `dof` rows more than cells, `scatter` their sum of squares around the means, `log_count` the
+    constant, so that the evidence equals that of the rows written out.
+    """
+
+    X: Array
+    y: Array
+    count: Array
+    starts: Codes  # (M + 1,)
+    dof: Array  # (M,)
+    scatter: Array  # (M,)
+    log_count: Array  # (M,)
+
+    @property
+    def task(self) -> Codes:
+        """Task code of every cell."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def of(self, t: int) -> slice:
+        """The cells of task t."""
+        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
+    def only(self, t: int) -> Cells:
+        """Task t as the only one."""
+        at = self.of(t)
+        n = at.stop - at.start
+        one = slice(t, t + 1)
+        return Cells(
+            self.X[at], self.y[at], self.count[at], np.array([0, n]), self.dof[one], self.scatter[one], self.log_count[one]
+        )
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Targets of task t are (y - center[t]) / scale[t]; `log_volume` turns densities back into the given units."""
+
+    center: Array
+    scale: Array
+    log_volume: float
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Everything a model needs to know of the data."""
+
+    labels: tuple[Hashable, ...]
+    cells: Cells
+    unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
+    scaling: Scaling
+    column_scales: Array
+
+    def inputs(self, t: int) -> Array:
+        """All inputs of task t, labelled or not."""
+        return np.vstack([self.cells.X[self.cells.of(t)], self.unlabelled[t]])
+
+
+def build(rows: Rows, normalize: bool, primary: int | None = None) -> TaskData:
+    """Merge, scale and measure."""
+    labelled = np.isfinite(rows.y)
+    cells = merge(
+        rows.X[labelled],
+        rows.task[labelled],
+        rows.y[labelled],
+        rows.weight[labelled],
+        rows.replicates[labelled],
+        len(rows.labels),
+    )
+    n_rows = np.diff(cells.starts) + cells.dof
+    scaling = scale(cells, n_rows, normalize, primary)
+    y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
+    cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2)
+    free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(len(rows.labels)))
+    return TaskData(rows.labels, cells, free, scaling, column_scales(rows.X[labelled], rows.weight[labelled]))
+
+
+def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_tasks: int) -> Cells:
+    """Rows with the same input and task become one cell.
+
+    Rows i of a cell are y_i ~ N(f, noise/k_i), each repeated w_i times. With K = sum w k and the mean m = sum w k y / K,
+    prod_i N(y_i)^w_i = N(m; f, noise/K) times exp of -(sum w - 1)/2 log(2 pi noise) + 1/2 sum w log k - 1/2 log K - SS/(2 noise).
+    """
+    order = np.lexsort((*X.T[::-1], task))
+    X, task, y, weight, replicates = X[order], task[order], y[order], weight[order], replicates[order]
+    new = np.ones(len(y), dtype=bool)
+    new[1:] = (task[1:] != task[:-1]) | np.any(X[1:] != X[:-1], axis=1)
+    cell = np.cumsum(new) - 1
+    first = np.flatnonzero(new)
+    precision = weight * replicates
+    count = np.bincount(cell, precision, minlength=len(first))
+    # Sums around the first row of the cell, so that a cell of one row keeps its target to the bit.
+    offset = np.bincount(cell, precision * (y - y[first][cell]), minlength=len(first)) / count
+    mean = y[first] + offset
+    by_task = task[first]
+
+    def total(values: Array, at: Codes) -> Array:
+        return np.bincount(at, values, minlength=n_tasks)
+
+    scatter = total(precision * (y - mean[cell]) ** 2, task)
+    dof = total(weight, task) - total(np.ones(len(first)), by_task)
+    log_count = 0.5 * (total(weight * np.log(replicates), task) - total(np.log(count), by_task))
+    starts = np.searchsorted(by_task, np.arange(n_tasks + 1))
+    return Cells(X[first], mean, count, starts, dof, scatter, log_count)
+
+
+def scale(cells: Cells, n_rows: Array, normalize: bool, primary: int | None) -> Scaling:
+    """Centre and scale each task's targets; small tasks shrink towards the overall figures.
+
+    Shrinkage is empirical Bayes: a task's mean moves towards the mean of the means by (sampling variance)/(sampling +
+    between-task variance), its log variance likewise; where tasks really differ, nothing shrinks. The primary keeps its
+    own figures (its mean if it has a row, its scale if it has two distinct targets) and does not enter the others':
+    otherwise flipping the sign of the other tasks would move the primary's predictions.
+    """
+    M = len(n_rows)
+    center, spread = np.zeros(M), np.ones(M)
+    if normalize:
+        mean, variance = np.full(M, np.nan), np.full(M, np.nan)
+        for t in np.flatnonzero(np.diff(cells.starts)):
+            at = cells.of(t)
+            mean[t] = np.average(cells.y[at], weights=cells.count[at])
+            squares = cells.count[at] @ (cells.y[at] - mean[t]) ** 2 + cells.scatter[t]
+            if n_rows[t] > 1 and squares > (1e-10 * max(1.0, abs(mean[t]))) ** 2 * cells.count[at].sum():
+                variance[t] = squares / cells.count[at].sum()
+        pool = np.arange(M) != primary if primary is not None and M > 1 else np.ones(M, dtype=bool)
+        seen = pool & np.isfinite(variance)
+        typical = float(np.exp(np.mean(np.log(variance[seen])))) if seen.any() else np.nan
+        log_variance = _shrink(np.log(variance), 2.0 / np.maximum(n_rows - 1.0, 1.0), pool)
+        sampling = np.where(np.isfinite(variance), variance, typical) / np.maximum(n_rows, 1.0)
+        center, spread = _shrink(mean, sampling, pool), np.exp(0.5 * log_variance)
+        if primary is not None:
+            center[primary] = mean[primary] if np.isfinite(mean[primary]) else center[primary]
+            own = np.sqrt(variance[primary])
+            spread[primary] = own if np.isfinite(own) else spread[primary]
+        center, spread = np.nan_to_num(center), np.where(np.isfinite(spread), spread, 1.0)
+    return Scaling(center, spread, float(n_rows @ np.log(spread)))
+
+
+def _shrink(value: Array, sampling: Array, pool: npt.NDArray[np.bool_]) -> Array:
+    """Empirical-Bayes means: towards the average over the pool, by how little the tasks differ beyond sampling error."""
+    seen = pool & np.isfinite(value)
+    if not seen.any():
+        return value
+    if seen.sum() == 1:
+        return np.where(np.isfinite(value), value, value[seen][0])
+    known = np.where(np.isfinite(sampling[seen]), sampling[seen], 0.0)
+    between = max(float(np.var(value[seen], ddof=1) - known.mean()), 0.0)
+    overall = float(value[seen].mean())
+    with np.errstate(invalid="ignore"):
+        keep = np.where(between > 0, between / (between + sampling), 0.0)
+    keep = np.where(np.isfinite(sampling), keep, 1.0)
+    return np.where(np.isfinite(value), overall + keep * (value - overall), overall)
+
+
+def column_scales(X: Array, weight: Array) -> Array:
+    """Standard deviation of every column, 1 where it is constant."""
+    if len(X) == 0:
+        return np.ones(X.shape[1])
+    mean = np.average(X, axis=0, weights=weight)
+    sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    return np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)
+
+
+def sort_labels(values: Sequence[Any]) -> tuple[Hashable, ...]:
+    """Distinct labels in order: numbers by size, text by letters, mixtures by kind first."""
+    return tuple(sorted(set(values), key=lambda v: (not isinstance(v, (int, float)), type(v).__name__, v)))
+
+
+def encode(values: Sequence[Any], labels: tuple[Hashable, ...]) -> Codes:
+    """Codes of labels; a label that is not among them is an error that lists those that are."""
+    codes = {label: i for i, label in enumerate(labels)}
+    unknown = [v for v in dict.fromkeys(values) if v not in codes]
+    if unknown:
+        raise ValueError(f"unknown task {list_labels(unknown)}; tasks are {list_labels(labels)}")
+    return np.fromiter((codes[v] for v in values), dtype=np.intp, count=len(values))
+
+
+def list_labels(labels: Sequence[Any], most: int = 12) -> str:
+    """`'s1', 's2', 's3', ... (40 in all)`."""
+    shown = ", ".join(repr(v) for v in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
+
+
+def is_pairs(X: Any) -> bool:
+    """A list of (X, y) pairs, or a dict of them by label."""
+    items = list(X.values()) if isinstance(X, Mapping) else X
+    return (
+        isinstance(items, list)
+        and len(items) > 0
+        and all(isinstance(p, tuple) and len(p) == 2 and np.ndim(p[0]) == 2 for p in items)
+    )

@@ -1,0 +1,226 @@
+"""Hyper-parameters: named arrays <-> the optimiser's vector, priors, maximisation, curvature.
+
+A model keeps its hyper-parameters as a dict of arrays in the coordinates of the optimiser (logarithms of positive
+ones, signed ones as they are); its objective takes such a dict and returns the evidence with a dict of derivatives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import minimize
+
+from borrow.kernels import Kernel
+from borrow.linalg import Array, NotPositiveDefiniteError
+
+log = logging.getLogger("borrow")
+
+Values = dict[str, Array]
+Objective = Callable[[Values], tuple[float, Values]]
+
+#: Bounds in the optimiser's coordinates: wide, to keep exp() and factorisations away from overflow.
+LOG_BOUND = 14.0
+#: Noise variances of scaled targets stay above this.
+NOISE_FLOOR = 1e-6
+
+# Priors, in the units of scaled targets and column scales; see docs/notation.md.
+LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
+RELEVANCE_SD = 0.5  # log lengthscale of a column against the common one
+VARIANCE_SD = 2.0  # log variance around 0
+NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0
+OTHER_SD = 1.5  # alpha, period, bias: around where they start
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """N(mean, precision^-1) on a parameter vector."""
+
+    mean: Array
+    precision: Any  # dense or sparse
+
+    def log_density(self, value: Array) -> tuple[float, Array]:
+        """Up to a constant, with its derivative."""
+        pull = self.precision @ (value - self.mean)
+        return float(-0.5 * pull @ (value - self.mean)), -pull
+
+
+def kernel_prior(kernel: Kernel, scales: Array) -> GaussianPrior:
+    """Weak prior on a kernel's theta, given the columns' scales.
+
+    log lengthscale_j = log(sqrt(d) scale_j) + level + relevance_j with level ~ N(0, 1) and relevance_j ~ N(0, 0.5^2):
+    relevance is learnt, but shrunk to a common one. log variance ~ N(0, 2^2).
+    """
+    d = len(scales)
+    priors = []
+    for leaf in kernel.leaves():
+        for name, size in leaf.free():
+            now = np.log(np.atleast_1d(getattr(leaf, name)))
+            if name == "lengthscale":
+                column = np.log(scales) + 0.5 * np.log(d)
+                mean = column if size == d else np.full(size, column.mean())
+                cov = np.full((size, size), LEVEL_SD**2) + (size > 1) * RELEVANCE_SD**2 * np.eye(size)
+            elif name in ("variance", "bias_variance"):
+                from_inputs = type(leaf).__name__ == "Linear"
+                centre = -2.0 * np.log(scales) - np.log(d) if from_inputs else np.zeros(size)
+                mean = centre if len(centre) == size else np.full(size, centre.mean())
+                cov = VARIANCE_SD**2 * np.eye(size)
+            elif name == "weight_variance":
+                column = -2.0 * np.log(scales)
+                mean = column if size == d else np.full(size, column.mean())
+                cov = OTHER_SD**2 * np.eye(size)
+            else:
+                mean = now if len(now) == size else np.full(size, now.mean())
+                cov = OTHER_SD**2 * np.eye(size)
+            priors.append(GaussianPrior(mean, np.linalg.inv(cov)))
+    return join_priors(priors)
+
+
+def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
+    """Independent priors on vectors that stand one after the other."""
+    if not priors:
+        return GaussianPrior(np.zeros(0), np.zeros((0, 0)))
+    precision = sparse.block_diag([p.precision for p in priors], format="csr")
+    return GaussianPrior(np.concatenate([p.mean for p in priors]), precision)
+
+
+def noise_prior(n: int) -> GaussianPrior:
+    """log noise ~ N(log 0.1, 2^2), independently for each of n tasks, in units of the scaled targets."""
+    return GaussianPrior(np.full(n, NOISE_MEAN), sparse.eye_array(n, format="csr") / NOISE_SD**2)
+
+
+def pack(values: Mapping[str, Array]) -> Array:
+    """One vector of all arrays, in the order of the dict."""
+    return np.concatenate([np.ravel(v) for v in values.values()]) if values else np.zeros(0)
+
+
+def unpack(vector: Array, like: Mapping[str, Array]) -> Values:
+    """The vector cut up again into arrays of the shapes of `like`."""
+    out, at = {}, 0
+    for name, v in like.items():
+        out[name] = np.asarray(vector[at : at + v.size]).reshape(v.shape)
+        at += v.size
+    return out
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where a maximisation ended. `at_bound` names entries that stopped at a bound, as (name, index)."""
+
+    values: Values
+    objective: float
+    n_iter: int
+    n_evaluations: int
+    converged: bool
+    message: str
+    at_bound: list[tuple[str, int]] = field(default_factory=list)
+
+
+def bounds_around(start: Values, floors: Mapping[str, float] | None = None) -> dict[str, tuple[Array, Array]]:
+    """Bounds so wide that only what the data cannot identify meets them; `floors` are least values by name."""
+    low = {n: v - LOG_BOUND for n, v in start.items()}
+    for n, floor in (floors or {}).items():
+        low[n] = np.minimum(np.full_like(start[n], floor), start[n])
+    return {n: (low[n], v + LOG_BOUND) for n, v in start.items()}
+
+
+def with_prior(objective: Objective, log_prior: Objective | None) -> Objective:
+    """Evidence plus log prior."""
+    if log_prior is None:
+        return objective
+
+    def total(values: Values) -> tuple[float, Values]:
+        evidence, by_evidence = objective(values)
+        prior, by_prior = log_prior(values)
+        return evidence + prior, {n: g + by_prior[n] if n in by_prior else g for n, g in by_evidence.items()}
+
+    return total
+
+
+def independent_priors(priors: Mapping[str, GaussianPrior]) -> Objective:
+    """The sum of priors on named parameters."""
+
+    def log_prior(values: Values) -> tuple[float, Values]:
+        parts = {n: p.log_density(values[n]) for n, p in priors.items()}
+        return sum(v for v, _ in parts.values()), {n: g for n, (_, g) in parts.items()}
+
+    return log_prior
+
+
+def maximise(
+    objective: Objective, start: Values, bounds: Mapping[str, tuple[Array, Array]], max_iter: int, tol: float = 1e-9
+) -> Optimum:
+    """L-BFGS on the objective, with bounds by name. Where a factorisation fails the step is shortened."""
+    low = pack({n: bounds[n][0] for n in start})
+    high = pack({n: bounds[n][1] for n in start})
+    x0 = np.clip(pack(start), low, high)
+    worst = [np.inf]
+
+    def descend(x: Array) -> tuple[float, Array]:
+        try:
+            value, gradient = objective(unpack(x, start))
+        except NotPositiveDefiniteError as failure:
+            if not np.isfinite(worst[0]):
+                raise
+            log.debug("step rejected: %s", failure)
+            return worst[0] + 1e3, np.zeros_like(x)  # a wall: the line search turns back
+        worst[0] = -value if not np.isfinite(worst[0]) else max(worst[0], -value)
+        return -value, -pack(gradient)
+
+    result = minimize(
+        descend,
+        x0,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=np.column_stack([low, high]),
+        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": tol, "gtol": 1e-5, "maxcor": 20},
+    )
+    x = result.x
+    names = [(n, i) for n, v in start.items() for i in range(v.size)]
+    stuck = [names[i] for i in np.flatnonzero((x <= low) | (x >= high))]
+    # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
+    ended = bool(result.success) or "ABNORMAL" in str(result.message).upper()
+    return Optimum(unpack(x, start), -float(result.fun), int(result.nit), int(result.nfev), ended, str(result.message), stuck)
+
+
+def race(
+    objective: Objective, starts: list[Values], bounds: Mapping[str, tuple[Array, Array]], max_iter: int, heat: int = 25
+) -> Optimum:
+    """Run every start for a few iterations, then the best one to the end."""
+    if len(starts) == 1:
+        return maximise(objective, starts[0], bounds, max_iter)
+    heats = [maximise(objective, s, bounds, min(heat, max_iter)) for s in starts]
+    best = max(heats, key=lambda o: o.objective)
+    log.debug("starts reached %s", [round(o.objective, 3) for o in heats])
+    if best.converged or max_iter <= heat:
+        return best
+    end = maximise(objective, best.values, bounds, max_iter - heat)
+    return replace(end, n_iter=end.n_iter + best.n_iter)
+
+
+def second_differences(f: Callable[[Array], float], x: Array, step: float = 1e-3) -> Array:
+    """Matrix of second derivatives by central differences of values."""
+    steps = step * np.eye(len(x))
+    H = np.empty((len(x), len(x)))
+    for i, e in enumerate(steps):
+        for j, g in enumerate(steps[: i + 1]):
+            corners = f(x + e + g) - f(x + e - g) - f(x - e + g) + f(x - e - g)
+            H[i, j] = H[j, i] = corners / (4.0 * step * step)
+    return H
+
+
+def curvature(objective: Objective, at: Values, step: float = 1e-4) -> Array:
+    """Minus the second derivatives of the objective, by central differences of its analytic gradient."""
+    x = pack(at)
+    columns = []
+    for i in range(x.size):
+        e = np.zeros_like(x)
+        e[i] = step
+        up, down = (pack(objective(unpack(x + s * e, at))[1]) for s in (1.0, -1.0))
+        columns.append((down - up) / (2.0 * step))
+    C = np.stack(columns)
+    return 0.5 * (C + C.T)

@@ -1,0 +1,31 @@
+"""Exact inference under a Gaussian likelihood: condition once on fixed sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
+from borrow.likelihoods import Gaussian
+from borrow.linalg import Array
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Posterior, evidence, and the way back to the hyper-parameters."""
+
+    posterior: SharedPosterior
+    evidence: float
+    likelihood: Gaussian
+    tau: Array
+
+    def gradient(self, inducing: bool = False) -> tuple[Adjoints, Array]:
+        """Adjoints of the covariance and the derivative by log noise of each task."""
+        adjoints = self.posterior.adjoints(inducing)
+        return adjoints, self.likelihood.pullback(adjoints.noise, self.tau)
+
+
+def exact(covariance: SharedCovariance, likelihood: Gaussian) -> Exact:
+    """Posterior and evidence of all tasks."""
+    nu, tau = likelihood.sites()
+    posterior = covariance.condition(nu, tau)
+    return Exact(posterior, posterior.evidence + likelihood.log_normaliser(tau), likelihood, tau)

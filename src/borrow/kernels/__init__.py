@@ -1,0 +1,38 @@
+"""Covariance functions with pull-backs. Add with `+`, multiply with `*`."""
+
+from typing import Any
+
+from borrow.kernels.base import Gradient, Kernel, Leaf
+from borrow.kernels.compose import Product, Sum
+from borrow.kernels.dot import Constant, Linear, NeuralNetwork
+from borrow.kernels.stationary import Matern, Periodic, RationalQuadratic, SquaredExponential
+
+__all__ = [
+    "Constant",
+    "Gradient",
+    "Kernel",
+    "Leaf",
+    "Linear",
+    "Matern",
+    "NeuralNetwork",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "SquaredExponential",
+    "Sum",
+    "resolve",
+]
+
+
+def resolve(kernel: Any, name: str = "kernel") -> Kernel:
+    """A kernel of ours, or one of scikit-learn's translated; anything else is an error that says so."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if type(kernel).__module__.startswith("sklearn.gaussian_process"):
+        from borrow.kernels.translate import from_sklearn
+
+        return from_sklearn(kernel)
+    raise TypeError(
+        f"{name}={kernel!r} is not a kernel; expected one of borrow.kernels, for instance SquaredExponential(), "
+        "or a scikit-learn kernel"
+    )

@@ -1,0 +1,146 @@
+"""Kernels of inner products: constant, linear, and the arcsine kernel of an infinite neural network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from borrow.kernels.base import Gradient, Leaf, Pullback
+from borrow.linalg import Array
+
+
+@dataclass(frozen=True, repr=False)
+class Constant(Leaf):
+    """The same covariance everywhere: an unknown offset."""
+
+    variance: float = 1.0
+    fixed: tuple[str, ...] = ()
+
+    learnable: ClassVar[tuple[str, ...]] = ("variance",)
+
+    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+        """K and its pull-back."""
+
+        def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            theta = self._gather(variance=self.variance * bK.sum())
+            if not inputs:
+                return Gradient(theta)
+            return Gradient(theta, np.zeros_like(X), None if Z is None else np.zeros_like(Z))
+
+        return np.full((len(X), len(X if Z is None else Z)), self.variance), pullback
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+        """The variance, at every input."""
+
+        def pullback(bd: Array, inputs: bool = False) -> Gradient:
+            return Gradient(self._gather(variance=self.variance * bd.sum()), np.zeros_like(X) if inputs else None)
+
+        return np.full(len(X), self.variance), pullback
+
+
+@dataclass(frozen=True, repr=False)
+class Linear(Leaf):
+    """sum_j variance_j x_j z_j: straight lines through the origin (add a `Constant` for an offset)."""
+
+    variance: float | tuple[float, ...] = 1.0
+    fixed: tuple[str, ...] = ()
+
+    learnable: ClassVar[tuple[str, ...]] = ("variance",)
+
+    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+        """K and its pull-back."""
+        v = _per_column(self, self.variance, X)
+        C = X if Z is None else Z
+
+        def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            bC = bK @ C
+            theta = self._gather(variance=v * np.einsum("ij,ij->j", X, bC))
+            if not inputs:
+                return Gradient(theta)
+            if Z is None:
+                return Gradient(theta, v * (bC + bK.T @ X))
+            return Gradient(theta, v * bC, v * (bK.T @ X))
+
+        return (X * v) @ C.T, pullback
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+        """sum_j variance_j x_j^2."""
+        v = _per_column(self, self.variance, X)
+
+        def pullback(bd: Array, inputs: bool = False) -> Gradient:
+            theta = self._gather(variance=v * (bd @ (X * X)))
+            return Gradient(theta, 2.0 * v * bd[:, None] * X if inputs else None)
+
+        return (X * X) @ v, pullback
+
+
+@dataclass(frozen=True, repr=False)
+class NeuralNetwork(Leaf):
+    """Arcsine kernel of a network with infinitely many sigmoid units.
+
+    k = variance (2/pi) asin(U / sqrt(a c)), with U = 2 (bias + sum_j w_j x_j z_j), a = 1 + 2 (bias + sum_j w_j x_j^2)
+    and c the same for z. With q = U / sqrt(a c) and bq the adjoint of q: bU = bq / sqrt(a c), ba = -bq q / (2 a).
+    """
+
+    variance: float = 1.0
+    weight_variance: float | tuple[float, ...] = 1.0
+    bias_variance: float = 1.0
+    fixed: tuple[str, ...] = ()
+
+    learnable: ClassVar[tuple[str, ...]] = ("variance", "weight_variance", "bias_variance")
+
+    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+        """K and its pull-back."""
+        w = _per_column(self, self.weight_variance, X)
+        C = X if Z is None else Z
+        a = 1.0 + 2.0 * (self.bias_variance + (X * X) @ w)
+        c = 1.0 + 2.0 * (self.bias_variance + (C * C) @ w)
+        U = 2.0 * (self.bias_variance + (X * w) @ C.T)
+        root = np.sqrt(a[:, None] * c)
+        q = np.clip(U / root, -1.0, 1.0)
+        K = self.variance * (2.0 / np.pi) * np.arcsin(q)
+
+        def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            bq = bK * (self.variance * 2.0 / np.pi) / np.sqrt((1.0 - q) * (1.0 + q))
+            bU, bqq = bq / root, bq * q
+            ba, bc = -0.5 * bqq.sum(axis=1) / a, -0.5 * bqq.sum(axis=0) / c
+            UC = bU @ C
+            by_w = 2.0 * w * (np.einsum("ij,ij->j", X, UC) + ba @ (X * X) + bc @ (C * C))
+            by_bias = 2.0 * self.bias_variance * (bU.sum() + ba.sum() + bc.sum())
+            theta = self._gather(variance=np.vdot(bK, K), weight_variance=by_w, bias_variance=by_bias)
+            if not inputs:
+                return Gradient(theta)
+            bX = 2.0 * w * (UC + 2.0 * ba[:, None] * X)
+            bZ = 2.0 * w * (bU.T @ X + 2.0 * bc[:, None] * C)
+            return Gradient(theta, bX + bZ) if Z is None else Gradient(theta, bX, bZ)
+
+        return K, pullback
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+        """On the diagonal q = (a - 1)/a, whose arcsine has the slope 1 / (a sqrt(2a - 1))."""
+        w = _per_column(self, self.weight_variance, X)
+        a = 1.0 + 2.0 * (self.bias_variance + (X * X) @ w)
+        d = self.variance * (2.0 / np.pi) * np.arcsin((a - 1.0) / a)
+
+        def pullback(bd: Array, inputs: bool = False) -> Gradient:
+            ba = bd * (self.variance * 2.0 / np.pi) / (a * np.sqrt(2.0 * a - 1.0))
+            theta = self._gather(
+                variance=bd @ d,
+                weight_variance=2.0 * w * (ba @ (X * X)),
+                bias_variance=2.0 * self.bias_variance * ba.sum(),
+            )
+            return Gradient(theta, 4.0 * w * ba[:, None] * X if inputs else None)
+
+        return d, pullback
+
+
+def _per_column(kernel: Leaf, value: float | tuple[float, ...], X: Array) -> Array:
+    v = np.asarray(value, dtype=float)
+    if v.ndim == 1 and v.size != X.shape[1]:
+        raise ValueError(
+            f"{type(kernel).__name__}: {v.size} parameters for inputs of {X.shape[1]} columns; "
+            "give one number or one for each column"
+        )
+    return np.broadcast_to(v, (X.shape[1],))

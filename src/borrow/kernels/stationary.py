@@ -1,0 +1,198 @@
+"""Kernels of a scaled distance r: k = variance * profile(r^2), r^2 = sum_j (x_j - z_j)^2 / lengthscale_j^2."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from borrow.kernels.base import Gradient, Leaf, Pullback
+from borrow.linalg import Array, squared_distances
+
+Slope = Callable[[], Array]
+
+
+@dataclass(frozen=True, repr=False)
+class Stationary(Leaf):
+    """Shared forward and backward pass; a subclass gives the profile and its slope.
+
+    A scalar lengthscale is isotropic; a vector one is automatic relevance determination; a vector with `tied=True`
+    keeps its ratios and moves as one. Derivatives, with S_ij = bK_ij variance profile'(r_ij^2) the adjoint of r^2
+    and scaled inputs a = x/l, c = z/l:
+
+        d/d log l_j = -2 sum_ik S_ik (a_ij - c_kj)^2,   bx = 2 (rowsum(S) a - S c) / l.
+
+    The squares are expanded so that one matrix product S c replaces an (n, m, d) tensor.
+    """
+
+    variance: float = 1.0
+    lengthscale: float | tuple[float, ...] = 1.0
+    fixed: tuple[str, ...] = ()
+    tied: bool = False
+
+    learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale")
+
+    @abstractmethod
+    def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
+        """profile(sq), its derivative by sq, and derivatives by the logs of further parameters."""
+
+    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+        """K and its pull-back."""
+        l = self._lengthscales(X)
+        middle = X.mean(axis=0) if len(X) else 0.0  # distances do not change, rounding does
+        A = (X - middle) / l
+        C = A if Z is None else (Z - middle) / l
+        profile, slope, extra = self._profile(squared_distances(A, C))
+        K = self.variance * profile if self.variance != 1.0 else profile
+
+        def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            S = slope()
+            S = S * (bK * self.variance)
+            rows, columns, SC = S.sum(axis=1), S.sum(axis=0), S @ C
+            by_l = -2.0 * (rows @ (A * A) + columns @ (C * C) - 2.0 * np.einsum("ij,ij->j", A, SC))
+            by_extra = {n: self.variance * np.vdot(bK, d()) for n, d in extra.items()}
+            theta = self._gather(variance=np.vdot(bK, K), lengthscale=by_l, **by_extra)
+            if not inputs:
+                return Gradient(theta)
+            bX = 2.0 * (rows[:, None] * A - SC) / l
+            bZ = 2.0 * (columns[:, None] * C - S.T @ A) / l
+            return Gradient(theta, bX + bZ) if Z is None else Gradient(theta, bX, bZ)
+
+        return K, pullback
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+        """The variance, at every input."""
+
+        def pullback(bd: Array, inputs: bool = False) -> Gradient:
+            zero = {n: np.zeros(np.size(getattr(self, n))) for n in self.learnable}
+            theta = self._gather(**{**zero, "variance": self.variance * bd.sum()})
+            return Gradient(theta, np.zeros_like(X) if inputs else None)
+
+        return np.full(len(X), self.variance), pullback
+
+    def _lengthscales(self, X: Array) -> Array:
+        l = np.asarray(self.lengthscale, dtype=float)
+        if l.ndim == 1 and l.size != X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__}: lengthscale has {l.size} entries and the inputs have {X.shape[1]} columns; "
+                "give one number or one for each column"
+            )
+        return l
+
+
+@dataclass(frozen=True, repr=False)
+class SquaredExponential(Stationary):
+    """variance * exp(-r^2 / 2)."""
+
+    def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
+        sq *= -0.5
+        e = np.exp(sq, out=sq)
+        return e, lambda: -0.5 * e, {}
+
+
+@dataclass(frozen=True, repr=False)
+class Matern(Stationary):
+    """Matérn kernel of smoothness nu = 1/2, 3/2 or 5/2."""
+
+    nu: float = 2.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is SquaredExponential")
+
+    def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
+        if self.nu == 0.5:
+            r = np.sqrt(sq)
+            e = np.exp(-r)
+            # At r = 0 the profile has a kink; every use multiplies the slope by differences that are 0 there.
+            return e, lambda: np.divide(-0.5 * e, r, out=np.zeros_like(r), where=r > 0), {}
+        if self.nu == 1.5:
+            t = np.sqrt(3.0 * sq)
+            e = np.exp(-t)
+            return (1.0 + t) * e, lambda: -1.5 * e, {}
+        t = np.sqrt(5.0 * sq)
+        e = np.exp(-t)
+        return (1.0 + t + t * t / 3.0) * e, lambda: (-5.0 / 6.0) * (1.0 + t) * e, {}
+
+
+@dataclass(frozen=True, repr=False)
+class RationalQuadratic(Stationary):
+    """variance * (1 + r^2 / (2 alpha))^-alpha: a mixture of lengthscales."""
+
+    alpha: float = 1.0
+
+    learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale", "alpha")
+
+    def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
+        a = self.alpha
+        base = 1.0 + sq / (2.0 * a)
+        k = base**-a
+        return k, lambda: -0.5 * k / base, {"alpha": lambda: a * k * ((base - 1.0) / base - np.log(base))}
+
+
+@dataclass(frozen=True, repr=False)
+class Periodic(Leaf):
+    """variance * exp(-2 sum_j sin^2(pi (x_j - z_j) / period_j) / lengthscale_j^2).
+
+    This is a squared exponential on the circle w(x) = (cos 2 pi x/period, sin 2 pi x/period), so both passes go
+    through that kernel and the chain rule of w.
+    """
+
+    variance: float = 1.0
+    lengthscale: float | tuple[float, ...] = 1.0
+    period: float | tuple[float, ...] = 1.0
+    fixed: tuple[str, ...] = ()
+    tied: bool = False
+
+    learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale", "period")
+
+    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+        """K and its pull-back."""
+        d = X.shape[1]
+        p = np.broadcast_to(np.asarray(self.period, dtype=float), (d,))
+        l = np.broadcast_to(np.asarray(self.lengthscale, dtype=float), (d,))
+        on_circle = SquaredExponential(self.variance, tuple(np.tile(l, 2).tolist()))
+        warped = self._warp(X, p)
+        K, back = on_circle.evaluate(warped, None if Z is None else self._warp(Z, p))
+
+        def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            g = back(bK, inputs=True)
+            by_l = g.theta[1 : 1 + d] + g.theta[1 + d :]
+            bX = self._unwarp(X, p, g.X)
+            by_p = -np.einsum("ij,ij->j", bX, X)  # x and period enter as x / period only
+            bZ = None
+            if Z is not None:
+                bZ = self._unwarp(Z, p, g.Z)
+                by_p = by_p - np.einsum("ij,ij->j", bZ, Z)
+            theta = self._gather(variance=g.theta[0], lengthscale=by_l, period=by_p)
+            return Gradient(theta, bX, bZ) if inputs else Gradient(theta)
+
+        return K, pullback
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+        """The variance, at every input."""
+
+        def pullback(bd: Array, inputs: bool = False) -> Gradient:
+            theta = self._gather(
+                variance=self.variance * bd.sum(),
+                lengthscale=np.zeros(np.size(self.lengthscale)),
+                period=np.zeros(np.size(self.period)),
+            )
+            return Gradient(theta, np.zeros_like(X) if inputs else None)
+
+        return np.full(len(X), self.variance), pullback
+
+    @staticmethod
+    def _warp(X: Array, p: Array) -> Array:
+        angle = 2.0 * np.pi * X / p
+        return np.hstack([np.cos(angle), np.sin(angle)])
+
+    @staticmethod
+    def _unwarp(X: Array, p: Array, bW: Array | None) -> Array:
+        assert bW is not None  # asked for with inputs=True
+        d, angle = X.shape[1], 2.0 * np.pi * X / p
+        return (2.0 * np.pi / p) * (np.cos(angle) * bW[:, d:] - np.sin(angle) * bW[:, :d])

@@ -1,0 +1,1 @@
+"""One paper, one file; the papers' reference methods under `baselines`."""

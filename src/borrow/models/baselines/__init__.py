@@ -1,0 +1,1 @@
+"""The reference methods: what any transfer must be compared with."""

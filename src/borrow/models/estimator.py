@@ -1,0 +1,204 @@
+"""What every GP regressor shares: reading, scaling, prediction at the public edge. No formula of any paper."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import ThreadpoolController
+
+from borrow import kernels, memory
+from borrow.covariance.shared import Prediction
+from borrow.data import Codes, Rows, TaskData, build, list_labels
+from borrow.hyper import Optimum
+from borrow.linalg import Array
+from borrow.reading import Schema, read_new, read_training
+
+#: Below this many rows in the largest block one BLAS thread is faster than several.
+SMALL_BLOCK = 1500
+
+
+class Fitted(NamedTuple):
+    """What a model's fit hands back for the estimator to publish."""
+
+    evidence: float  # of the scaled targets
+    noise: Array  # (M,), of the scaled targets
+    jitter: float
+    n_iter: int
+    converged: bool
+
+
+class GPRegressor(RegressorMixin, BaseEstimator):
+    """Abstract. A subclass fits a model to `TaskData` and predicts for coded tasks in scaled units."""
+
+    task: str | int | None
+    kernel: Any
+    noise: Any
+    normalize_y: bool
+    prior: str | None
+    optimizer: str | None
+    max_iter: int
+    random_state: Any
+
+    @abstractmethod
+    def _fit(self, data: TaskData) -> Fitted:
+        """Fit, set the model's own attributes, return what all models have."""
+
+    @abstractmethod
+    def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
+        """Posterior of the functions at new rows, in scaled units."""
+
+    def _arrange(self, rows: Rows) -> TaskData:
+        """Merge and scale the rows; the primary keeps its own figures."""
+        return build(rows, self.normalize_y, self._primary_code(rows.labels))
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
+        """Code of the task that matters, where the model has one."""
+        return None
+
+    def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
+        """Fit to a table.
+
+        X: frame or array, with the task column named by `task=` in the constructor, or `tasks=` beside it; or a list or
+        dict of (X, y) pairs. y: targets, NaN where unlabelled; (N, M) with one column a task. `sample_weight=k` is the
+        row repeated k times; `replicates=k` says that y is already a mean of k measurements.
+        """
+        self._check_settings()
+        rows, schema = read_training(self, X, y, tasks, sample_weight, replicates)
+        data = self._arrange(rows)
+        M = len(schema.labels)
+        self._schema: Schema = schema
+        self._center, self._scale = (np.broadcast_to(v, M) for v in (data.scaling.center, data.scaling.scale))
+        self.tasks_ = as_labels(schema.labels)
+        largest = int(np.diff(data.cells.starts).max())
+        with single_thread(largest):
+            fitted = self._fit(data)
+        self.noise_ = dict(zip(schema.labels, (fitted.noise * self._scale**2).tolist(), strict=True))
+        self.log_marginal_likelihood_ = fitted.evidence - data.scaling.log_volume
+        self.jitter_, self.n_iter_, self.converged_ = fitted.jitter, fitted.n_iter, fitted.converged
+        return self
+
+    def predict(
+        self,
+        X: Any,
+        tasks: Any = None,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = False,
+    ) -> Any:
+        """Posterior mean of each row's task; with its standard deviation or covariance if asked.
+
+        The standard deviation is of the function; `include_noise=True` adds the observation noise of a new row.
+        Fitted on wide y and asked for no task in particular, the answer has one column a task.
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both True; ask for one of them")
+        rows, task = read_new(self, X, self._schema, tasks, self._primary_code(self._schema.labels))
+        if task is None:
+            M = len(self._schema.labels)
+            if return_cov:
+                raise ValueError("return_cov needs a task for each row; give tasks=")
+            answer = self._answer(np.repeat(rows, M, axis=0), np.tile(np.arange(M), len(rows)), False, include_noise)
+            mean, std = answer[0].reshape(-1, M), answer[1].reshape(-1, M)
+            return (mean, std) if return_std else mean
+        mean, second = self._answer(rows, task, return_cov, include_noise)
+        return (mean, second) if return_std or return_cov else mean
+
+    def _answer(self, rows: Array, task: Codes, full: bool, include_noise: bool) -> tuple[Array, Array]:
+        if full:
+            memory.require(8.0 * 3 * len(rows) ** 2, f"the covariance of {len(rows):,} rows", "ask for return_std instead")
+        with single_thread(len(rows)):
+            p = self._predict(rows, task, full)
+        scale = self._scale[task]
+        mean = self._center[task] + scale * p.mean
+        noise = np.array(list(self.noise_.values()))[task] * include_noise
+        if p.covariance is not None:
+            return mean, p.covariance * np.multiply.outer(scale, scale) + np.diag(noise)
+        return mean, np.sqrt(p.variance * scale**2 + noise)
+
+    def _check_settings(self) -> None:
+        if self.prior not in ("auto", None):
+            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
+        if self.optimizer not in ("lbfgs", None):
+            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1")
+
+    def _default_kernel(self, data: TaskData, given: Any, name: str, tied: bool = False) -> kernels.Kernel:
+        """The kernel given, or a squared exponential with lengthscales of sqrt(d) column scales."""
+        if given is not None:
+            return kernels.resolve(given, name)
+        scales = data.column_scales * np.sqrt(len(data.column_scales))
+        lengthscale = float(scales[0]) if len(scales) == 1 else tuple(scales.tolist())
+        return kernels.SquaredExponential(1.0, lengthscale, tied=tied and len(scales) > 1)
+
+    def _start_noise(self, data: TaskData) -> Array:
+        """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1."""
+        given = by_label(self.noise, data.labels, "noise", default=None)
+        start = np.full(len(data.labels), 0.1)
+        for t, value in enumerate(given):
+            if value is not None:
+                if not np.isfinite(value) or value <= 0:
+                    raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
+                start[t] = value / data.scaling.scale[t] ** 2
+        return start
+
+
+def as_labels(labels: tuple[Hashable, ...]) -> Any:
+    """Labels as an array: numbers and text as such, mixtures as objects."""
+    if len({type(v) for v in labels}) == 1:
+        return np.array(labels)
+    out = np.empty(len(labels), dtype=object)
+    out[:] = labels
+    return out
+
+
+def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
+    """One entry a task from a scalar, a dict by label, or nothing."""
+    if isinstance(value, Mapping):
+        unknown = [k for k in value if k not in labels]
+        if unknown:
+            raise ValueError(f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(labels)}")
+        return [value.get(label, default) for label in labels]
+    return [default if value is None else value] * len(labels)
+
+
+def single_thread(largest: int) -> Any:
+    """One BLAS thread where matrices are small: several lose time waiting for each other."""
+    return _controller().limit(limits=1 if largest < SMALL_BLOCK else None)
+
+
+def _controller() -> ThreadpoolController:
+    global _threads
+    if _threads is None:
+        _threads = ThreadpoolController()
+    return _threads
+
+
+_threads: ThreadpoolController | None = None
+
+
+def warn_unfinished(optimum: Optimum, names: Mapping[str, list[str]], max_iter: int, stacklevel: int = 5) -> None:
+    """Warn where the optimiser ran out of iterations or stopped at a bound, and name the parameter."""
+    if not optimum.converged:
+        warnings.warn(
+            f"the optimiser stopped after {optimum.n_iter} iterations without converging ({optimum.message}); "
+            f"raise max_iter (now {max_iter}), or use prior='auto' if it is off",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
+    if optimum.at_bound:
+        which = [names[n][i] for n, i in optimum.at_bound]
+        warnings.warn(
+            f"{list_labels(which, 4)} ended at a bound: the data do not identify it; drop a column that carries no "
+            "information, fix the parameter, or use prior='auto'",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )

@@ -1,0 +1,148 @@
+"""Where the focused model's optimisation starts. The evidence has many modes; these starts lie in the ones that matter.
+
+1. No transfer: every task fitted by itself, rho = 0.
+2. The regression of each secondary on the primary's own posterior.
+3. The same with the shared function as rough as the secondaries are by themselves: six primary rows suggest a
+   lengthscale that is too long, and at that lengthscale the others cannot help.
+4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
+
+Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the shortest
+lengthscale that any task shows by itself (`Alone.finest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from borrow import hyper
+from borrow.hyper import Optimum, Values
+from borrow.inference import Exact
+from borrow.kernels import Kernel
+from borrow.linalg import Array
+from borrow.models.baselines.gp import condition_single, fit_single
+from borrow.models.focused import Setup, best_signs, condition
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Every task by itself: hyper-parameters at rho = 0, the primary's posterior, and how rough the tasks are.
+
+    A stretch is the mean log lengthscale of a fit less that of its template; `stretches` are those of the secondaries
+    that show more signal than noise.
+    """
+
+    values: Values
+    primary: Exact | None
+    stretch: float
+    stretches: Array
+
+    def finest(self, setup: Setup) -> Array:
+        """The shared kernel's theta with the shortest lengthscale that any task shows."""
+        return self._stretched(setup.kernel, min(self.stretch, self.stretches.min(initial=np.inf)))
+
+    def typical(self, setup: Setup) -> Array:
+        """The shared kernel's theta with the lengthscale that the secondaries typically show."""
+        return self._stretched(setup.kernel, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+
+    def _stretched(self, kernel: Kernel, stretch: float) -> Array:
+        return self.values["kernel"] + (stretch - self.stretch) * _named(kernel, "lengthscale")
+
+
+def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Alone:
+    """Fit each task's own GP."""
+    alone = {n: v.copy() for n, v in values.items()}
+    alone["rho"][:] = 0.0
+    primary, own, stretches = None, 0.0, []
+    for t, at in enumerate(setup.specific_parts()):
+        cells = setup.cells.only(t)
+        template = setup.kernel if t == setup.primary else setup.specific[t]
+        if len(cells.y) == 0 or template is None:
+            continue
+        kernel, noise, _ = fit_single(cells, template, float(np.exp(values["noise"][t])), scales, prior, max_iter)
+        lengths = _named(template, "lengthscale").astype(bool)
+        stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
+        alone["noise"][t] = np.log(noise)
+        if t == setup.primary:
+            alone["kernel"], own = kernel.theta, stretch
+            primary = condition_single(cells, kernel, np.array([noise]))
+        else:
+            alone["specific"][at] = kernel.theta
+            if kernel.diag(cells.X).mean() > noise:
+                stretches.append(stretch)
+    return Alone(alone, primary, own, np.array(stretches))
+
+
+def starts(setup: Setup, alone: Alone, random: np.random.RandomState, n_restarts: int, given: Values | None) -> list[Values]:
+    """The starts listed above."""
+    if len(setup.secondaries) == 0:
+        return [alone.values]
+    rough = {**alone.values, "kernel": alone.typical(setup)}
+    if alone.primary is None:
+        return [regression_start(rough, setup, None)] + ([given] if given else [])
+    noise = np.exp(alone.values["noise"][setup.primary : setup.primary + 1])
+    as_rough = condition_single(setup.cells.only(setup.primary), setup.kernel.with_theta(rough["kernel"]), noise)
+    regressed = regression_start(rough, setup, as_rough)
+    out = [alone.values, regression_start(alone.values, setup, alone.primary), regressed]
+    for _ in range(n_restarts):
+        signs = random.choice([-1.0, 1.0], size=len(setup.secondaries))
+        out.append({**regressed, "rho": regressed["rho"] * signs})
+    return out + ([given] if given else [])
+
+
+def regression_start(values: Values, setup: Setup, primary: Exact | None) -> Values:
+    """rho_t from the regression of task t on the primary's posterior; the specific part keeps what that leaves.
+
+    rho = sum m y / sum (m^2 + v) with m, v the primary's posterior mean and variance at the task's rows. Without a
+    labelled primary row there is nothing to regress on: every task starts at w = 0.7, positively related.
+    """
+    start = {n: v.copy() for n, v in values.items()}
+    variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
+    for i, (t, part) in enumerate((int(t), setup.specific_parts()[t]) for t in setup.secondaries):
+        at = setup.cells.of(t)
+        y, count = setup.cells.y[at], setup.cells.count[at]
+        if len(y) == 0:
+            start["rho"][i] = 0.0
+            continue
+        if primary is None:
+            start["rho"][i], left = 0.7 / np.sqrt(variance), 0.5
+        else:
+            p = primary.posterior.predict(setup.cells.X[at], np.zeros(len(y), dtype=np.intp))
+            energy = float(count @ (p.mean**2 + p.variance))
+            start["rho"][i] = rho = float(count @ (p.mean * y)) / energy if energy > 0 else 0.0
+            rest = float(count @ (y - rho * p.mean) ** 2) / max(float(count @ y**2), 1e-12)
+            left = float(np.clip(rest, 0.1, 1.0))
+        kernel = setup.specific[t]
+        if kernel is not None:
+            start["specific"][part] += np.log(left) * _named(kernel, "variance")
+    return start
+
+
+def mend_signs(
+    objective: hyper.Objective, setup: Setup, best: Optimum, bounds: Mapping[str, Any], max_iter: int
+) -> Optimum:
+    """Flip what raises the evidence and go on from there, until nothing does."""
+    for _ in range(5 if len(setup.secondaries) else 0):
+        signs = best_signs(condition(best.values, setup).posterior, setup.primary)[setup.secondaries]
+        if setup.cells.starts[setup.primary + 1] == setup.cells.starts[setup.primary]:
+            signs = signs * np.sign(signs @ best.values["rho"] or 1.0)  # no primary row: the sum of rho is positive
+        if np.all(signs > 0):
+            break
+        flipped = {**best.values, "rho": best.values["rho"] * signs}
+        if "loadings" in flipped:
+            flipped["loadings"] = flipped["loadings"] * signs[:, None]
+        trial = hyper.maximise(objective, flipped, bounds, max_iter)
+        if trial.objective <= best.objective + 1e-6:
+            break
+        best = replace(trial, n_iter=best.n_iter + trial.n_iter)
+    return best
+
+
+def _named(kernel: Kernel, name: str) -> npt.NDArray[np.float64]:
+    """1 where an entry of theta is the parameter of this name, 0 elsewhere."""
+    last = (n.split(".")[-1].split("[")[0] for n in kernel.parameter_names())
+    return np.array([float(n == name) for n in last])
