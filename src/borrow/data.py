@@ -1,14 +1,14 @@
 """The door: whatever form the data come in, checked once, they leave as `TaskData`.
 
-Forms: a frame (pandas, polars, Arrow) with a task column; an array with a task column by position; `tasks=` beside X;
-`y` of shape (N, M) with NaN for what was not observed; a list of (X, y) pairs or a dict of them by label. Everything
-behind this door may trust what it gets: finite floats, rows stacked by task, tasks sorted by label, one cell for each
-distinct input of a task.
+Forms: a frame (pandas, polars, Arrow) with a task column; an array with a task column by position; `tasks=`
+beside X; `y` of shape (N, M) with NaN for what was not observed; a list of (X, y) pairs or a dict of them by
+label. Everything behind this door may trust what it gets: finite floats, rows stacked by task, tasks sorted
+by label, one cell for each distinct input of a task, all of it the same whatever the order of the rows was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ Codes = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Rows:
-    """A table as read, before merging: inputs, a task code a row, targets (NaN where unlabelled), weights, replicates."""
+    """A table as read, before merging: inputs, task codes, targets (NaN: unlabelled), weights, replicates."""
 
     X: Array
     task: Codes
@@ -31,14 +31,29 @@ class Rows:
     weight: Array
     replicates: Array
 
+    def take(self, which: Any) -> Rows:
+        """Some of the rows, or all of them in another order."""
+        return replace(
+            self,
+            X=self.X[which],
+            task=self.task[which],
+            y=self.y[which],
+            weight=self.weight[which],
+            replicates=self.replicates[which],
+        )
+
+    def in_order(self) -> Rows:
+        """Sorted by task, input and target, so that sums are the same to the bit for any order of rows."""
+        return self.take(np.lexsort((self.replicates, self.weight, self.y, *self.X.T[::-1], self.task)))
+
 
 @dataclass(frozen=True)
 class Cells:
     """Labelled rows merged by input and task, stacked by task and sorted by input.
 
-    A cell is the mean of its rows; `count` is its precision in units of one row. What the rows say beyond their means
-    is kept per task: `dof` rows more than cells, `scatter` their sum of squares around the means, `log_count` the
-    constant, so that the evidence equals that of the rows written out.
+    A cell is the mean of its rows; `count` is its precision in units of one row. What the rows say beyond
+    their means is kept per task: `dof` rows more than cells, `scatter` their sum of squares around the means,
+    `log_count` the constant, so that the evidence equals that of the rows written out.
     """
 
     X: Array
@@ -63,14 +78,13 @@ class Cells:
         at = self.of(t)
         n = at.stop - at.start
         one = slice(t, t + 1)
-        return Cells(
-            self.X[at], self.y[at], self.count[at], np.array([0, n]), self.dof[one], self.scatter[one], self.log_count[one]
-        )
+        within = self.dof[one], self.scatter[one], self.log_count[one]
+        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Targets of task t are (y - center[t]) / scale[t]; `log_volume` turns densities back into the given units."""
+    """Targets of task t are (y - center[t]) / scale[t]; `log_volume` turns densities into the given units."""
 
     center: Array
     scale: Array
@@ -92,30 +106,26 @@ class TaskData:
         return np.vstack([self.cells.X[self.cells.of(t)], self.unlabelled[t]])
 
 
-def build(rows: Rows, normalize: bool, primary: int | None = None) -> TaskData:
+def build(rows: Rows, normalize: bool, keep: Sequence[int] = ()) -> TaskData:
     """Merge, scale and measure."""
+    rows = rows.in_order()
     labelled = np.isfinite(rows.y)
-    cells = merge(
-        rows.X[labelled],
-        rows.task[labelled],
-        rows.y[labelled],
-        rows.weight[labelled],
-        rows.replicates[labelled],
-        len(rows.labels),
-    )
+    seen = rows.take(labelled)
+    cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, len(rows.labels))
     n_rows = np.diff(cells.starts) + cells.dof
-    scaling = scale(cells, n_rows, normalize, primary)
+    scaling = scale(cells, n_rows, normalize, keep)
     y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
     cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2)
     free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(len(rows.labels)))
-    return TaskData(rows.labels, cells, free, scaling, column_scales(rows.X[labelled], rows.weight[labelled]))
+    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight))
 
 
 def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_tasks: int) -> Cells:
     """Rows with the same input and task become one cell.
 
-    Rows i of a cell are y_i ~ N(f, noise/k_i), each repeated w_i times. With K = sum w k and the mean m = sum w k y / K,
-    prod_i N(y_i)^w_i = N(m; f, noise/K) times exp of -(sum w - 1)/2 log(2 pi noise) + 1/2 sum w log k - 1/2 log K - SS/(2 noise).
+    Rows i of a cell are y_i ~ N(f, noise/k_i), each repeated w_i times. With K = sum w k and the mean
+    m = sum w k y / K, prod_i N(y_i)^w_i = N(m; f, noise/K) times exp of
+    -(sum w - 1)/2 log(2 pi noise) + 1/2 sum w log k - 1/2 log K - SS/(2 noise).
     """
     order = np.lexsort((*X.T[::-1], task))
     X, task, y, weight, replicates = X[order], task[order], y[order], weight[order], replicates[order]
@@ -124,56 +134,58 @@ def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_t
     cell = np.cumsum(new) - 1
     first = np.flatnonzero(new)
     precision = weight * replicates
-    count = np.bincount(cell, precision, minlength=len(first))
+    count = _sums(cell, precision, len(first))
     # Sums around the first row of the cell, so that a cell of one row keeps its target to the bit.
-    offset = np.bincount(cell, precision * (y - y[first][cell]), minlength=len(first)) / count
-    mean = y[first] + offset
+    mean = y[first] + _sums(cell, precision * (y - y[first][cell]), len(first)) / count
     by_task = task[first]
-
-    def total(values: Array, at: Codes) -> Array:
-        return np.bincount(at, values, minlength=n_tasks)
-
-    scatter = total(precision * (y - mean[cell]) ** 2, task)
-    dof = total(weight, task) - total(np.ones(len(first)), by_task)
-    log_count = 0.5 * (total(weight * np.log(replicates), task) - total(np.log(count), by_task))
+    scatter = _sums(task, precision * (y - mean[cell]) ** 2, n_tasks)
+    dof = _sums(task, weight, n_tasks) - _sums(by_task, np.ones(len(first)), n_tasks)
+    log_count = 0.5 * (
+        _sums(task, weight * np.log(replicates), n_tasks) - _sums(by_task, np.log(count), n_tasks)
+    )
     starts = np.searchsorted(by_task, np.arange(n_tasks + 1))
     return Cells(X[first], mean, count, starts, dof, scatter, log_count)
 
 
-def scale(cells: Cells, n_rows: Array, normalize: bool, primary: int | None) -> Scaling:
+def _sums(at: Codes, values: Array, n: int) -> Array:
+    """Sums of the values by code, 0 to n - 1."""
+    return np.bincount(at, values, minlength=n).astype(np.float64, copy=False)
+
+
+def scale(cells: Cells, n_rows: Array, normalize: bool, keep: Sequence[int]) -> Scaling:
     """Centre and scale each task's targets; small tasks shrink towards the overall figures.
 
-    Shrinkage is empirical Bayes: a task's mean moves towards the mean of the means by (sampling variance)/(sampling +
-    between-task variance), its log variance likewise; where tasks really differ, nothing shrinks. The primary keeps its
-    own figures (its mean if it has a row, its scale if it has two distinct targets) and does not enter the others':
-    otherwise flipping the sign of the other tasks would move the primary's predictions.
+    Shrinkage is empirical Bayes: a task's mean moves towards the mean of the means by (sampling variance) /
+    (sampling + between-task variance), its log variance likewise; where tasks really differ, nothing shrinks.
+    Tasks in `keep` keep their own figures (the mean if there is a row, the scale if there are two distinct
+    targets) and do not enter the others': else flipping the sign of all secondaries would move the primary.
     """
     M = len(n_rows)
     center, spread = np.zeros(M), np.ones(M)
     if normalize:
         mean, variance = np.full(M, np.nan), np.full(M, np.nan)
-        for t in np.flatnonzero(np.diff(cells.starts)):
+        for t in np.flatnonzero(np.diff(cells.starts)).tolist():
             at = cells.of(t)
+            total = cells.count[at].sum()
             mean[t] = np.average(cells.y[at], weights=cells.count[at])
             squares = cells.count[at] @ (cells.y[at] - mean[t]) ** 2 + cells.scatter[t]
-            if n_rows[t] > 1 and squares > (1e-10 * max(1.0, abs(mean[t]))) ** 2 * cells.count[at].sum():
-                variance[t] = squares / cells.count[at].sum()
-        pool = np.arange(M) != primary if primary is not None and M > 1 else np.ones(M, dtype=bool)
+            if n_rows[t] > 1 and squares / total > (1e-10 * mean[t]) ** 2:  # else constant, but for rounding
+                variance[t] = squares / total
+        pool = ~np.isin(np.arange(M), keep) if len(keep) < M else np.ones(M, dtype=bool)
         seen = pool & np.isfinite(variance)
         typical = float(np.exp(np.mean(np.log(variance[seen])))) if seen.any() else np.nan
         log_variance = _shrink(np.log(variance), 2.0 / np.maximum(n_rows - 1.0, 1.0), pool)
         sampling = np.where(np.isfinite(variance), variance, typical) / np.maximum(n_rows, 1.0)
         center, spread = _shrink(mean, sampling, pool), np.exp(0.5 * log_variance)
-        if primary is not None:
-            center[primary] = mean[primary] if np.isfinite(mean[primary]) else center[primary]
-            own = np.sqrt(variance[primary])
-            spread[primary] = own if np.isfinite(own) else spread[primary]
+        for t in keep:
+            center[t] = mean[t] if np.isfinite(mean[t]) else center[t]
+            spread[t] = np.sqrt(variance[t]) if np.isfinite(variance[t]) else spread[t]
         center, spread = np.nan_to_num(center), np.where(np.isfinite(spread), spread, 1.0)
     return Scaling(center, spread, float(n_rows @ np.log(spread)))
 
 
 def _shrink(value: Array, sampling: Array, pool: npt.NDArray[np.bool_]) -> Array:
-    """Empirical-Bayes means: towards the average over the pool, by how little the tasks differ beyond sampling error."""
+    """Empirical-Bayes means: towards the pool's average, by how little tasks differ beyond sampling error."""
     seen = pool & np.isfinite(value)
     if not seen.any():
         return value
@@ -197,9 +209,21 @@ def column_scales(X: Array, weight: Array) -> Array:
     return np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)
 
 
-def sort_labels(values: Sequence[Any]) -> tuple[Hashable, ...]:
-    """Distinct labels in order: numbers by size, text by letters, mixtures by kind first."""
-    return tuple(sorted(set(values), key=lambda v: (not isinstance(v, (int, float)), type(v).__name__, v)))
+def sort_labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
+    """Distinct labels in order: numbers by size, then text by letters, then other kinds."""
+    distinct = list(dict.fromkeys(values))
+
+    def kind(v: Any) -> tuple[int, str]:
+        return (
+            (0, "")
+            if isinstance(v, (int, float, np.number, np.bool_))
+            else (1 + (not isinstance(v, str)), type(v).__name__)
+        )
+
+    try:
+        return tuple(sorted(distinct, key=lambda v: (kind(v), v)))
+    except TypeError:  # labels that have no order among themselves
+        return tuple(sorted(distinct, key=lambda v: (kind(v), repr(v))))
 
 
 def encode(values: Sequence[Any], labels: tuple[Hashable, ...]) -> Codes:
@@ -207,7 +231,10 @@ def encode(values: Sequence[Any], labels: tuple[Hashable, ...]) -> Codes:
     codes = {label: i for i, label in enumerate(labels)}
     unknown = [v for v in dict.fromkeys(values) if v not in codes]
     if unknown:
-        raise ValueError(f"unknown task {list_labels(unknown)}; tasks are {list_labels(labels)}")
+        raise ValueError(
+            f"unknown task {list_labels(unknown)}: fit saw no row of it; tasks are {list_labels(labels)} "
+            "(in cross-validation, shuffle or stratify by task, so that every fold trains on all of them)"
+        )
     return np.fromiter((codes[v] for v in values), dtype=np.intp, count=len(values))
 
 
@@ -218,10 +245,11 @@ def list_labels(labels: Sequence[Any], most: int = 12) -> str:
 
 
 def is_pairs(X: Any) -> bool:
-    """A list of (X, y) pairs, or a dict of them by label."""
+    """A list of (X, y) pairs, or a dict of them by label; a list of tuples of numbers is a table."""
     items = list(X.values()) if isinstance(X, Mapping) else X
     return (
         isinstance(items, list)
         and len(items) > 0
-        and all(isinstance(p, tuple) and len(p) == 2 and np.ndim(p[0]) == 2 for p in items)
+        and all(isinstance(p, tuple) and len(p) == 2 and hasattr(p[0], "__len__") for p in items)
+        and not any(isinstance(v, str) for p in items for v in p)
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from borrow.kernels import Kernel
 from borrow.linalg import Array, NotPositiveDefiniteError
@@ -152,9 +152,12 @@ def independent_priors(priors: Mapping[str, GaussianPrior]) -> Objective:
 
 
 def maximise(
-    objective: Objective, start: Values, bounds: Mapping[str, tuple[Array, Array]], max_iter: int, tol: float = 1e-9
+    objective: Objective, start: Values, bounds: Mapping[str, tuple[Array, Array]], max_iter: int, tol: float = 1e-6
 ) -> Optimum:
-    """L-BFGS on the objective, with bounds by name. Where a factorisation fails the step is shortened."""
+    """L-BFGS on the objective, with bounds by name, until a step gains less than `tol`.
+
+    Where a factorisation fails the step is shortened.
+    """
     low = pack({n: bounds[n][0] for n in start})
     high = pack({n: bounds[n][1] for n in start})
     x0 = np.clip(pack(start), low, high)
@@ -171,20 +174,28 @@ def maximise(
         worst[0] = -value if not np.isfinite(worst[0]) else max(worst[0], -value)
         return -value, -pack(gradient)
 
+    last = [np.inf]
+
+    def stop_when_still(intermediate_result: OptimizeResult) -> None:
+        if last[0] - intermediate_result.fun < tol:
+            raise StopIteration
+        last[0] = intermediate_result.fun
+
     result = minimize(
         descend,
         x0,
         jac=True,
         method="L-BFGS-B",
         bounds=np.column_stack([low, high]),
-        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": tol, "gtol": 1e-5, "maxcor": 20},
+        callback=stop_when_still,
+        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20},
     )
-    x = result.x
+    x, message = result.x, str(result.message)
     names = [(n, i) for n, v in start.items() for i in range(v.size)]
-    stuck = [names[i] for i in np.flatnonzero((x <= low) | (x >= high))]
+    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
     # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
-    ended = bool(result.success) or "ABNORMAL" in str(result.message).upper()
-    return Optimum(unpack(x, start), -float(result.fun), int(result.nit), int(result.nfev), ended, str(result.message), stuck)
+    ended = "LIMIT" not in message.upper()
+    return Optimum(unpack(x, start), -float(result.fun), int(result.nit), int(result.nfev), ended, message, stuck)
 
 
 def race(

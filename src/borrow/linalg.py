@@ -1,7 +1,8 @@
 """The only file that names LAPACK and BLAS.
 
-Arrays are rows-first and C-ordered; BLAS sees their transposes, which are Fortran-ordered, so nothing is copied.
-`L` is always a lower Cholesky factor, Fortran-ordered, as `cholesky` returns it; its upper triangle holds zeros.
+Arrays are rows-first and C-ordered; BLAS sees their transposes, which are Fortran-ordered, so nothing is
+copied. `L` is always a lower Cholesky factor, Fortran-ordered, as `cholesky` returns it; its upper triangle
+holds zeros.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ def cholesky(A: Array, overwrite: bool = False) -> Array:
     L, info = lapack.dpotrf(A.T, lower=1, clean=1, overwrite_a=overwrite)
     if info != 0:
         raise NotPositiveDefiniteError(f"leading minor {info} of {len(A)} is not positive definite")
+    if not np.all(np.isfinite(np.diagonal(L))):  # OpenBLAS factors NaN without complaint; it ends up here
+        raise NotPositiveDefiniteError("the matrix holds NaN or infinite entries")
     return L
 
 
 def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
-    """Factor of A + j mean(diag A) I with the smallest j of the ladder, not below `least`, that works; and j."""
+    """Factor of A + j mean(diag A) I, and j: `least` or, where that fails, the next rung that works."""
     mean = float(np.mean(np.diagonal(A))) if len(A) else 1.0
-    if not np.isfinite(mean):
-        raise NotPositiveDefiniteError("the covariance matrix holds NaN or infinite entries")
-    for jitter in JITTER_LADDER:
-        if jitter < least:
-            continue
+    for jitter in (least, *(j for j in JITTER_LADDER if j > least)):
         trial = A.copy()
         trial.flat[:: len(A) + 1] += jitter * mean
         try:
             return cholesky(trial, overwrite=True), jitter
         except NotPositiveDefiniteError:
             log.debug("Cholesky of %d x %d failed at relative jitter %g", *A.shape, jitter)
+    if not np.all(np.isfinite(A)):
+        raise NotPositiveDefiniteError("the covariance matrix holds NaN or infinite entries")
     raise NotPositiveDefiniteError(
-        f"a {len(A)} x {len(A)} covariance matrix is not positive definite even with {JITTER_LADDER[-1]:g} times its "
-        "mean diagonal added; remove repeated inputs or use a kernel with a shorter lengthscale"
+        f"a {len(A)} x {len(A)} covariance matrix is not positive definite even with {jitter:g} "
+        "times its mean diagonal added; remove repeated inputs or use a kernel with a shorter lengthscale"
     )
 
 
@@ -124,15 +125,16 @@ def log_determinant(L: Array) -> float:
 def squared_distances(A: Array, C: Array) -> Array:
     """|a_i - c_j|^2. Exact differences for few columns, one matrix product for many.
 
-    The product form rounds at eps (|a|^2 + |c|^2); what falls below that is set to zero, so that equal rows
-    are at distance zero either way.
+    The product form rounds at eps (|a|^2 + |c|^2), times the root of the number of columns where these are
+    many; what falls below that is set to zero, so that equal rows are at distance zero either way.
     """
     if A.shape[1] < GEMM_COLUMNS:
         return cdist(A, C, "sqeuclidean")
     a, c = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", C, C)
     D = A @ C.T
     D *= -2.0
-    D += a[:, None]
-    D += c
-    D[D < 8.0 * np.finfo(float).eps * (a[:, None] + c)] = 0.0
+    norms = a[:, None] + c  # added at once, so that D is symmetric to the last bit where A is C
+    D += norms
+    norms *= np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5)
+    D[norms > D] = 0.0
     return D

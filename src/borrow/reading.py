@@ -1,15 +1,20 @@
-"""Reading tables of every form into `data.Rows`, with errors that say what was expected, what came, what to do."""
+"""Tables of every form as `data.Rows`, with errors that say what was expected, what came, what to do.
+
+Rows are counted from 0 in messages, as pandas, polars and NumPy count positions.
+"""
 
 from __future__ import annotations
 
+import datetime
 import difflib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
+from narwhals.exceptions import DuplicateError
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data import Codes, Rows, encode, is_pairs, list_labels, sort_labels
 from borrow.linalg import Array
@@ -19,11 +24,12 @@ from borrow.linalg import Array
 class Schema:
     """What `fit` saw, for `predict` to be held to."""
 
-    task: str | int | None  # the task column inside X, if there is one
-    names: tuple[str, ...] | None  # feature names without the task column
+    task: Any  # the task column inside X: its name in a frame, its position in an array, None without one
+    position: int | None  # where that column stands
+    names: tuple[Hashable, ...] | None  # columns of a frame without the task column
     n_features: int
     labels: tuple[Hashable, ...]
-    wide: bool = False
+    wide: Codes | None = None  # the task of each column of a wide y
 
 
 def read_training(
@@ -33,36 +39,47 @@ def read_training(
     name = type(estimator).__name__
     if is_pairs(X):
         if y is not None or tasks is not None:
-            raise ValueError("X is a list or dict of (X, y) pairs, so y= and tasks= must be left out")
+            raise ValueError(
+                "X is a list or dict of (X, y) pairs, one a task, so y= and tasks= must be left out"
+            )
         X, y, tasks = _stack_pairs(X)
     if y is None:
         raise ValueError(
-            f"This {name} estimator requires y to be passed, but the target y is None. A list of (X, y) pairs, one a "
-            "task, may be given instead."
+            f"This {name} estimator requires y to be passed, but the target y is None; give y, or a list or "
+            "dict of "
+            "(X, y) pairs, one a task"
         )
-    features, names, column, values = _split(estimator, X, tasks, reset=True)
+    table = _split(estimator, X, tasks, estimator.task, reset=True)
     targets, columns = _targets(y)
-    n = len(features)
-    check_consistent_length(features, targets)
-    weight = _per_row(sample_weight, "sample_weight", n, least=0.0)
-    counts = _per_row(replicates, "replicates", n, least=None)
+    n, values = len(table.features), table.tasks
+    if len(targets) != n:
+        raise ValueError(
+            f"X has {n} rows and y has {len(targets)} (inconsistent numbers of samples); give one y a row"
+        )
+    features, weight = table.features, _per_row(sample_weight, "sample_weight", n, zero=True)
+    counts, wide = _per_row(replicates, "replicates", n, zero=False), None
     if targets.ndim == 2:
         if values is not None:
             raise ValueError(
-                f"y has {targets.shape[1]} columns, one a task, and X names tasks too; give one or the other"
+                f"y has {targets.shape[1]} columns, one a task, and X or tasks= names tasks too; give one "
+                "or the other"
             )
-        labels: tuple[Hashable, ...] = columns if columns is not None else tuple(range(targets.shape[1]))
-        M = len(labels)
+        heads: Sequence[Any] = columns if columns is not None else range(targets.shape[1])
+        labels, M = sort_labels(heads), len(heads)
+        wide = encode(heads, labels)
         features, weight, counts = np.repeat(features, M, axis=0), np.repeat(weight, M), np.repeat(counts, M)
-        codes, flat = np.tile(np.arange(M), n), targets.ravel()
+        codes, flat = np.tile(wide, n), targets.ravel()
     else:
         labels = sort_labels(values) if values is not None else (0,)
         codes = encode(values, labels) if values is not None else np.zeros(n, dtype=np.intp)
         flat = targets
     keep = weight > 0
     if not np.isfinite(flat[keep]).any():
-        raise ValueError(f"no row of y has a number in it ({n} rows, all NaN or of weight 0); {name} needs at least one")
-    schema = Schema(column, names, features.shape[1], labels, targets.ndim == 2)
+        why = "every y is NaN" if keep.all() else "every row has a NaN y or a sample_weight of zero"
+        raise ValueError(
+            f"nothing to learn from: {why} ({n} rows); {name} needs at least one row with a number in y"
+        )
+    schema = Schema(table.column, table.position, table.names, features.shape[1], labels, wide)
     return Rows(features[keep], codes[keep], labels, flat[keep], weight[keep], counts[keep]), schema
 
 
@@ -73,222 +90,334 @@ def read_new(
 
     `default` is the code to answer for when nothing names a task (the primary).
     """
-    if schema.task is not None and tasks is None and default is not None and _lacks(X, schema):
-        columns = list(nw.from_native(X, eager_only=True).columns)
-        if missing := [n for n in schema.names or () if n not in columns]:
-            raise ValueError(f"X lacks the columns {missing}; fit saw {list(schema.names or ())}")
-        X = nw.from_native(X, eager_only=True).select(list(schema.names or ())).to_native()
-        features, _ = _numbers(estimator, X)
-        return features, np.full(len(features), default, dtype=np.intp)
-    if schema.task is None or tasks is None:
-        features, _, _, values = _split(estimator, X, tasks, reset=False)
+    if default is None and len(schema.labels) == 1:
+        default = 0
+    if schema.task is not None and _lacks(X, schema):
+        features = _without_task(estimator, X, schema)
+        values = None if tasks is None else _task_values(tasks, len(features))
+        if values is None and _frame(X) is None and len(schema.labels) > 1:
+            default = None  # an array says nothing of its columns: a task column left out may be a mistake
+    elif schema.task is not None and tasks is not None:
+        raise ValueError(
+            f"X has the task column {schema.task!r} and tasks= was given too; give one or the other"
+        )
     else:
-        if not _lacks(X, schema):
-            raise ValueError(f"tasks= was given and X has the task column {schema.task!r} too; give one or the other")
-        features, _ = _numbers(estimator, X)
-        if features.shape[1] != schema.n_features:
-            raise ValueError(f"X has {features.shape[1]} columns beside the task; fit saw {schema.n_features}")
-        values = _task_values(tasks, len(features))
+        table = _split(
+            estimator, X, tasks, schema.task if _frame(X) is not None else schema.position, reset=False
+        )
+        features, values = table.features, table.tasks
     if values is not None:
         return features, encode(values, schema.labels)
-    if default is not None or len(schema.labels) == 1:
-        return features, np.full(len(features), default or 0, dtype=np.intp)
-    if schema.wide:
+    if default is not None:
+        return features, np.full(len(features), default, dtype=np.intp)
+    if schema.wide is not None:
         return features, None
+    column = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
     raise ValueError(
-        f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; give tasks=, one of "
-        f"{list_labels(schema.labels)}"
+        f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; "
+        f"{column}give tasks=, "
+        f"one of {list_labels(schema.labels)}, or one a row"
     )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """X taken apart."""
+
+    features: Array
+    names: tuple[Hashable, ...] | None = None
+    column: Any = None
+    position: int | None = None
+    tasks: list[Any] | None = None
+
+
+def _split(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Table:
+    """Features and the task labels of the rows, from the column of X or from `tasks`."""
+    frame = _frame(X)
+    if frame is None:
+        X = _array(X)
+        if not reset and np.ndim(X) == 2:
+            validate_data(estimator, X=X, skip_check_array=True, reset=False)  # the number of columns first
+    if tasks is not None and column is not None and (frame is None or column in frame.columns):
+        raise ValueError(
+            f"task={column!r} names a column of X and tasks= was given too; give one or the other"
+        )
+    if tasks is not None or column is None:
+        features = _numbers(estimator, X)
+        validate_data(estimator, X=X, skip_check_array=True, reset=reset)
+        labels = None if tasks is None else _task_values(tasks, len(features))
+        return _Table(features, None if frame is None else tuple(frame.columns), tasks=labels)
+    if frame is not None:
+        column, position = _find_column(column, list(frame.columns))
+        values, rest = frame.get_column(column).to_list(), frame.drop(column)
+        names, n_columns, without = tuple(rest.columns), len(frame.columns), rest.to_native()
+    else:
+        if isinstance(column, str):
+            raise ValueError(
+                f"task={column!r} is a column name and X is an array, which has none; give the position of "
+                "the task column "
+                "(task=0 is the first), or a data frame"
+            )
+        if X.ndim != 2:
+            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must be rows by columns")
+        column = position = _position(column, X.shape[1])
+        values, names, n_columns, without = (
+            X[:, column].tolist(),
+            None,
+            X.shape[1],
+            np.delete(X, column, axis=1),
+        )
+    if n_columns == 1:
+        raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
+    features = _numbers(estimator, without, skipped=position)
+    validate_data(estimator, X=X, skip_check_array=True, reset=reset)
+    return _Table(features, names, column, position, _task_values(values, len(features)))
 
 
 def _lacks(X: Any, schema: Schema) -> bool:
     """Whether X comes without the task column that fit saw."""
     frame = _frame(X)
-    if isinstance(schema.task, str):
-        return frame is not None and schema.task not in frame.columns
-    return schema.task is not None and np.ndim(X) == 2 and np.shape(X)[1] == schema.n_features
+    if frame is not None and schema.names is not None:
+        return schema.task not in frame.columns
+    shape = np.shape(X) if frame is None else frame.shape
+    return len(shape) == 2 and shape[1] == schema.n_features
 
 
-def _split(
-    estimator: Any, X: Any, tasks: Any, reset: bool
-) -> tuple[Array, tuple[str, ...] | None, str | int | None, list[Any] | None]:
-    """Features, their names, the task column inside X and the task labels of the rows."""
-    column = estimator.task
-    if tasks is not None and column is not None and _has_column(X, column):
-        raise ValueError(f"task={column!r} names a column of X and tasks= was given too; give one or the other")
-    if tasks is not None or column is None:
-        validate_data(estimator, X=_shaped(estimator, X), skip_check_array=True, reset=reset)
-        features, names = _numbers(estimator, X)
-        return features, names, None, None if tasks is None else _task_values(tasks, len(features))
+def _without_task(estimator: Any, X: Any, schema: Schema) -> Array:
+    """Features of a table without the task column that fit saw; a frame must have just the others."""
     frame = _frame(X)
-    if frame is not None:
+    if frame is not None and schema.names is not None:
         columns = list(frame.columns)
-        if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and column not in columns:
-            column = columns[_position(column, len(columns))]
-        if column not in columns:
-            near = difflib.get_close_matches(str(column), [str(c) for c in columns], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"task={column!r} is not a column of X; columns are {list_labels(columns)}{hint}")
-        values = frame[column].to_list()
-        validate_data(estimator, X=X, skip_check_array=True, reset=reset)
-        features, names = _numbers(estimator, frame.drop(column).to_native())
-    else:
-        if isinstance(column, str):
+        if missing := [c for c in schema.names if c not in columns]:
             raise ValueError(
-                f"task={column!r} is a column name and X is an array without names; give the position of the task "
-                "column, or a data frame"
+                f"X lacks the column {list_labels(missing)}; fit saw {list_labels(schema.names)}"
             )
-        array = np.asarray(X)
-        if array.ndim != 2:
-            raise ValueError(f"Expected 2D array, got {array.ndim}D array instead: X must be rows by columns")
-        column = _position(column, array.shape[1])
-        values = array[:, column].tolist()
-        validate_data(estimator, X=array, skip_check_array=True, reset=reset)
-        features, names = _numbers(estimator, np.delete(array, column, axis=1))
-    return features, names, column, _task_values(values, len(features))
+        if extra := [c for c in columns if c not in schema.names]:
+            raise ValueError(
+                f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
+                f"{schema.task!r}"
+                f"{_did_you_mean(schema.task, extra)}"
+            )
+        X = frame.select(list(schema.names)).to_native()
+    return _numbers(estimator, X)
 
 
-def _shaped(estimator: Any, X: Any) -> Any:
-    """X, or the array it is (lists of lists have no shape)."""
-    return X if hasattr(X, "shape") else np.asarray(X)
-
-
-def _has_column(X: Any, column: Any) -> bool:
-    frame = _frame(X)
-    return column in frame.columns if frame is not None else not isinstance(column, str)
+def _find_column(column: Any, columns: list[Any]) -> tuple[Any, int]:
+    """Name and position of the task column of a frame; a whole number that is no name is a position."""
+    if column not in columns and isinstance(column, (int, np.integer)):
+        column = columns[_position(column, len(columns))]
+    if column not in columns:
+        hint = _did_you_mean(column, columns)
+        raise ValueError(f"task={column!r} is not a column of X; columns are {list_labels(columns)}{hint}")
+    return column, columns.index(column)
 
 
 def _position(column: Any, width: int) -> int:
     if isinstance(column, bool) or not isinstance(column, (int, np.integer)) or not -width <= column < width:
-        raise ValueError(f"task={column!r} is not a position among the {width} columns of X")
+        raise ValueError(
+            f"task={column!r} is not a position among the {width} columns of X (0 to {width - 1})"
+        )
     return int(column) % width
+
+
+def _did_you_mean(name: Any, among: Iterable[Any]) -> str:
+    by_lower = {str(c).lower(): c for c in among}
+    near = difflib.get_close_matches(str(name).lower(), list(by_lower), 1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def _frame(X: Any) -> Any:
     """X as a narwhals frame, or None where it is none."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return frame if isinstance(frame, nw.DataFrame) else None
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except DuplicateError as repeated:
+        raise ValueError(f"the frame has columns of the same name; rename them. {repeated}") from None
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
+        raise ValueError("the frame is lazy; call .collect() first")
+    return None
 
 
-def _numbers(estimator: Any, X: Any) -> tuple[Array, tuple[str, ...] | None]:
-    """A finite float matrix and its column names."""
-    frame = _frame(X)
-    names = None
-    if frame is not None:
-        names = tuple(str(c) for c in frame.columns)
-        columns = [_column(frame[c].to_numpy(), c) for c in frame.columns]
-        X = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
-    elif getattr(X, "dtype", None) == object and np.ndim(X) == 2:
-        X = np.column_stack([_column(c, i) for i, c in enumerate(np.asarray(X).T)])
-    features = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
-    bad = np.argwhere(~np.isfinite(features))
-    if len(bad):
-        rows = list(dict.fromkeys(bad[:, 0].tolist()))
-        which = sorted({names[j] if names else f"column {j}" for j in bad[:, 1].tolist()})
+def _array(X: Any) -> Any:
+    """X with a dtype and a shape; lists keep numbers and text apart."""
+    if hasattr(X, "dtype") or hasattr(X, "toarray"):
+        return X
+    if isinstance(X, Mapping):
         raise ValueError(
-            f"X holds NaN or infinity (inf) in {len(rows)} row(s): {_some(rows)}, in {', '.join(which[:6])}; drop or fill "
-            "these rows first (NaN is allowed in y only)"
+            "X is a dict; expected a data frame, an array, or a dict of (X, y) pairs by task label"
         )
-    return features, names
+    array = np.asarray(X)
+    return np.array(X, dtype=object) if array.dtype.kind in "US" else array
 
 
-def _column(values: Any, name: Any) -> Any:
-    """One column as numbers; text is refused with the first row that holds it."""
+def _numbers(estimator: Any, X: Any, skipped: int | None = None) -> Array:
+    """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages."""
+    frame, names = _frame(X), []
+    if frame is not None:
+        names = [repr(c) for c in frame.columns]
+        columns = [_floats(frame.get_column(c).to_numpy(), f"column {c!r} of X") for c in frame.columns]
+        X = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
+    elif np.ndim(X) == 2 and not hasattr(X, "toarray"):
+        numbers = [j + (skipped is not None and j >= skipped) for j in range(np.shape(X)[1])]
+        names = [str(j) for j in numbers]
+        if getattr(X, "dtype", np.dtype(float)).kind in "OUSmM":
+            parts = [_floats(c, f"column {j} of X") for j, c in zip(names, np.asarray(X).T, strict=True)]
+            X = np.column_stack(parts) if parts else X
+    features = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
+    if len(bad := np.argwhere(~np.isfinite(features))):
+        rows = np.unique(bad[:, 0]).tolist()
+        which = [names[j] for j in np.unique(bad[:, 1])]
+        raise ValueError(
+            f"X holds NaN or infinity (inf) in {_some(rows)}, column {', '.join(which[:6])}; drop or fill "
+            "these rows first "
+            "(NaN is allowed in y only, for rows that were not observed)"
+        )
+    return features
+
+
+def _floats(values: Any, where: str) -> Array:
+    """A column as floats, NaN where missing; what is no number is refused, with its row."""
     values = np.asarray(values)
-    if values.dtype.kind in "biufc":
-        return values
+    if values.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {where} holds complex numbers")
+    if values.dtype.kind not in "mM":
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError):
+            values = np.array([np.nan if _is_missing(v) else v for v in values.tolist()], dtype=object)
     for i, v in enumerate(values):
-        if isinstance(v, str):
-            try:
-                float(v)
-            except ValueError:
-                raise ValueError(
-                    f"column {name!r} of X holds text ({v!r} in row {i}) where numbers are expected; encode it as numbers, "
-                    "drop it, or name it with task= if it says which task a row belongs to"
-                ) from None
-    if values.dtype.kind in "mM":
-        raise ValueError(f"column {name!r} of X holds dates; turn them into numbers, for instance days since the first")
-    return values
+        if isinstance(v, (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)):
+            raise ValueError(
+                f"{where} holds dates ({v!s} in row {i}) where numbers are expected; turn them into "
+                "numbers, for instance "
+                "days since the first"
+            )
+        try:
+            float(v)
+        except ValueError:
+            remedy = "encode it as numbers"
+            if where.endswith("of X"):
+                remedy += ", drop it, or name it with task= if it says which task a row belongs to"
+            raise ValueError(
+                f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}"
+            ) from None
+        except TypeError as problem:
+            raise TypeError(f"{where} holds {v!r} in row {i} where numbers are expected: {problem}") from None
+    return values.astype(np.float64)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and value != value)
+    )
 
 
 def _targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
     """(n,) or (N, M) floats with NaN, and the names of the columns of a frame."""
     frame = _frame(y)
-    names = tuple(frame.columns) if frame is not None else None
-    array = np.column_stack([frame[c].to_numpy() for c in frame.columns]) if frame is not None else np.asarray(y)
-    if array.dtype.kind in "OUS" and any(isinstance(v, str) for v in array.flat):
-        row, value = next((i, v) for i, v in enumerate(array.reshape(len(array), -1).tolist()) if any_text(v))
-        raise ValueError(
-            f"y holds text ({next(v for v in value if isinstance(v, str))!r} in row {row}) where numbers are expected; "
-            "for labels use a classifier"
-        )
-    if array.dtype.kind == "c":
-        raise ValueError("Complex data not supported: y holds complex numbers")
-    array = array.astype(np.float64)
+    if frame is not None:
+        columns = [_floats(frame.get_column(c).to_numpy(), f"column {c!r} of y") for c in frame.columns]
+        array = np.column_stack(columns)
+    else:
+        array = np.asarray(y)
+        if array.ndim == 2 and array.shape[1] > 1:
+            array = np.column_stack([_floats(c, f"column {j} of y") for j, c in enumerate(array.T)])
+        else:
+            array = _floats(array.ravel(), "y").reshape(array.shape)
     if np.isinf(array).any():
         rows = np.unique(np.argwhere(np.isinf(array))[:, 0]).tolist()
         raise ValueError(
-            f"Input y contains infinity or a value too large for dtype('float64'). Rows: {_some(rows)}; "
-            "use NaN for what was not observed"
+            f"Input y contains infinity or a value too large for dtype('float64') in {_some(rows)}; use NaN "
+            "for what was "
+            "not observed"
         )
     if array.ndim == 2 and array.shape[1] > 1:
-        return array, names
+        return array, None if frame is None else tuple(frame.columns)
     return column_or_1d(array, warn=True), None
 
 
-def any_text(row: list[Any]) -> bool:
-    """Whether a row holds text."""
-    return any(isinstance(v, str) for v in row)
-
-
-def _per_row(values: Any, name: str, n: int, least: float | None) -> Array:
+def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     """One positive number a row (a number stands for all rows; None for 1)."""
     if values is None:
         return np.ones(n)
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(values)
+    array = _floats(array.ravel(), name).reshape(array.shape)
     array = np.full(n, float(array)) if array.ndim == 0 else array
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
-        raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}!")
-    low = array < 0 if least is not None else array <= 0
-    if not np.isfinite(array).all() or low.any():
-        raise ValueError(f"{name} must be finite and {'not negative' if least is not None else 'positive'} in every row")
+        raise ValueError(
+            f"{name}.shape == {array.shape}, expected {(n,)}! Give one a row, or one number for all"
+        )
+    bad = ~np.isfinite(array) | (array < 0 if zero else array <= 0)
+    if bad.any():
+        rows = np.flatnonzero(bad).tolist()
+        kind = "finite and not negative" if zero else "finite and positive"
+        raise ValueError(f"{name} must be {kind}; it is {array[rows[0]]:g} in {_some(rows)}")
     return array
 
 
 def _task_values(values: Any, n: int) -> list[Any]:
     """Labels of the rows, checked; a single label stands for all rows."""
     if isinstance(values, (str, int, float, np.generic)):
-        return [values.item() if isinstance(values, np.generic) else values] * n
+        values = [values.item() if isinstance(values, np.generic) else values] * n
     series = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    if isinstance(series, nw.DataFrame) and len(series.columns) == 1:
+        series = series.get_column(series.columns[0])
     if isinstance(series, nw.Series):
         values = series.to_list()
     elif isinstance(values, np.ndarray):
-        values = values.tolist()
+        values = (values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values).tolist()
     values = list(values)
     if len(values) != n:
-        raise ValueError(f"there are {len(values)} task labels for {n} rows; give one a row")
-    missing = [i for i, v in enumerate(values) if v is None or v != v]
-    if missing:
-        raise ValueError(f"the task is missing (NaN) in {len(missing)} row(s): {_some(missing)}; every row needs one")
+        raise ValueError(f"there are {len(values)} task labels for {n} rows; give one a row, or one for all")
+    if missing := [i for i, v in enumerate(values) if _is_missing(v)]:
+        raise ValueError(
+            f"the task is missing (NaN) in {_some(missing)}; every row needs one: name it, or drop these rows"
+        )
+    if odd := [i for i, v in enumerate(values) if not isinstance(v, Hashable)]:
+        raise ValueError(
+            f"the task of row {odd[0]} is {values[odd[0]]!r}; a task label is text, a number, or another "
+            "single value"
+        )
     return values
 
 
-def _stack_pairs(pairs: Any) -> tuple[Array, Array, list[Any]]:
+def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     """A list of (X, y), or a dict of them by label, as one table."""
     items = list(pairs.items()) if isinstance(pairs, Mapping) else list(enumerate(pairs))
+    for label, (X, y) in items:
+        if np.ndim(X) != 2:
+            raise ValueError(
+                f"X of task {label!r} has {np.ndim(X)} dimension(s); expected a table, rows by columns"
+            )
+        if len(X) != len(y):
+            raise ValueError(f"task {label!r} has {len(X)} rows of X and {len(y)} of y; give one y a row")
     widths = {label: np.shape(X)[1] for label, (X, _) in items}
     if len(set(widths.values())) > 1:
-        raise ValueError(f"the tasks' X differ in their number of columns: {widths}; all tasks share one input space")
-    lengths = [(label, len(X), len(y)) for label, (X, y) in items if len(X) != len(y)]
-    if lengths:
-        label, nx, ny = lengths[0]
-        raise ValueError(f"task {label!r} has {nx} rows of X and {ny} of y")
-    X = np.vstack([np.asarray(X, dtype=np.float64) for _, (X, _) in items])
-    y = np.concatenate([np.asarray(y, dtype=np.float64).ravel() for _, (_, y) in items])
-    return X, y, [label for label, (X, _) in items for _ in range(len(X))]
+        raise ValueError(
+            f"X of the tasks differ in their number of columns: {widths}; all tasks share one input space"
+        )
+    frames = [_frame(X) for _, (X, _) in items]
+    if all(f is not None for f in frames):
+        columns = frames[0].columns
+        for (label, _), f in zip(items, frames, strict=True):
+            if set(f.columns) != set(columns):
+                raise ValueError(
+                    f"X of task {label!r} has the columns {f.columns}, of task {items[0][0]!r} {columns}"
+                )
+        table = nw.concat([f.select(columns) for f in frames]).to_native()
+    else:
+        table = np.vstack([_array(X) for _, (X, _) in items])
+    y = np.concatenate([np.ravel(y) for _, (_, y) in items])
+    return table, y, [label for label, (X, _) in items for _ in range(len(X))]
 
 
 def _some(rows: list[int], most: int = 8) -> str:
-    return ", ".join(map(str, rows[:most])) + (f", ... ({len(rows)} in all)" if len(rows) > most else "")
+    """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
+    more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
+    return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"

@@ -1,4 +1,4 @@
-"""A small table: a dict of columns that prints as one. `pandas.DataFrame(table)` works, pandas is not needed."""
+"""A small table: a dict of columns that prints as one; `pandas.DataFrame(table)` works."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class Table(dict[str, Any]):
         widths = [max(len(c) for c in column) for column in cells]
         right = [self._numeric(name) for name in self]
         lines = [
-            "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+            "  ".join(
+                c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
+            ).rstrip()
             for row in zip(*cells, strict=True)
         ]
         return "\n".join(lines)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,14 @@ class Adjoints(NamedTuple):
     noise: Array
 
 
-class _Carrier:
+class _Forgetful:
+    """Pull-backs are closures: they serve the fit and stay behind when the object is pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_back")}
+
+
+class _Carrier(_Forgetful):
     """A basis evaluated at all rows: V, the residual variances, and the way back to its parameters."""
 
     def __init__(self, basis: Basis, X: Array, jitter: float) -> None:
@@ -125,7 +132,7 @@ class _Diagonal:
         return np.einsum("ij,ij->i", R, R) + alpha * alpha - self.root**-2
 
 
-class SharedCovariance:
+class SharedCovariance(_Forgetful):
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters.
 
     X: rows of all tasks, stacked by task; `starts[t]:starts[t+1]` are the rows of task t. `bases[basis_of[q]]` carries
@@ -213,7 +220,7 @@ class SharedPosterior:
         B.flat[:: len(B) + 1] += 1.0
         self.LB = linalg.cholesky(B, overwrite=True)
         self.a = linalg.solve(self.LB, W.T @ r)
-        self._W, misfit = W, r - W @ self.a
+        self.W, self.r, misfit = W, r, r - W @ self.a
         self.evidence = -0.5 * (
             misfit @ misfit
             + self.a @ self.a
@@ -221,7 +228,6 @@ class SharedPosterior:
             + linalg.log_determinant(self.LB)
             + len(r) * LOG_2PI
         )
-        self._site_b = (W, r)
         self.alpha = np.empty_like(r)  # A^-1 (s - w G a)
         for t, factor in enumerate(self.factors):
             at = prior.rows(t)
@@ -230,16 +236,33 @@ class SharedPosterior:
     @cached_property
     def H(self) -> Array:
         """A^-1 w G."""
-        H = np.empty_like(self._W)
+        H = np.empty_like(self.W)
         for t, factor in enumerate(self.factors):
             at = self.prior.rows(t)
-            H[at] = factor.half_transposed(self._W[at])
+            H[at] = factor.half_transposed(self.W[at])
         return H
 
     def task_terms(self) -> Array:
         """b_t of every task, one a row: flipping the sign of task t's weights flips its row and leaves B alone."""
-        W, r = self._site_b
-        return np.stack([W[at].T @ r[at] for at in map(self.prior.rows, range(len(self.factors)))])
+        return np.stack([self.W[at].T @ self.r[at] for at in map(self.prior.rows, range(len(self.factors)))])
+
+    def without(self, t: int) -> tuple[Array, Array]:
+        """The shared functions' posterior given the other tasks: the factor of B - W_t'W_t and the mean of u."""
+        W, r = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)]
+        L = linalg.cholesky(self.LB @ self.LB.T - W.T @ W, overwrite=True)
+        return L, linalg.solve(L, self.W.T @ self.r - W.T @ r)
+
+    def evidence_given_others(self, t: int) -> float:
+        """log N of task t's unit-noise observations given all the others: what leaving the task out costs.
+
+        With a', B' of the others: r_t given them is N(W a', I + W B'^-1 W'), and |I + W B'^-1 W'| = |B| / |B'|.
+        """
+        W, r = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)]
+        L, a = self.without(t)
+        misfit = r - W @ a
+        half = linalg.solve_lower(self.LB, W.T @ misfit)
+        logdet = linalg.log_determinant(self.LB) - linalg.log_determinant(L) + self.factors[t].log_determinant()
+        return -0.5 * float(misfit @ misfit - half @ half + logdet + len(r) * LOG_2PI)
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by everything that the prior was built from, and by the noise of each row."""

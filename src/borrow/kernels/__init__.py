@@ -33,6 +33,6 @@ def resolve(kernel: Any, name: str = "kernel") -> Kernel:
 
         return from_sklearn(kernel)
     raise TypeError(
-        f"{name}={kernel!r} is not a kernel; expected one of borrow.kernels, for instance SquaredExponential(), "
-        "or a scikit-learn kernel"
+        f"{name}={kernel!r} is not a kernel; expected one of borrow.kernels, for instance "
+        "SquaredExponential(), or a scikit-learn kernel"
     )

@@ -1,19 +1,21 @@
 """What a kernel owes: K, its diagonal, and a pull-back from an adjoint matrix to parameters and inputs.
 
-`evaluate(X, Z)` returns `(K, pullback)`; `pullback(bK)` returns the derivative of a scalar with respect to the
-logarithms of the free parameters (in the order of `theta`) and, if asked, with respect to X and Z, given
-`bK = d scalar / dK`. What the forward pass computed is kept in the closure, so nothing is evaluated twice and no
-(n, n, p) tensor is built. With `Z=None` the matrix is k(X, X) and the input derivative counts both sides.
+`evaluate(X, Z)` returns `(K, pullback)`; `pullback(bK)` returns the derivative of a scalar with respect to
+the logarithms of the free parameters (in the order of `theta`) and, if asked, with respect to X and Z, given
+`bK = d scalar / dK`. What the forward pass computed, K among it, is kept in the closure, so nothing is
+evaluated twice, no (n, n, p) tensor is built, and K must not be changed in place before the pull-back.
+With `Z=None` the matrix is k(X, X) and the input derivative counts both sides.
 
-Parameters are positive, kept as plain numbers or tuples in natural units; only `theta` is logarithmic. A kernel is
-immutable: `with_theta` returns another one.
+Parameters are positive, kept as plain numbers or tuples in natural units; only `theta` is logarithmic. A
+kernel is immutable: `with_theta` returns another one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -60,6 +62,11 @@ class Kernel(ABC):
     def parameter_names(self) -> list[str]:
         """One name for each entry of `theta`."""
 
+    def marks(self, name: str) -> Array:
+        """1 where an entry of `theta` is the parameter of this name, 0 elsewhere."""
+        last = (n.split(".")[-1].split("[")[0] for n in self.parameter_names())
+        return np.array([float(n == name) for n in last])
+
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         """K(X, Z)."""
         return self.evaluate(X, Z)[0]
@@ -88,38 +95,46 @@ def as_kernel(value: Any) -> Kernel:
 
     if isinstance(value, Kernel):
         return value
-    if isinstance(value, (int, float)) and value > 0:
+    if isinstance(value, Real) and float(value) > 0:
         return Constant(float(value))
     raise TypeError(f"expected a kernel or a positive number, got {value!r}")
 
 
 @dataclass(frozen=True)
 class Leaf(Kernel):
-    """An elementary kernel: a frozen dataclass whose learnable fields are named in `learnable`."""
+    """An elementary kernel: a frozen dataclass whose learnable fields are named in `learnable`.
+
+    Those also named in `per_column` may be one number or one for each column of the inputs.
+    """
+
+    fixed: tuple[str, ...] = field(default=(), kw_only=True)
 
     learnable: ClassVar[tuple[str, ...]] = ()
+    per_column: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for name in self.learnable:
             value = np.asarray(getattr(self, name), dtype=float)
-            if value.ndim > 1 or value.size == 0 or not np.all(np.isfinite(value)) or np.any(value <= 0):
+            vector = name in self.per_column
+            if value.ndim > vector or value.size == 0 or not np.all(np.isfinite(value)) or np.any(value <= 0):
                 raise ValueError(
-                    f"{type(self).__name__}: {name} must be a positive number or a sequence of them, "
-                    f"got {getattr(self, name)!r}"
+                    f"{type(self).__name__}: {name} must be a positive number"
+                    f"{' or a sequence of them' * vector}, got {getattr(self, name)!r}"
                 )
             plain = float(value) if value.ndim == 0 else tuple(value.tolist())
             object.__setattr__(self, name, plain)
-        fixed = getattr(self, "fixed", ())
-        unknown = set(fixed) - set(self.learnable)
+        fixed = (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)
+        object.__setattr__(self, "fixed", fixed)
+        unknown = sorted(set(fixed) - set(self.learnable))
         if unknown:
             raise ValueError(
-                f"{type(self).__name__}: fixed={tuple(fixed)!r} names {sorted(unknown)}; "
+                f"{type(self).__name__}: fixed={fixed!r} names {unknown}; "
                 f"parameters are {', '.join(self.learnable)}"
             )
 
     def free(self) -> list[tuple[str, int]]:
         """Names and numbers of entries in `theta` of the parameters that are not fixed."""
-        return [(n, self._entries(n)) for n in self.learnable if n not in self.fixed]  # type: ignore[attr-defined]
+        return [(n, self._entries(n)) for n in self.learnable if n not in self.fixed]
 
     def _entries(self, name: str) -> int:
         return 1 if self._is_tied(name) else np.size(getattr(self, name))
@@ -147,6 +162,10 @@ class Leaf(Kernel):
 
     def with_theta(self, theta: Array) -> Self:
         """The same kernel with other free parameters."""
+        if len(theta) != sum(size for _, size in self.free()):
+            raise ValueError(
+                f"{type(self).__name__}: theta has {len(theta)} entries for {self.parameter_names()}"
+            )
         changes: dict[str, Any] = {}
         at = 0
         for name, size in self.free():
@@ -160,6 +179,16 @@ class Leaf(Kernel):
             at += size
         return replace(self, **changes)
 
+    def _columns(self, name: str, X: Array) -> Array:
+        """A parameter as one number for each column of X."""
+        value, d = np.asarray(getattr(self, name), dtype=float), X.shape[1]
+        if value.ndim == 1 and value.size != d:
+            raise ValueError(
+                f"{type(self).__name__}: {name} has {value.size} entries and the inputs have {d} columns; "
+                "give one number or one for each column"
+            )
+        return np.broadcast_to(value, (d,))
+
     def _gather(self, **by_log: Array | float) -> Array:
         """Stack derivatives by the log of each parameter in the order of `theta`."""
         parts = []
@@ -171,12 +200,29 @@ class Leaf(Kernel):
 
     def __repr__(self) -> str:
         shown = []
-        for f in fields(self):
+        for f in sorted(fields(self), key=lambda f: bool(f.kw_only)):
             value = getattr(self, f.name)
             if value == f.default and f.name not in self.learnable:
                 continue
             shown.append(f"{f.name}={_number(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Homogeneous(Leaf):
+    """An elementary kernel whose variance is the same at every input."""
+
+    variance: float = 1.0
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+        """The variance, at every input."""
+
+        def pullback(bd: Array, inputs: bool = False) -> Gradient:
+            by_variance = self.variance * bd.sum()
+            theta = np.array([by_variance if n == "variance" else 0.0 for n in self.parameter_names()])
+            return Gradient(theta, np.zeros_like(X) if inputs else None)
+
+        return np.full(len(X), self.variance), pullback
 
 
 def _number(value: Any) -> str:

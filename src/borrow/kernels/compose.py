@@ -70,7 +70,9 @@ class Composite(Kernel):
         values = [v for v, _ in evaluated]
 
         def pullback(b: Array, inputs: bool = False) -> Gradient:
-            pulled = [back(a, inputs) for (_, back), a in zip(evaluated, self._adjoints(values, b), strict=True)]
+            pulled = [
+                back(a, inputs) for (_, back), a in zip(evaluated, self._adjoints(values, b), strict=True)
+            ]
             theta = np.concatenate([g.theta for g in pulled])
             if not inputs:
                 return Gradient(theta)
@@ -110,7 +112,9 @@ class Product(Composite):
     @staticmethod
     def _adjoints(values: list[Array], b: Array) -> list[Array]:
         # Products of all the others, not the whole divided by one: a kernel may be zero somewhere.
-        return [reduce(np.multiply, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))]
+        return [
+            reduce(np.multiply, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))
+        ]
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.parts)

@@ -7,16 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from borrow.kernels.base import Gradient, Leaf, Pullback
+from borrow.kernels.base import Gradient, Homogeneous, Leaf, Pullback
 from borrow.linalg import Array
 
 
 @dataclass(frozen=True, repr=False)
-class Constant(Leaf):
+class Constant(Homogeneous):
     """The same covariance everywhere: an unknown offset."""
-
-    variance: float = 1.0
-    fixed: tuple[str, ...] = ()
 
     learnable: ClassVar[tuple[str, ...]] = ("variance",)
 
@@ -31,27 +28,19 @@ class Constant(Leaf):
 
         return np.full((len(X), len(X if Z is None else Z)), self.variance), pullback
 
-    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
-        """The variance, at every input."""
-
-        def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            return Gradient(self._gather(variance=self.variance * bd.sum()), np.zeros_like(X) if inputs else None)
-
-        return np.full(len(X), self.variance), pullback
-
 
 @dataclass(frozen=True, repr=False)
 class Linear(Leaf):
     """sum_j variance_j x_j z_j: straight lines through the origin (add a `Constant` for an offset)."""
 
     variance: float | tuple[float, ...] = 1.0
-    fixed: tuple[str, ...] = ()
 
     learnable: ClassVar[tuple[str, ...]] = ("variance",)
+    per_column: ClassVar[tuple[str, ...]] = ("variance",)
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
-        v = _per_column(self, self.variance, X)
+        v = self._columns("variance", X)
         C = X if Z is None else Z
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
@@ -67,7 +56,7 @@ class Linear(Leaf):
 
     def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
         """sum_j variance_j x_j^2."""
-        v = _per_column(self, self.variance, X)
+        v = self._columns("variance", X)
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
             theta = self._gather(variance=v * (bd @ (X * X)))
@@ -80,20 +69,21 @@ class Linear(Leaf):
 class NeuralNetwork(Leaf):
     """Arcsine kernel of a network with infinitely many sigmoid units.
 
-    k = variance (2/pi) asin(U / sqrt(a c)), with U = 2 (bias + sum_j w_j x_j z_j), a = 1 + 2 (bias + sum_j w_j x_j^2)
-    and c the same for z. With q = U / sqrt(a c) and bq the adjoint of q: bU = bq / sqrt(a c), ba = -bq q / (2 a).
+    k = variance (2/pi) asin(U / sqrt(a c)), with U = 2 (bias + sum_j w_j x_j z_j),
+    a = 1 + 2 (bias + sum_j w_j x_j^2) and c the same for z.
+    With q = U / sqrt(a c) and bq the adjoint of q: bU = bq / sqrt(a c), ba = -bq q / (2 a).
     """
 
     variance: float = 1.0
     weight_variance: float | tuple[float, ...] = 1.0
     bias_variance: float = 1.0
-    fixed: tuple[str, ...] = ()
 
     learnable: ClassVar[tuple[str, ...]] = ("variance", "weight_variance", "bias_variance")
+    per_column: ClassVar[tuple[str, ...]] = ("weight_variance",)
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
-        w = _per_column(self, self.weight_variance, X)
+        w = self._columns("weight_variance", X)
         C = X if Z is None else Z
         a = 1.0 + 2.0 * (self.bias_variance + (X * X) @ w)
         c = 1.0 + 2.0 * (self.bias_variance + (C * C) @ w)
@@ -103,13 +93,15 @@ class NeuralNetwork(Leaf):
         K = self.variance * (2.0 / np.pi) * np.arcsin(q)
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            bq = bK * (self.variance * 2.0 / np.pi) / np.sqrt((1.0 - q) * (1.0 + q))
+            # 1 - q^2 is at least (a + c - 1) / (a c), by Cauchy and Schwarz; for large inputs q rounds to 1.
+            cos2 = np.maximum((1.0 - q) * (1.0 + q), (a[:, None] + (c - 1.0)) / (a[:, None] * c))
+            bq = bK * (self.variance * 2.0 / np.pi) / np.sqrt(cos2)
             bU, bqq = bq / root, bq * q
             ba, bc = -0.5 * bqq.sum(axis=1) / a, -0.5 * bqq.sum(axis=0) / c
             UC = bU @ C
             by_w = 2.0 * w * (np.einsum("ij,ij->j", X, UC) + ba @ (X * X) + bc @ (C * C))
             by_bias = 2.0 * self.bias_variance * (bU.sum() + ba.sum() + bc.sum())
-            theta = self._gather(variance=np.vdot(bK, K), weight_variance=by_w, bias_variance=by_bias)
+            theta = self._gather(variance=float(np.vdot(bK, K)), weight_variance=by_w, bias_variance=by_bias)
             if not inputs:
                 return Gradient(theta)
             bX = 2.0 * w * (UC + 2.0 * ba[:, None] * X)
@@ -120,7 +112,7 @@ class NeuralNetwork(Leaf):
 
     def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
         """On the diagonal q = (a - 1)/a, whose arcsine has the slope 1 / (a sqrt(2a - 1))."""
-        w = _per_column(self, self.weight_variance, X)
+        w = self._columns("weight_variance", X)
         a = 1.0 + 2.0 * (self.bias_variance + (X * X) @ w)
         d = self.variance * (2.0 / np.pi) * np.arcsin((a - 1.0) / a)
 
@@ -134,13 +126,3 @@ class NeuralNetwork(Leaf):
             return Gradient(theta, 4.0 * w * ba[:, None] * X if inputs else None)
 
         return d, pullback
-
-
-def _per_column(kernel: Leaf, value: float | tuple[float, ...], X: Array) -> Array:
-    v = np.asarray(value, dtype=float)
-    if v.ndim == 1 and v.size != X.shape[1]:
-        raise ValueError(
-            f"{type(kernel).__name__}: {v.size} parameters for inputs of {X.shape[1]} columns; "
-            "give one number or one for each column"
-        )
-    return np.broadcast_to(v, (X.shape[1],))

@@ -1,39 +1,44 @@
-"""Kernels of a scaled distance r: k = variance * profile(r^2), r^2 = sum_j (x_j - z_j)^2 / lengthscale_j^2."""
+"""Kernels of a scaled distance: k = variance * profile(r^2), r^2 = sum_j (x_j - z_j)^2 / lengthscale_j^2."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from borrow.kernels.base import Gradient, Leaf, Pullback
+from borrow.kernels.base import Gradient, Homogeneous, Pullback
 from borrow.linalg import Array, squared_distances
 
 Slope = Callable[[], Array]
 
 
+def _centred(X: Array, Z: Array | None) -> tuple[Array, Array | None]:
+    """Inputs around their middle: differences do not change, their rounding does."""
+    middle = X.mean(axis=0) if len(X) else 0.0
+    return X - middle, None if Z is None else Z - middle
+
+
 @dataclass(frozen=True, repr=False)
-class Stationary(Leaf):
+class Stationary(Homogeneous):
     """Shared forward and backward pass; a subclass gives the profile and its slope.
 
-    A scalar lengthscale is isotropic; a vector one is automatic relevance determination; a vector with `tied=True`
-    keeps its ratios and moves as one. Derivatives, with S_ij = bK_ij variance profile'(r_ij^2) the adjoint of r^2
-    and scaled inputs a = x/l, c = z/l:
+    A scalar lengthscale is isotropic; a vector one is automatic relevance determination; a vector with
+    `tied=True` keeps its ratios and moves as one. Derivatives, with S_ij = bK_ij variance profile'(r_ij^2)
+    the adjoint of r^2 and scaled inputs a = x/l, c = z/l:
 
         d/d log l_j = -2 sum_ik S_ik (a_ij - c_kj)^2,   bx = 2 (rowsum(S) a - S c) / l.
 
     The squares are expanded so that one matrix product S c replaces an (n, m, d) tensor.
     """
 
-    variance: float = 1.0
     lengthscale: float | tuple[float, ...] = 1.0
-    fixed: tuple[str, ...] = ()
-    tied: bool = False
+    tied: bool = field(default=False, kw_only=True)
 
     learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale")
+    per_column: ClassVar[tuple[str, ...]] = ("lengthscale",)
 
     @abstractmethod
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
@@ -41,20 +46,19 @@ class Stationary(Leaf):
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
-        l = self._lengthscales(X)
-        middle = X.mean(axis=0) if len(X) else 0.0  # distances do not change, rounding does
-        A = (X - middle) / l
-        C = A if Z is None else (Z - middle) / l
+        l = self._columns("lengthscale", X)
+        X, Z = _centred(X, Z)
+        A = X / l
+        C = A if Z is None else Z / l
         profile, slope, extra = self._profile(squared_distances(A, C))
         K = self.variance * profile if self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            S = slope()
-            S = S * (bK * self.variance)
+            S = slope() * (bK * self.variance)
             rows, columns, SC = S.sum(axis=1), S.sum(axis=0), S @ C
             by_l = -2.0 * (rows @ (A * A) + columns @ (C * C) - 2.0 * np.einsum("ij,ij->j", A, SC))
-            by_extra = {n: self.variance * np.vdot(bK, d()) for n, d in extra.items()}
-            theta = self._gather(variance=np.vdot(bK, K), lengthscale=by_l, **by_extra)
+            by_extra = {n: self.variance * float(np.vdot(bK, d())) for n, d in extra.items()}
+            theta = self._gather(variance=float(np.vdot(bK, K)), lengthscale=by_l, **by_extra)
             if not inputs:
                 return Gradient(theta)
             bX = 2.0 * (rows[:, None] * A - SC) / l
@@ -62,25 +66,6 @@ class Stationary(Leaf):
             return Gradient(theta, bX + bZ) if Z is None else Gradient(theta, bX, bZ)
 
         return K, pullback
-
-    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
-        """The variance, at every input."""
-
-        def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            zero = {n: np.zeros(np.size(getattr(self, n))) for n in self.learnable}
-            theta = self._gather(**{**zero, "variance": self.variance * bd.sum()})
-            return Gradient(theta, np.zeros_like(X) if inputs else None)
-
-        return np.full(len(X), self.variance), pullback
-
-    def _lengthscales(self, X: Array) -> Array:
-        l = np.asarray(self.lengthscale, dtype=float)
-        if l.ndim == 1 and l.size != X.shape[1]:
-            raise ValueError(
-                f"{type(self).__name__}: lengthscale has {l.size} entries and the inputs have {X.shape[1]} columns; "
-                "give one number or one for each column"
-            )
-        return l
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,7 +87,9 @@ class Matern(Stationary):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is SquaredExponential")
+            raise ValueError(
+                f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is SquaredExponential"
+            )
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
         if self.nu == 0.5:
@@ -135,26 +122,24 @@ class RationalQuadratic(Stationary):
 
 
 @dataclass(frozen=True, repr=False)
-class Periodic(Leaf):
+class Periodic(Homogeneous):
     """variance * exp(-2 sum_j sin^2(pi (x_j - z_j) / period_j) / lengthscale_j^2).
 
-    This is a squared exponential on the circle w(x) = (cos 2 pi x/period, sin 2 pi x/period), so both passes go
-    through that kernel and the chain rule of w.
+    This is a squared exponential on the circle w(x) = (cos 2 pi x/period, sin 2 pi x/period), so both passes
+    go through that kernel and the chain rule of w.
     """
 
-    variance: float = 1.0
     lengthscale: float | tuple[float, ...] = 1.0
     period: float | tuple[float, ...] = 1.0
-    fixed: tuple[str, ...] = ()
-    tied: bool = False
+    tied: bool = field(default=False, kw_only=True)
 
     learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale", "period")
+    per_column: ClassVar[tuple[str, ...]] = ("lengthscale", "period")
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
-        d = X.shape[1]
-        p = np.broadcast_to(np.asarray(self.period, dtype=float), (d,))
-        l = np.broadcast_to(np.asarray(self.lengthscale, dtype=float), (d,))
+        d, l, p = X.shape[1], self._columns("lengthscale", X), self._columns("period", X)
+        X, Z = _centred(X, Z)
         on_circle = SquaredExponential(self.variance, tuple(np.tile(l, 2).tolist()))
         warped = self._warp(X, p)
         K, back = on_circle.evaluate(warped, None if Z is None else self._warp(Z, p))
@@ -172,19 +157,6 @@ class Periodic(Leaf):
             return Gradient(theta, bX, bZ) if inputs else Gradient(theta)
 
         return K, pullback
-
-    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
-        """The variance, at every input."""
-
-        def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            theta = self._gather(
-                variance=self.variance * bd.sum(),
-                lengthscale=np.zeros(np.size(self.lengthscale)),
-                period=np.zeros(np.size(self.period)),
-            )
-            return Gradient(theta, np.zeros_like(X) if inputs else None)
-
-        return np.full(len(X), self.variance), pullback
 
     @staticmethod
     def _warp(X: Array, p: Array) -> Array:

@@ -30,7 +30,9 @@ def from_sklearn(kernel: Any) -> Kernel:
                 return SquaredExponential(1.0, _plain(kernel.length_scale), fixed=fixed)
             if kernel.nu in (0.5, 1.5, 2.5):
                 return Matern(1.0, _plain(kernel.length_scale), nu=kernel.nu, fixed=fixed)
-            raise ValueError(f"scikit-learn's Matern with nu={kernel.nu} has no counterpart; use nu = 0.5, 1.5 or 2.5")
+            raise ValueError(
+                f"scikit-learn's Matern with nu={kernel.nu} has no counterpart; use nu = 0.5, 1.5 or 2.5"
+            )
         case sk.RBF():
             fixed = ("variance", *_fixed(kernel, length_scale="lengthscale"))
             return SquaredExponential(1.0, _plain(kernel.length_scale), fixed=fixed)
@@ -41,27 +43,31 @@ def from_sklearn(kernel: Any) -> Kernel:
             fixed = ("variance", *_fixed(kernel, length_scale="lengthscale", periodicity="period"))
             return _OneColumn(1.0, kernel.length_scale, kernel.periodicity, fixed=fixed)
         case sk.DotProduct():
-            offset = Constant(kernel.sigma_0**2, fixed=_fixed(kernel, sigma_0="variance"))
-            return Sum.of(offset, Linear(1.0, fixed=("variance",)))
+            slope = Linear(1.0, fixed=("variance",))
+            if kernel.sigma_0 == 0:
+                return slope
+            return Sum.of(Constant(kernel.sigma_0**2, fixed=_fixed(kernel, sigma_0="variance")), slope)
         case sk.WhiteKernel():
             raise ValueError(
-                "scikit-learn's WhiteKernel is observation noise; leave it out and give noise= to the estimator"
+                "scikit-learn's WhiteKernel is observation noise; "
+                "leave it out and give noise= to the estimator"
             )
     raise ValueError(
         f"scikit-learn's {type(kernel).__name__} cannot be translated; use a kernel of borrow.kernels: "
-        "SquaredExponential, Matern, RationalQuadratic, Periodic, Linear, Constant, NeuralNetwork, sums and products"
+        "SquaredExponential, Matern, RationalQuadratic, Periodic, Linear, Constant, NeuralNetwork, "
+        "sums and products"
     )
 
 
 class _OneColumn(Periodic):
-    """scikit-learn's ExpSineSquared takes the sine of a Euclidean distance: the same as ours in one column only."""
+    """scikit-learn's ExpSineSquared is the sine of a Euclidean distance: ours in one column only."""
 
     def evaluate(self, X: Any, Z: Any = None) -> Any:
         """K and its pull-back; refuses more than one column."""
         if X.shape[1] != 1:
             raise ValueError(
-                "scikit-learn's ExpSineSquared on several columns is the sine of a Euclidean distance, which is not a "
-                "covariance we have; use borrow.kernels.Periodic, which is periodic in every column"
+                "scikit-learn's ExpSineSquared on several columns is the sine of a Euclidean distance, which "
+                "we do not have; use borrow.kernels.Periodic, which is periodic in every column"
             )
         return super().evaluate(X, Z)
 

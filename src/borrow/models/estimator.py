@@ -1,7 +1,9 @@
-"""What every GP regressor shares: reading, scaling, prediction at the public edge. No formula of any paper."""
+"""What every GP regressor shares: reading, scaling, prediction at the public edge; no formula of a paper."""
 
 from __future__ import annotations
 
+import logging
+import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
@@ -16,9 +18,11 @@ from threadpoolctl import ThreadpoolController
 from borrow import kernels, memory
 from borrow.covariance.shared import Prediction
 from borrow.data import Codes, Rows, TaskData, build, list_labels
-from borrow.hyper import Optimum
-from borrow.linalg import Array
+from borrow.hyper import NOISE_FLOOR, Objective, Optimum
+from borrow.linalg import Array, NotPositiveDefiniteError
 from borrow.reading import Schema, read_new, read_training
+
+log = logging.getLogger("borrow")
 
 #: Below this many rows in the largest block one BLAS thread is faster than several.
 SMALL_BLOCK = 1500
@@ -56,18 +60,21 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _arrange(self, rows: Rows) -> TaskData:
         """Merge and scale the rows; the primary keeps its own figures."""
-        return build(rows, self.normalize_y, self._primary_code(rows.labels))
+        primary = self._primary_code(rows.labels)
+        return build(rows, self.normalize_y, () if primary is None else (primary,))
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
         """Code of the task that matters, where the model has one."""
         return None
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None
+    ) -> Self:
         """Fit to a table.
 
-        X: frame or array, with the task column named by `task=` in the constructor, or `tasks=` beside it; or a list or
-        dict of (X, y) pairs. y: targets, NaN where unlabelled; (N, M) with one column a task. `sample_weight=k` is the
-        row repeated k times; `replicates=k` says that y is already a mean of k measurements.
+        X: frame or array, with the task column named by `task=` in the constructor, or `tasks=` beside it; or
+        a list or dict of (X, y) pairs. y: targets, NaN where unlabelled; (N, M) with one column a task.
+        `sample_weight=k` is the row repeated k times; `replicates=k` says that y is already a mean of k.
         """
         self._check_settings()
         rows, schema = read_training(self, X, y, tasks, sample_weight, replicates)
@@ -94,18 +101,20 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     ) -> Any:
         """Posterior mean of each row's task; with its standard deviation or covariance if asked.
 
-        The standard deviation is of the function; `include_noise=True` adds the observation noise of a new row.
-        Fitted on wide y and asked for no task in particular, the answer has one column a task.
+        The standard deviation is of the function; `include_noise=True` adds the noise of a new observation.
+        Fitted on wide y and asked for no task in particular, the answer has the columns of y.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "log_marginal_likelihood_")
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
         rows, task = read_new(self, X, self._schema, tasks, self._primary_code(self._schema.labels))
         if task is None:
-            M = len(self._schema.labels)
+            wide = self._schema.wide
+            assert wide is not None  # the only fit that may be asked for no task in particular
+            M = len(wide)
             if return_cov:
-                raise ValueError("return_cov needs a task for each row; give tasks=")
-            answer = self._answer(np.repeat(rows, M, axis=0), np.tile(np.arange(M), len(rows)), False, include_noise)
+                raise ValueError("return_cov=True needs one task for each row; give tasks=")
+            answer = self._answer(np.repeat(rows, M, axis=0), np.tile(wide, len(rows)), False, include_noise)
             mean, std = answer[0].reshape(-1, M), answer[1].reshape(-1, M)
             return (mean, std) if return_std else mean
         mean, second = self._answer(rows, task, return_cov, include_noise)
@@ -113,7 +122,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _answer(self, rows: Array, task: Codes, full: bool, include_noise: bool) -> tuple[Array, Array]:
         if full:
-            memory.require(8.0 * 3 * len(rows) ** 2, f"the covariance of {len(rows):,} rows", "ask for return_std instead")
+            memory.require(
+                8.0 * 3 * len(rows) ** 2,
+                f"the covariance of {len(rows):,} rows",
+                "ask for return_std instead",
+            )
         with single_thread(len(rows)):
             p = self._predict(rows, task, full)
         scale = self._scale[task]
@@ -125,9 +138,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _check_settings(self) -> None:
         if self.prior not in ("auto", None):
-            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
+            raise ValueError(
+                f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)"
+            )
         if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+            raise ValueError(
+                f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters"
+            )
         if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1:
             raise ValueError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1")
 
@@ -145,19 +162,30 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         start = np.full(len(data.labels), 0.1)
         for t, value in enumerate(given):
             if value is not None:
-                if not np.isfinite(value) or value <= 0:
-                    raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
-                start[t] = value / data.scaling.scale[t] ** 2
+                if not is_number(value) or value <= 0:
+                    raise ValueError(
+                        f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance"
+                    )
+                start[t] = float(value) / data.scaling.scale[t] ** 2
         return start
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:
-    """Labels as an array: numbers and text as such, mixtures as objects."""
-    if len({type(v) for v in labels}) == 1:
+    """Labels as an array: numbers and text as such, mixtures and other kinds as objects."""
+    if len({type(v) for v in labels}) == 1 and isinstance(labels[0], (str, int, float, np.generic)):
         return np.array(labels)
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
+
+
+def is_number(value: Any) -> bool:
+    """A single finite number, Python's or NumPy's."""
+    return (
+        isinstance(value, (int, float, np.number))
+        and not isinstance(value, bool)
+        and bool(np.isfinite(value))
+    )
 
 
 def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
@@ -185,20 +213,61 @@ def _controller() -> ThreadpoolController:
 _threads: ThreadpoolController | None = None
 
 
-def warn_unfinished(optimum: Optimum, names: Mapping[str, list[str]], max_iter: int, stacklevel: int = 5) -> None:
-    """Warn where the optimiser ran out of iterations or stopped at a bound, and name the parameter."""
+def warn_unfinished(
+    estimator: GPRegressor, optimum: Optimum, names: Mapping[str, list[str]], objective: Objective
+) -> None:
+    """Warn where the optimiser ran out of iterations or the data do not identify a parameter, and name it.
+
+    Where no prior holds the parameters, columns that carry no information are named too: the optimiser stops on
+    a plateau long before their lengthscales meet a bound.
+    """
+    prior = estimator.prior is not None
+    remedy = "" if prior else ", or use prior='auto'"
     if not optimum.converged:
-        warnings.warn(
+        _warn(
             f"the optimiser stopped after {optimum.n_iter} iterations without converging ({optimum.message}); "
-            f"raise max_iter (now {max_iter}), or use prior='auto' if it is off",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
+            f"raise max_iter (now {estimator.max_iter}){remedy}"
         )
-    if optimum.at_bound:
-        which = [names[n][i] for n, i in optimum.at_bound]
-        warnings.warn(
-            f"{list_labels(which, 4)} ended at a bound: the data do not identify it; drop a column that carries no "
-            "information, fix the parameter, or use prior='auto'",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
+    exact = [
+        (n, i) for n, i in optimum.at_bound if n == "noise" and optimum.values[n][i] <= np.log(NOISE_FLOOR)
+    ]
+    if exact:
+        which = list_labels([names[n][i] for n, i in exact], 4)
+        text = f"{which} is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets every target"
+        if prior:  # the data outvoted it: there is no noise
+            log.info(text)
+        else:
+            _warn(f"{text}, which is overfitting unless they are exact; use prior='auto'")
+    loose = [at for at in optimum.at_bound if at not in exact]
+    if not prior:
+        loose += [at for at in plateau(objective, optimum, names["kernel"]) if at not in loose]
+    if loose:
+        which = list_labels([_with_column(names[n][i], estimator._schema.names) for n, i in loose], 4)
+        _warn(
+            f"{which} is not identified: other values explain the data as well; drop the column if it carries no "
+            f"information, or fix the parameter{remedy}"
         )
+
+
+def plateau(objective: Objective, optimum: Optimum, names: list[str]) -> list[tuple[str, int]]:
+    """Lengthscales of the kernel that may be twenty times longer at a cost of less than a tenth of a nat."""
+
+    def cost(i: int) -> float:
+        longer = optimum.values["kernel"].copy()
+        longer[i] += np.log(20.0)
+        try:
+            return optimum.objective - objective({**optimum.values, "kernel": longer})[0]
+        except NotPositiveDefiniteError:
+            return np.inf
+
+    return [("kernel", i) for i, name in enumerate(names) if "lengthscale" in name and cost(i) < 0.1]
+
+
+def _with_column(name: str, columns: tuple[Hashable, ...] | None) -> str:
+    """The name of a parameter, with the column of the frame that it belongs to."""
+    found = re.search(r"lengthscale\[(\d+)\]", name)
+    return f"{name} (column {columns[int(found[1])]!r})" if found and columns else name
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ConvergenceWarning, stacklevel=5)  # the line that called fit

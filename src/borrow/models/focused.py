@@ -16,7 +16,7 @@ G. Leen, J. Peltonen, S. Kaski: Focused multi-task learning using Gaussian proce
 | (4), (5) | `task_weights`: what each task takes of each shared function                |
 | (6)-(9)  | `prior_of_tasks`, the algebra in `borrow.covariance.shared`                 |
 | sec. 2.4 | `focused_objective`: log evidence and its gradient                          |
-| sec. 3   | background functions in `task_weights` and `prior_of_tasks`                 |
+| sec. 3   | `task_weights`, `prior_of_tasks`: background functions                      |
 
 Deviations, each with its reason:
 - The paper's pseudo-inputs are the primary's inputs, all of them, labelled or not. `inducing="auto"` takes these (less
@@ -25,6 +25,7 @@ Deviations, each with its reason:
 - The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v the
   prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior would
   inflate v instead.
+- A relation that adds less than half a nat is dropped (`focused_search.prune`), part of the same default.
 - The evidence has a mode for every choice of signs. Flipping the sign of task t changes b_t only, so all flips are
   scored in closed form (`best_signs`) instead of by blind restarts.
 """
@@ -232,7 +233,7 @@ class FocusedGPRegressor(GPRegressor):
         normalize_y: bool = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
-        max_iter: int = 200,
+        max_iter: int = 500,
         n_restarts: int = 1,
         random_state: Any = 0,
     ) -> None:
@@ -266,7 +267,7 @@ class FocusedGPRegressor(GPRegressor):
         optimum = None
         if self.optimizer is not None:
             setup, values, optimum = self._optimise(data, setup, values)
-            warn_unfinished(optimum, self._names(data, setup), self.max_iter)
+            warn_unfinished(self, optimum, self._names(data, setup), self._objective(setup, data.column_scales))
         fit = condition(values, setup)
         self._setup, self._values, self._scales, self._posterior = setup, values, data.column_scales, fit.posterior
         self._publish(data.labels)
@@ -275,12 +276,12 @@ class FocusedGPRegressor(GPRegressor):
                 f"the primary task {data.labels[setup.primary]!r} has no labelled row: it is predicted from the other tasks "
                 "alone, in their average units, and the sign of each relation is an assumption",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         jitter = fit.posterior.prior.jitter
         if jitter > 0:
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
-        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
+        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
         return Fitted(fit.evidence, np.exp(values["noise"]), jitter, n_iter, converged)
 
     def _prepare(self, data: TaskData) -> tuple[Setup, Values]:
@@ -344,10 +345,19 @@ class FocusedGPRegressor(GPRegressor):
         objective = focused_objective(setup)
         if self.prior is not None:
             objective = hyper.with_prior(objective, hyper_priors(setup, scales))
-        if self.rho_prior is not None and len(setup.secondaries):
-            sd = 1.0 if self.rho_prior == "auto" else float(self.rho_prior)
+        sd = self._weight_sd()
+        if sd is not None and len(setup.secondaries):
             objective = hyper.with_prior(objective, weight_prior(setup, sd))
         return objective
+
+    def _weight_sd(self) -> float | None:
+        """Standard deviation of the prior on w = rho sqrt(v)."""
+        if self.rho_prior is None:
+            return None
+        sd = 1.0 if isinstance(self.rho_prior, str) and self.rho_prior == "auto" else self.rho_prior
+        if isinstance(sd, str) or not np.isfinite(sd) or sd <= 0:
+            raise ValueError(f"rho_prior={self.rho_prior!r}: expected 'auto', a positive standard deviation, or None")
+        return float(sd)
 
     def _optimise(self, data: TaskData, setup: Setup, values: Values) -> tuple[Setup, Values, Optimum]:
         """Race the starts of `focused_search`, mend signs, choose Z again for the kernel found and go on from there."""
@@ -362,6 +372,11 @@ class FocusedGPRegressor(GPRegressor):
         objective = self._objective(setup, scales)
         best = hyper.race(objective, starts, bounds, self.max_iter)
         best = search.mend_signs(objective, setup, best, bounds, self.max_iter)
+        sd = self._weight_sd()
+        if sd is not None and len(setup.secondaries) and alone.primary is not None:
+            posterior = condition(best.values, setup).posterior
+            gains = search.sharing_gains(setup, best.values, posterior, alone, scales, self.prior, sd)
+            best, bounds = search.prune(objective, best, gains, setup, alone, bounds, self.max_iter)
         again = self._with_inducing(data, setup, best.values)
         if not np.array_equal(again.Z, setup.Z):
             setup, objective, before = again, self._objective(again, scales), best.n_iter

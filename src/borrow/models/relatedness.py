@@ -87,10 +87,7 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
     n = at.stop - at.start
     if n == 0:
         return np.nan
-    W, r = posterior._site_b
-    B = posterior.LB @ posterior.LB.T - W[at].T @ W[at]
-    LB = linalg.cholesky(B)
-    a = linalg.solve(LB, W.T @ r - W[at].T @ r[at])
+    LB, a = posterior.without(t)
     X, y, count = (v[at] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
     first = prior.columns[0]
     V = prior.carriers[0].V[at]

@@ -28,6 +28,7 @@ from borrow.hyper import (
     kernel_prior,
     maximise,
     noise_prior,
+    race,
     with_prior,
 )
 from borrow.inference import Exact, exact
@@ -60,11 +61,15 @@ def single_objective(cells: Cells, kernel: Kernel) -> Objective:
 def fit_single(
     cells: Cells, kernel: Kernel, noise: float, scales: Array, prior: str | None, max_iter: int
 ) -> tuple[Kernel, float, Optimum]:
-    """Maximise the evidence (and the priors) of one GP: kernel, noise variance, and how it went."""
+    """Maximise the evidence (and the priors) of one GP: kernel, noise variance, and how it went.
+
+    A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
+    """
     start: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
+    rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
     objective = with_prior(single_objective(cells, kernel), single_priors(kernel, scales) if prior else None)
     bounds = bounds_around(start, {"noise": np.log(NOISE_FLOOR)})
-    optimum = maximise(objective, start, bounds, max_iter)
+    optimum = race(objective, [start, rough], bounds, max_iter)
     return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0])), optimum
 
 
@@ -109,7 +114,7 @@ class SingleTaskGPRegressor(GPRegressor):
         normalize_y: bool = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
-        max_iter: int = 200,
+        max_iter: int = 500,
         random_state: Any = 0,
     ) -> None:
         self.task = task
@@ -120,6 +125,9 @@ class SingleTaskGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+
+    def _arrange(self, rows: Rows) -> TaskData:
+        return build(rows, self.normalize_y, range(len(rows.labels)))
 
     def _fit(self, data: TaskData) -> Fitted:
         check_exact_memory(data.cells)
@@ -135,7 +143,8 @@ class SingleTaskGPRegressor(GPRegressor):
                 )
                 names = {"kernel": template.parameter_names(), "noise": ["noise"]}
                 where = f" of task {label!r}" if len(data.labels) > 1 else ""
-                warn_unfinished(optimum, {n: [v + where for v in vs] for n, vs in names.items()}, self.max_iter)
+                names = {n: [v + where for v in vs] for n, vs in names.items()}
+                warn_unfinished(self, optimum, names, single_objective(cells, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
             fit = condition_single(cells, kernel, noise[t : t + 1])
             kernels.append(kernel)
@@ -174,7 +183,7 @@ class PooledGPRegressor(GPRegressor):
         normalize_y: bool = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
-        max_iter: int = 200,
+        max_iter: int = 500,
         random_state: Any = 0,
     ) -> None:
         self.task = task
@@ -203,7 +212,7 @@ class PooledGPRegressor(GPRegressor):
             check_exact_memory(cells)
             if self.optimizer is not None:
                 kernel, noise, optimum = fit_single(cells, kernel, noise, data.column_scales, self.prior, self.max_iter)
-                warn_unfinished(optimum, names, self.max_iter)
+                warn_unfinished(self, optimum, names, single_objective(cells, kernel))
                 n_iter, converged = optimum.n_iter, optimum.converged
             self.inducing_ = None
             fit = condition_single(cells, kernel, np.array([noise]))
@@ -212,7 +221,7 @@ class PooledGPRegressor(GPRegressor):
             if self.optimizer is not None:
                 kernel, noise, Z, optimum = self._fit_sparse(data, kernel, noise, Z)
                 names["Z"] = [f"pseudo-input {i // Z.shape[1]}" for i in range(Z.size)]
-                warn_unfinished(optimum, names, self.max_iter)
+                warn_unfinished(self, optimum, names, sparse_objective(cells, kernel, data.column_scales))
                 n_iter, converged = optimum.n_iter, optimum.converged
             self.inducing_ = Z
             fit = condition_sparse(cells, kernel, Z, np.array([noise]))

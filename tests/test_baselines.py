@@ -1,0 +1,99 @@
+"""No transfer and pooling."""
+
+import numpy as np
+import oracles
+import pytest
+
+import borrow
+from borrow import kernels
+from borrow.data import merge
+from borrow.models.baselines.gp import fit_single, single_objective, sparse_objective
+
+
+def data(n, d=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, d))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def test_single_task_equals_the_textbook_formula():
+    X, y = data(25)
+    kernel, noise = kernels.Matern(1.3, 0.7, nu=1.5), 0.02
+    model = borrow.SingleTaskGPRegressor(kernel=kernel, noise=noise, optimizer=None, normalize_y=False).fit(X[:20], y[:20])
+    K = kernel(X)
+    mean, cov = oracles.gaussian_posterior(K, np.arange(20), np.arange(20, 25), y[:20], np.full(20, noise))
+    got, got_cov = model.predict(X[20:], return_cov=True)
+    np.testing.assert_allclose(got, mean, rtol=1e-9)
+    np.testing.assert_allclose(got_cov, cov, atol=1e-10)
+    expected = oracles.gaussian_log_density(y[:20], K[:20, :20] + noise * np.eye(20))
+    assert model.log_marginal_likelihood_ == pytest.approx(expected, rel=1e-10)
+
+
+def test_tasks_do_not_touch_each_other():
+    X, y = data(30)
+    both = borrow.SingleTaskGPRegressor().fit(
+        np.vstack([X, X]), np.concatenate([y, 50 - 3 * y]), tasks=["a"] * 30 + ["b"] * 30
+    )
+    alone = borrow.SingleTaskGPRegressor(normalize_y=True).fit(X, y)
+    np.testing.assert_allclose(both.predict(X, tasks="a"), alone.predict(X), atol=1e-3)
+    cov = both.predict(np.vstack([X[:2], X[:2]]), tasks=["a", "a", "b", "b"], return_cov=True)[1]
+    assert np.all(cov[:2, 2:] == 0)
+    assert cov[0, 1] != 0
+
+
+@pytest.mark.parametrize("objective_name", ["single", "sparse"])
+def test_gradients_equal_differences(objective_name):
+    X, y = data(30, d=2)
+    X[1] = X[0]  # a replicate, so that the scatter enters
+    cells = merge(X, np.zeros(30, dtype=int), y, np.ones(30), np.ones(30), 1)
+    kernel = kernels.SquaredExponential(0.9, (0.8, 1.4))
+    values = {"kernel": kernel.theta, "noise": np.log([0.05])}
+    scales = np.array([2.0, 0.5])
+    objective = single_objective(cells, kernel)
+    if objective_name == "sparse":
+        objective = sparse_objective(cells, kernel, scales)
+        values["Z"] = X[3:9] / scales
+    _, gradient = objective(values)
+    for part in values:
+        expected = oracles.central_difference(lambda v, part=part: objective({**values, part: v})[0], values[part])
+        np.testing.assert_allclose(gradient[part], expected, rtol=1e-6, atol=1e-6, err_msg=part)
+
+
+def test_maximum_likelihood_beats_the_start_and_the_prior_holds_it_back():
+    X, y = data(40)
+    cells = merge(X, np.zeros(40, dtype=int), y, np.ones(40), np.ones(40), 1)
+    start = kernels.SquaredExponential(1.0, 3.0)
+    evidence = single_objective(cells, start)
+    free = fit_single(cells, start, 0.1, np.ones(1), None, 200)[2].values
+    held = fit_single(cells, start, 0.1, np.ones(1), "auto", 200)[2].values
+    before = evidence({"kernel": start.theta, "noise": np.log([0.1])})[0]
+    assert evidence(free)[0] >= evidence(held)[0] > before
+
+
+def test_pooled_is_exact_to_300_rows_and_sparse_above():
+    X, y = data(300)
+    few = borrow.PooledGPRegressor().fit(X, y, tasks=["a", "b"] * 150)
+    assert few.inducing_ is None
+    X, y = data(301)
+    many = borrow.PooledGPRegressor().fit(X, y, tasks=["a", *["b"] * 300])
+    assert many.inducing_.shape[0] <= 30
+    grid = np.linspace(-3, 3, 50)[:, None]
+    exact = borrow.PooledGPRegressor(inducing=None).fit(X, y, tasks=["a", *["b"] * 300])
+    np.testing.assert_allclose(many.predict(grid, tasks="a"), exact.predict(grid, tasks="b"), atol=0.03)
+    assert many.log_marginal_likelihood_ == pytest.approx(exact.log_marginal_likelihood_, abs=3.0)
+
+
+def test_pseudo_inputs_are_learnt():
+    X, y = data(320)
+    y = y + np.sin(9 * X[:, 0])
+    start = borrow.PooledGPRegressor(inducing=12, kernel=kernels.SquaredExponential(1.0, 0.3), optimizer=None).fit(X, y)
+    moved = borrow.PooledGPRegressor(inducing=12, kernel=kernels.SquaredExponential(1.0, 0.3)).fit(X, y)
+    assert moved.log_marginal_likelihood_ > start.log_marginal_likelihood_ + 10
+    assert np.abs(np.sort(moved.inducing_, axis=0) - np.sort(start.inducing_, axis=0)).max() > 0.05
+
+
+def test_pooled_mixes_opposite_tasks_to_nothing():
+    X, y = data(60)
+    model = borrow.PooledGPRegressor().fit(np.vstack([X, X]), np.concatenate([y, -y]), tasks=["a"] * 60 + ["b"] * 60)
+    assert np.abs(model.predict(X, tasks="a")).max() < 0.2
+    assert model.noise_["a"] == model.noise_["b"] > 0.3

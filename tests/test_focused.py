@@ -1,0 +1,239 @@
+"""What the focused model promises, whatever its algebra."""
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+
+import borrow
+from borrow import kernels
+from borrow.datasets import focused_gap, transfer_family
+from borrow.models import focused, relatedness
+from borrow.models.focused_search import fit_alone
+
+
+def median_error(model, problem):
+    return float(np.mean((model.predict(problem.X_test) - problem.f_test) ** 2))
+
+
+def fit_both(problem, **settings):
+    """The focused model on everything, and the same GP on the primary alone."""
+    own = np.array(problem.tasks) == "primary"
+    alone = borrow.SingleTaskGPRegressor().fit(problem.X[own], problem.y[own])
+    return borrow.FocusedGPRegressor(primary="primary", **settings).fit(problem.X, problem.y, tasks=problem.tasks), alone
+
+
+@pytest.fixture(scope="module")
+def gap():
+    problem = focused_gap(5, random_state=11)
+    return problem, *fit_both(problem)
+
+
+@pytest.mark.parametrize("inducing", ["primary", "auto"])
+@pytest.mark.parametrize("normalize_y", [True, False])
+def test_zero_rho_is_single_task(inducing, normalize_y):
+    problem = transfer_family("same", random_state=2)
+    kernel, noise = kernels.SquaredExponential(1.2, 0.8), 0.03
+    fixed = {"kernel": kernel, "noise": noise, "optimizer": None, "normalize_y": normalize_y}
+    model = borrow.FocusedGPRegressor(primary="primary", rho=0.0, inducing=inducing, **fixed)
+    model.fit(problem.X, problem.y, tasks=problem.tasks)
+    alone = borrow.SingleTaskGPRegressor(**fixed).fit(problem.X[:6], problem.y[:6])
+    mean, std = model.predict(problem.X_test, return_std=True)
+    expected, expected_std = alone.predict(problem.X_test, return_std=True)
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(std, expected_std, rtol=0, atol=1e-9)
+
+
+def test_one_task_is_single_task_after_optimising():
+    problem = focused_gap(0, random_state=3)
+    model, alone = fit_both(problem)
+    np.testing.assert_allclose(model.predict(problem.X_test), alone.predict(problem.X_test), atol=1e-4)
+    assert model.log_marginal_likelihood_ == pytest.approx(alone.log_marginal_likelihood_, abs=1e-4)
+
+
+def test_repeated_function_fills_the_gap():
+    problem = focused_gap(1, random_state=5)
+    y = problem.y.copy()
+    y[100:] = problem.truth + 0.1 * np.random.default_rng(0).normal(size=100)
+    model, alone = fit_both(problem._replace(y=y))
+    assert median_error(alone, problem) > 0.1
+    assert median_error(model, problem) < 0.02 * median_error(alone, problem)
+
+
+@pytest.mark.parametrize("inducing", ["auto", "primary"])
+def test_flipping_all_secondary_targets_changes_nothing(inducing):
+    problem = focused_gap(3, random_state=7)
+    flipped = problem.y.copy()
+    flipped[100:] *= -1.0
+    settings = {"inducing": inducing}
+    mean, std = fit_both(problem, **settings)[0].predict(problem.X_test, return_std=True)
+    other, other_std = fit_both(problem._replace(y=flipped), **settings)[0].predict(problem.X_test, return_std=True)
+    np.testing.assert_allclose(other, mean, atol=1e-6)
+    np.testing.assert_allclose(other_std, std, atol=1e-6)
+
+
+def test_offset_of_a_secondary_changes_nothing():
+    problem = focused_gap(2, random_state=8)
+    moved = problem.y.copy()
+    moved[100:200] += 1000.0
+    mean = fit_both(problem)[0].predict(problem.X_test)
+    np.testing.assert_allclose(fit_both(problem._replace(y=moved))[0].predict(problem.X_test), mean, atol=0.02)
+
+
+def test_negative_transfer_is_avoided_in_the_median():
+    """Small version of benchmarks/studies/leen2011_negative_transfer.py."""
+    for family, most in {"same": 0.3, "negated": 0.3, "unrelated": 1.15, "noise": 1.15}.items():
+        errors = []
+        for seed in range(7):
+            problem = transfer_family(family, random_state=300 + seed)
+            errors.append([median_error(m, problem) for m in fit_both(problem)])
+        ours, alone = np.median(errors, axis=0)
+        assert ours <= most * alone, family
+
+
+def test_without_its_prior_rho_trusts_more():
+    problem = transfer_family("unrelated", random_state=1)
+    strict, _ = fit_both(problem, rho_prior=0.05)
+    free, _ = fit_both(problem, rho_prior=None)
+    assert abs(strict.rho_["secondary"]) < abs(free.rho_["secondary"])
+
+
+def test_optimum_is_stationary(gap):
+    _, model, _ = gap
+    _, gradient = model._objective(model._setup, model._scales)(model._values)
+    for name, g in gradient.items():
+        assert np.abs(g).max() < 0.02, name
+
+
+def test_evidence_never_includes_a_prior(gap):
+    problem, model, _ = gap
+    again = borrow.FocusedGPRegressor(
+        primary="primary",
+        kernel=model.kernel_,
+        specific_kernel=model.specific_kernels_,
+        rho=model.rho_,
+        noise=model.noise_,
+        inducing=model.inducing_,
+        optimizer=None,
+        prior=None,
+        rho_prior=None,
+    ).fit(problem.X, problem.y, tasks=problem.tasks)
+    assert again.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_, abs=1e-8)
+    np.testing.assert_allclose(again.predict(problem.X_test), model.predict(problem.X_test), atol=1e-9)
+
+
+def test_same_seed_same_bits(gap):
+    problem, model, _ = gap
+    again = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
+    np.testing.assert_array_equal(again.predict(problem.X_test), model.predict(problem.X_test))
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(problem.X_test), model.predict(problem.X_test))
+
+
+def test_secondaries_are_predicted_too(gap):
+    problem, model, _ = gap
+    for m in range(5):
+        at = slice(100 * (m + 1), 100 * (m + 2))
+        mean, std = model.predict(problem.grid, tasks=problem.tasks[at.start], return_std=True, include_noise=True)
+        z = (problem.y[at] - mean) / std
+        assert np.mean(np.abs(z) < 1.645) > 0.8
+        assert np.std(problem.y[at] - mean) < 0.15
+
+
+@pytest.mark.parametrize("n_tasks", [1, 30])
+def test_relatedness_finds_what_was_drawn(n_tasks, monkeypatch):
+    """rho within three standard errors of the truth, by the whole curvature and by each task's own block."""
+    rng = np.random.default_rng(n_tasks)
+    x = np.linspace(0, 10, 40)[:, None]
+    f = np.sin(1.7 * x[:, 0]) + np.cos(0.9 * x[:, 0])
+    truth = np.concatenate([[1.0], np.linspace(-1.5, 1.5, n_tasks)]) if n_tasks > 1 else np.array([1.0, -0.8])
+    pairs = {f"t{i:02d}": (x, r * f + 0.1 * rng.normal(size=40)) for i, r in enumerate(truth)}
+    model = borrow.FocusedGPRegressor(primary="t00", normalize_y=False, rho_prior=None, n_restarts=0).fit(pairs)
+    table = model.relatedness()
+    assert table["task"] == list(pairs)
+    assert table["rho"][0] == 1.0
+    z = (table["rho"][1:] - truth[1:]) / table["std_error"][1:]
+    assert np.mean(np.abs(z) < 3.5) >= 0.9
+    assert np.all(table["std_error"][1:] < 0.2)
+    assert np.all((table["share"] >= 0) & (table["share"] <= 1))
+    big = np.abs(truth) > 0.7
+    assert np.all(table["share"][big] > 0.8)
+    if n_tasks == 1:
+        monkeypatch.setattr(relatedness, "WHOLE", 0)
+        assert model.relatedness()["std_error"][1] == pytest.approx(table["std_error"][1], rel=0.5)
+
+
+def test_best_signs_finds_the_flip_that_the_evidence_wants(gap):
+    _, model, _ = gap
+    setup, values = model._setup, model._values
+    wrong = {**values, "rho": values["rho"] * np.array([1, -1, 1, -1, -1])}
+    posterior = focused.condition(wrong, setup).posterior
+    signs = focused.best_signs(posterior, setup.primary)[setup.secondaries]
+    mended = {**wrong, "rho": wrong["rho"] * signs}
+    gain = focused.condition(mended, setup).evidence - focused.condition(wrong, setup).evidence
+    assert gain > 0
+    big = np.abs(values["rho"]) > 0.3
+    np.testing.assert_array_equal(np.sign(mended["rho"])[big], np.sign(values["rho"])[big])
+
+
+def test_background_takes_what_secondaries_share_among_themselves():
+    """Secondaries share a strong function that the primary lacks: with a background the evidence rises clearly."""
+    rng = np.random.default_rng(2)
+    x = np.linspace(0, 10, 30)[:, None]
+    f, h = np.sin(x[:, 0]), np.sin(2.3 * x[:, 0] + 1)
+    pairs = {"p": (x[:8], f[:8] + 0.1 * rng.normal(size=8))}
+    pairs |= {f"s{i}": (x, 0.5 * f + (i - 1.5) * h + 0.1 * rng.normal(size=30)) for i in range(4)}
+    plain = borrow.FocusedGPRegressor(primary="p").fit(pairs)
+    more = borrow.FocusedGPRegressor(primary="p", background=1).fit(pairs)
+    assert more.log_marginal_likelihood_ > plain.log_marginal_likelihood_ + 10
+    assert {len(v) for v in more.background_.values()} == {1}
+    loadings = np.array([more.background_[f"s{i}"][0] for i in range(4)])
+    assert abs(np.corrcoef(loadings, [-1.5, -0.5, 0.5, 1.5])[0, 1]) > 0.95
+
+
+def test_primary_without_rows_is_predicted_from_the_others():
+    problem = focused_gap(3, random_state=4)
+    y = problem.y.copy()
+    y[:100] = np.nan
+    y[100:200], y[200:300], y[300:] = (problem.truth + 0.1 * np.random.default_rng(i).normal(size=100) for i in range(3))
+    model = borrow.FocusedGPRegressor(primary="primary")
+    with pytest.warns(UserWarning, match="no labelled row"):
+        model.fit(problem.X, y, tasks=problem.tasks)
+    assert np.corrcoef(model.predict(problem.grid), problem.truth)[0, 1] > 0.95
+
+
+@pytest.mark.parametrize(("inducing", "size"), [(7, 7), ("primary", 100), (np.array([[0.0], [1.0]]), 2)])
+def test_inducing_is_taken_as_said(inducing, size):
+    problem = focused_gap(1, random_state=4)
+    model = borrow.FocusedGPRegressor(primary="primary", inducing=inducing, max_iter=5, optimizer=None)
+    model.fit(problem.X, problem.y, tasks=problem.tasks)
+    assert len(model.inducing_) == size
+
+
+def test_auto_inducing_reaches_into_the_gap_of_a_primary_that_lists_no_rows_there():
+    problem = focused_gap(2, random_state=4)
+    labelled = np.isfinite(problem.y)
+    tasks = np.array(problem.tasks)[labelled]
+    model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X[labelled], problem.y[labelled], tasks=tasks)
+    assert np.sum(np.abs(model.inducing_) < 2.4) >= 3
+
+
+def test_jitter_is_stored_and_announced(caplog):
+    problem = focused_gap(1, random_state=4)
+    smooth = kernels.SquaredExponential(1.0, 5.0)  # 100 inputs, a dozen of them independent
+    model = borrow.FocusedGPRegressor(primary="primary", kernel=smooth, rho=0.5, inducing="primary", optimizer=None)
+    with caplog.at_level(logging.INFO, "borrow"):
+        model.fit(problem.X, problem.y, tasks=problem.tasks)
+    assert 0 < model.jitter_ <= 1e-8
+    assert f"{model.jitter_:g}" in caplog.text
+    assert np.isfinite(model.log_marginal_likelihood_)
+
+
+def test_finest_inducing_inputs_serve_the_roughest_task():
+    """Six primary rows suggest a long lengthscale; Z must still carry what the secondary shows."""
+    problem = transfer_family("same", random_state=1011)
+    model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
+    alone = fit_alone(model._setup, model._values, model._scales, "auto", 100)
+    assert np.exp(alone.finest(model._setup)[1]) <= np.exp(alone.values["kernel"][1])
+    assert median_error(model, problem) < 0.3 * median_error(fit_both(problem)[1], problem)
