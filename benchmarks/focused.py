@@ -21,13 +21,13 @@ import sys
 import time
 
 import numpy as np
-from results import write_result
 from scipy.linalg import blas, lapack
 
 from borrow import kernels
 from borrow.covariance import choose_inducing
 from borrow.data import merge
 from borrow.models.focused import Setup, focused_objective
+from results import write_result
 
 ROWS = 100
 
@@ -116,7 +116,7 @@ def dense_evaluation(setup: Setup, values):
         S.flat[:: n + 1] += rho**2 * (np.diagonal(K) - np.diagonal(Q)) + np.exp(values["noise"])[task]
         own = []
         for t in setup.secondaries:
-            at, part = cells.of(int(t)), setup.specific_parts()[t]
+            at, part = cells.of(int(t)), setup.specific_parts[t]
             Kt, back_t = setup.specific[t].with_theta(values["specific"][part]).evaluate(cells.X[at])
             S[at, at] += Kt
             own.append((at, back_t))
@@ -169,7 +169,9 @@ def main() -> None:
     dense = dense_evaluation(setup, values)
     fast_value, fast_gradient = objective(values)
     slow_value, slow_gradient = dense()
-    agree = max(float(np.max(np.abs(fast_gradient[k] - slow_gradient[k]) / (1 + np.abs(slow_gradient[k])))) for k in values)
+    agree = max(
+        float(np.max(np.abs(fast_gradient[k] - slow_gradient[k]) / (1 + np.abs(slow_gradient[k])))) for k in values
+    )
     ms[24], ms["dense"] = 1e3 * median_time(lambda: objective(values), 9), 1e3 * median_time(dense, 3)
     rows = {
         "milliseconds, 24 / 50 / 200 tasks": [round(ms[24], 2), round(ms[50], 2), round(ms[200], 2)],

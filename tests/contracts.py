@@ -90,9 +90,7 @@ def _check_gradients(kernel, X, Z):
     assert_same_gradient(g.X, numerical_gradient(lambda x: np.vdot(bXX, kernel(x)), X))
 
     g = _pull(kernel.evaluate(X, Z), bXZ)
-    assert_same_gradient(
-        g.theta, numerical_gradient(lambda t: np.vdot(bXZ, kernel.with_theta(t)(X, Z)), theta)
-    )
+    assert_same_gradient(g.theta, numerical_gradient(lambda t: np.vdot(bXZ, kernel.with_theta(t)(X, Z)), theta))
     assert_same_gradient(g.X, numerical_gradient(lambda x: np.vdot(bXZ, kernel(x, Z)), X))
     assert_same_gradient(g.Z, numerical_gradient(lambda z: np.vdot(bXZ, kernel(X, z)), Z))
 

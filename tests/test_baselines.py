@@ -1,10 +1,10 @@
 """No transfer and pooling."""
 
 import numpy as np
-import oracles
 import pytest
 
 import borrow
+import oracles
 from borrow import kernels
 from borrow.data import merge
 from borrow.models.baselines.gp import fit_single, single_objective, sparse_objective
@@ -19,7 +19,9 @@ def data(n, d=1, seed=0):
 def test_single_task_equals_the_textbook_formula():
     X, y = data(25)
     kernel, noise = kernels.Matern(1.3, 0.7, nu=1.5), 0.02
-    model = borrow.SingleTaskGPRegressor(kernel=kernel, noise=noise, optimizer=None, normalize_y=False).fit(X[:20], y[:20])
+    model = borrow.SingleTaskGPRegressor(kernel=kernel, noise=noise, optimizer=None, normalize_y=False).fit(
+        X[:20], y[:20]
+    )
     K = kernel(X)
     mean, cov = oracles.gaussian_posterior(K, np.arange(20), np.arange(20, 25), y[:20], np.full(20, noise))
     got, got_cov = model.predict(X[20:], return_cov=True)

@@ -108,9 +108,7 @@ def test_output_that_cannot_be_a_folder_is_refused_before_the_work(tmp_path):
 
 @pytest.mark.parametrize("absent", ["typer", "rich", "matplotlib"])
 def test_missing_package_names_the_extra(absent):
-    code = (
-        f"import sys; sys.modules[{absent!r}] = None; from borrow.cli import main; main(['demo', '--quick'])"
-    )
+    code = f"import sys; sys.modules[{absent!r}] = None; from borrow.cli import main; main(['demo', '--quick'])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert "pip install 'borrow[app]'" in answer.stderr

@@ -1,10 +1,10 @@
 """The structured focused model against the literal dense equations (5)-(9)."""
 
 import numpy as np
-import oracles
 import pytest
 
 import borrow
+import oracles
 from borrow import kernels
 from borrow.covariance import Basis, SharedCovariance
 from borrow.data import merge
@@ -57,9 +57,7 @@ def fit_fixed(X, task, y, kernel, Z, **more):
         **more,
     )
     extra = np.array([[0.3, -0.7]])  # an unlabelled row brings the empty task d into being
-    return model.fit(
-        np.vstack([X, extra]), np.append(y, np.nan), tasks=[LABELS[t] for t in task] + ["d"]
-    )
+    return model.fit(np.vstack([X, extra]), np.append(y, np.nan), tasks=[LABELS[t] for t in task] + ["d"])
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -115,8 +113,10 @@ def setup_of(problem, kernel, background=None):
 def dense_evidence(problem, setup, values):
     """log N of the rows written out, from the literal joint covariance."""
     X, task, y, Z = problem
-    parts = setup.specific_parts()
-    specific = [None if k is None else k.with_theta(values["specific"][p]) for k, p in zip(setup.specific, parts, strict=True)]
+    parts = setup.specific_parts
+    specific = [
+        None if k is None else k.with_theta(values["specific"][p]) for k, p in zip(setup.specific, parts, strict=True)
+    ]
     rho = np.insert(values["rho"], PRIMARY, 1.0)
     more = {}
     if "loadings" in values:

@@ -117,11 +117,7 @@ def test_sums_and_products_combine_entry_by_entry(d):
 
 
 def test_composites_are_flat_and_name_their_parts():
-    k = (
-        Linear(0.6)
-        + (SquaredExponential(1.0, (2.0, 3.0)) + Constant(2.0)) * 3.0 * Matern(fixed=("variance",))
-        + 0.5
-    )
+    k = Linear(0.6) + (SquaredExponential(1.0, (2.0, 3.0)) + Constant(2.0)) * 3.0 * Matern(fixed=("variance",)) + 0.5
     assert isinstance(k, Sum)
     assert [type(p) for p in k.parts] == [Linear, Product, Constant]
     assert [type(p) for p in k.parts[1].parts] == [Sum, Constant, Matern]
@@ -175,9 +171,7 @@ def test_network_gradient_stays_finite_for_large_inputs():
     assert np.all(np.isfinite(g.theta))
     assert np.all(np.isfinite(g.X))
     X = np.array([[1e5]])  # 1 - q rounds here; the slope of the diagonal does not
-    assert_allclose(
-        k.evaluate(X)[1](np.ones((1, 1))).theta[2], k.evaluate_diag(X)[1](np.ones(1)).theta[2], rtol=1e-3
-    )
+    assert_allclose(k.evaluate(X)[1](np.ones((1, 1))).theta[2], k.evaluate_diag(X)[1](np.ones(1)).theta[2], rtol=1e-3)
 
 
 @pytest.mark.parametrize("make", LEAVES.values(), ids=LEAVES)
@@ -195,9 +189,7 @@ def test_no_rows_give_empty_matrices_and_zero_gradients(make):
 @pytest.mark.parametrize("bad", [-1.0, 0.0, math.nan, math.inf, (), (1.0, -2.0), [[1.0]]])
 @pytest.mark.parametrize("kind", [SquaredExponential, Matern, RationalQuadratic, Periodic])
 def test_bad_lengthscale_is_refused(kind, bad):
-    with pytest.raises(
-        ValueError, match=f"{kind.__name__}: lengthscale must be a positive number or a seq.*got"
-    ):
+    with pytest.raises(ValueError, match=f"{kind.__name__}: lengthscale must be a positive number or a seq.*got"):
         kind(1.0, bad)
 
 
@@ -219,9 +211,7 @@ def test_bad_scalar_is_refused(kind, name, bad):
     + [(NeuralNetwork(1.0, (1.0, 2.0, 3.0)), "weight_variance")],
 )
 def test_wrong_length_is_refused(kernel, name):
-    with pytest.raises(
-        ValueError, match=f"{name} has 3 entries and the inputs have 2 columns; give one number or"
-    ):
+    with pytest.raises(ValueError, match=f"{name} has 3 entries and the inputs have 2 columns; give one number or"):
         kernel(inputs(2)[0])
     with pytest.raises(ValueError, match=f"theta has 1 entries for .*{name}"):
         (Constant() + kernel).with_theta(np.zeros(2))
@@ -230,9 +220,7 @@ def test_wrong_length_is_refused(kernel, name):
 def test_other_misuse_is_refused_by_name():
     with pytest.raises(ValueError, match=r"Matern: nu must be 0.5, 1.5 or 2.5, got 2"):
         Matern(1.0, 1.0, nu=2)
-    with pytest.raises(
-        ValueError, match=r"fixed=\('scale',\) names \['scale'\]; parameters are variance, lengthscale"
-    ):
+    with pytest.raises(ValueError, match=r"fixed=\('scale',\) names \['scale'\]; parameters are variance, lengthscale"):
         SquaredExponential(fixed="scale")
     with pytest.raises(TypeError, match="expected a kernel or a positive number, got -1"):
         SquaredExponential() * -1
@@ -241,7 +229,5 @@ def test_other_misuse_is_refused_by_name():
 
 
 def test_printed_kernel_can_be_read_back():
-    k = (Linear((0.25, 2.0)) + Matern(2.0, 0.5, nu=1.5, fixed="variance")) * Periodic(tied=True) + Constant(
-        3.0
-    )
+    k = (Linear((0.25, 2.0)) + Matern(2.0, 0.5, nu=1.5, fixed="variance")) * Periodic(tied=True) + Constant(3.0)
     assert eval(repr(k)) == k

@@ -61,9 +61,7 @@ def test_inverse_gram_and_determinant(problem):
 
 
 def test_symmetric_from_lower_mirrors_and_keeps_the_diagonal():
-    assert_array_equal(
-        linalg.symmetric_from_lower(np.array([[1.0, 0.0], [5.0, 2.0]])), [[1.0, 5.0], [5.0, 2.0]]
-    )
+    assert_array_equal(linalg.symmetric_from_lower(np.array([[1.0, 0.0], [5.0, 2.0]])), [[1.0, 5.0], [5.0, 2.0]])
 
 
 def test_empty_matrices():
@@ -115,9 +113,7 @@ def test_indefinite_matrix_is_refused_with_a_sentence():
     A = np.array([[1.0, 2.0], [2.0, 1.0]])
     with pytest.raises(NotPositiveDefiniteError, match="leading minor 2 of 2 is not positive definite"):
         linalg.cholesky(A)
-    with pytest.raises(
-        NotPositiveDefiniteError, match=r"a 2 x 2 covariance .* even with 0\.0001 times .*; remove"
-    ):
+    with pytest.raises(NotPositiveDefiniteError, match=r"a 2 x 2 covariance .* even with 0\.0001 times .*; remove"):
         linalg.cholesky_jittered(A)
 
 

@@ -53,9 +53,7 @@ FORMS = {
     "tasks as column": lambda: focused().fit(LONG, TARGET, tasks=LABELS[:, None]),
     "wide": lambda: focused(primary=1).fit(INPUTS, WIDE),
     "wide frame": lambda: focused().fit(INPUTS, pd.DataFrame(WIDE, columns=list("abc"))),
-    "wide frame, other order": lambda: focused().fit(
-        INPUTS, pl.DataFrame(WIDE[:, [2, 0, 1]], schema=["c", "a", "b"])
-    ),
+    "wide frame, other order": lambda: focused().fit(INPUTS, pl.DataFrame(WIDE[:, [2, 0, 1]], schema=["c", "a", "b"])),
     "pairs": lambda: focused(primary=1).fit(list(PAIRS.values())),
     "pairs by label": lambda: focused().fit(PAIRS),
     "pairs by label, other order": lambda: focused().fit({k: PAIRS[k] for k in "cab"}),
@@ -110,10 +108,7 @@ def fixed(task=None, primary=None):
         (pl.Series(["b", "a"] * 2, dtype=pl.Enum(["b", "a"])), ["a", "b"]),
         (["b", 1, "b", 1], [1, "b"]),
         ([("s", 2), ("s", 1)] * 2, [("s", 1), ("s", 2)]),
-        (
-            [pd.Timestamp("2020-01-02"), pd.Timestamp("2020-01-01")] * 2,
-            list(pd.date_range("2020-01-01", periods=2)),
-        ),
+        ([pd.Timestamp(2020, 1, 2), pd.Timestamp(2020, 1, 1)] * 2, [*pd.date_range("2020-01-01", periods=2)]),
     ],
     ids=str,
 )
@@ -125,17 +120,18 @@ def test_labels_come_back_as_given(given, back):
     assert list(model.specific_kernels_) == back[1:]
     np.testing.assert_allclose(model.predict(X, tasks=given), y, atol=0.3)
     frame = pd.DataFrame({"x": X[:, 0], "task": list(given)})
-    np.testing.assert_array_equal(
-        fixed("task", back[0]).fit(frame, y).predict(frame), model.predict(X, tasks=given)
-    )
+    np.testing.assert_array_equal(fixed("task", back[0]).fit(frame, y).predict(frame), model.predict(X, tasks=given))
+
+
+def test_lists_keep_numbers_and_text_apart():
+    model = fixed(1, "b").fit([[0.0, "b"], [1.0, 1], [0.5, "b"]], [1.0, 2.0, 3.0])
+    assert model.tasks_.tolist() == [1, "b"]
 
 
 def test_one_label_stands_for_all_rows():
     model = fixed(primary="b").fit(LONG, TARGET, tasks=LABELS)
     for label in ("a", np.str_("a"), np.array("a")[()]):
-        np.testing.assert_array_equal(
-            model.predict(NEW, tasks=label), model.predict(NEW, tasks=["a"] * len(NEW))
-        )
+        np.testing.assert_array_equal(model.predict(NEW, tasks=label), model.predict(NEW, tasks=["a"] * len(NEW)))
     assert np.abs(model.predict(NEW, tasks="a") - model.predict(NEW, tasks="b")).min() > 0.01
 
 
@@ -166,11 +162,9 @@ def test_wide_answer_has_the_columns_of_y():
     mean, std = model.predict(NEW, return_std=True)
     assert mean.shape == std.shape == (len(NEW), 3)
     for j, label in enumerate(y.columns):
-        alone = borrow.SingleTaskGPRegressor(optimizer=None, kernel=model.kernels_[label])
-        seen = y[label].notna()
-        one = alone.fit(INPUTS[seen], y[label][seen])
         np.testing.assert_allclose(model.predict(NEW, tasks=label), mean[:, j], rtol=0, atol=1e-12)
-        assert np.corrcoef(one.predict(NEW), mean[:, j])[0, 1] > 0.99
+        seen = y[label].notna()
+        assert np.corrcoef(model.predict(INPUTS)[seen, j], y[label][seen])[0, 1] > 0.9
 
 
 def test_wide_model_of_a_primary_answers_for_it():
@@ -182,9 +176,7 @@ def test_order_of_tasks_does_not_matter():
     """Other names, so that the tasks are sorted otherwise: the same predictions."""
     settings = {"optimizer": None, "rho": {"b": 0.4, "c": -0.6}, "noise": {"a": 0.1, "b": 0.2, "c": 0.3}}
     names = {"a": "y", "b": "x", "c": "b"}
-    renamed = {
-        k: {names[t]: v for t, v in d.items()} if isinstance(d, dict) else d for k, d in settings.items()
-    }
+    renamed = {k: {names[t]: v for t, v in d.items()} if isinstance(d, dict) else d for k, d in settings.items()}
     one = borrow.FocusedGPRegressor(primary="a", inducing=INPUTS, **settings).fit(LONG, TARGET, tasks=LABELS)
     labels = [names[t] for t in LABELS]
     other = borrow.FocusedGPRegressor(primary="y", inducing=INPUTS, **renamed).fit(LONG, TARGET, tasks=labels)
@@ -201,9 +193,7 @@ def test_nullable_and_categorical_columns_are_read():
     one, other = fixed("site", "b").fit(frame, y), fixed("site", "b").fit(FRAME, TARGET)
     np.testing.assert_array_equal(one.predict(frame), other.predict(FRAME))
     objects = frame.astype(object).where(frame.notna(), pd.NA).to_numpy()
-    np.testing.assert_array_equal(
-        fixed(1, "b").fit(objects, y.astype(object)).predict(objects), one.predict(frame)
-    )
+    np.testing.assert_array_equal(fixed(1, "b").fit(objects, y.astype(object)).predict(objects), one.predict(frame))
 
 
 def test_pairs_of_frames_are_matched_by_column_name():
@@ -216,9 +206,7 @@ def test_pairs_of_frames_are_matched_by_column_name():
 
 
 def test_one_task_in_the_column_needs_no_column_later():
-    model = borrow.SingleTaskGPRegressor("site", optimizer=None).fit(
-        FRAME[LABELS == "a"], TARGET[LABELS == "a"]
-    )
+    model = borrow.SingleTaskGPRegressor("site", optimizer=None).fit(FRAME[LABELS == "a"], TARGET[LABELS == "a"])
     new = pd.DataFrame(NEW, columns=["x", "z"])
     np.testing.assert_array_equal(model.predict(new), model.predict(new, tasks="a"))
 
@@ -234,7 +222,8 @@ def test_neither_pandas_nor_polars_is_needed():
         "import sys; sys.modules.update(pandas=None, polars=None, pyarrow=None)\n"
         "import numpy as np, borrow\n"
         "X = np.arange(6.0)[:, None]\n"
-        "model = borrow.FocusedGPRegressor(primary='a', optimizer=None).fit(X, X[:, 0], tasks=['a', 'b'] * 3)\n"
+        "model = borrow.FocusedGPRegressor(primary='a', optimizer=None)\n"
+        "model.fit(X, X[:, 0], tasks=['a', 'b'] * 3)\n"
         "assert model.predict(X, tasks='b').shape == (6,)\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -22,9 +22,7 @@ BOTH = [borrow.FocusedGPRegressor("subject", "up", n_restarts=0), borrow.SingleT
 FOLDS = KFold(3, shuffle=True, random_state=1)
 
 
-@parametrize_with_checks(
-    [borrow.FocusedGPRegressor(), borrow.SingleTaskGPRegressor(), borrow.PooledGPRegressor()]
-)
+@parametrize_with_checks([borrow.FocusedGPRegressor(), borrow.SingleTaskGPRegressor(), borrow.PooledGPRegressor()])
 def test_scikit_learn_contract(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips one of its checks
     check(estimator)
@@ -34,9 +32,7 @@ def test_scikit_learn_contract(estimator, check, monkeypatch):
 def opposite():
     """y = +-sin(x), the task in the middle of the columns, rows shuffled."""
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(
-        {"x": rng.uniform(0, 6, 40), "subject": ["up", "down"] * 20, "z": rng.normal(size=40)}
-    )
+    table = pd.DataFrame({"x": rng.uniform(0, 6, 40), "subject": ["up", "down"] * 20, "z": rng.normal(size=40)})
     y = np.sin(table["x"]) * np.where(table["subject"] == "up", 1.0, -1.0) + 0.05 * rng.normal(size=40)
     return table, y
 
@@ -96,16 +92,12 @@ def test_pipeline_passes_the_task_column_through(opposite, output, task):
     np.testing.assert_allclose(model.fit(given, y).predict(given), plain, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "model", [*BOTH, borrow.PooledGPRegressor("subject")], ids=lambda m: type(m).__name__
-)
+@pytest.mark.parametrize("model", [*BOTH, borrow.PooledGPRegressor("subject")], ids=lambda m: type(m).__name__)
 def test_pickle_and_clone(model, opposite):
     table, y = opposite
     fitted = clone(model).set_params(kernel=borrow.kernels.Matern(1.0, 1.0, nu=1.5)).fit(table, y)
     again = pickle.loads(pickle.dumps(fitted))
-    for one, other in zip(
-        fitted.predict(table, return_std=True), again.predict(table, return_std=True), strict=True
-    ):
+    for one, other in zip(fitted.predict(table, return_std=True), again.predict(table, return_std=True), strict=True):
         np.testing.assert_array_equal(one, other)
     copy = clone(again)
     assert not hasattr(copy, "tasks_")

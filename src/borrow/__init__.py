@@ -14,7 +14,7 @@ _HOMES = {
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
 }
 
-__all__ = ["FocusedGPRegressor", "PooledGPRegressor", "SingleTaskGPRegressor", "datasets", "kernels"]  # noqa: F822
+__all__ = ["FocusedGPRegressor", "PooledGPRegressor", "SingleTaskGPRegressor", "datasets", "kernels"]
 
 
 def __getattr__(name: str) -> Any:

@@ -89,18 +89,14 @@ def common(
 
 @main.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the figures.")] = Path(
-        "out/demo"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the figures.")] = Path("out/demo"),
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random draw of the problem.")] = 0,
     secondaries: Annotated[
         int | None, typer.Option(min=1, help=f"Number of secondary tasks; {USUAL}, or {QUICK} with --quick.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer secondary tasks, so a few seconds.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every secondary task.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON instead of words.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of words.")] = False,
 ) -> None:
     """Show on a synthetic problem what borrowing does: one task with a gap, others that may fill it."""
     from borrow.demo import METHODS, run_demo

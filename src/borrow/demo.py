@@ -56,15 +56,11 @@ def run_demo(seed: int = 0, n_secondaries: int = 24, step: Step | None = None) -
         for name, fit in (("ridge", fit_ridge), ("single", fit_single), ("pooled", fit_pooled)):
             tell(f"fitting {METHODS[name]}")
             curve, seconds = timed(fit, problem)
-            methods.append(
-                {"name": name, "label": METHODS[name], **scores(problem, curve), "seconds": seconds}
-            )
+            methods.append({"name": name, "label": METHODS[name], **scores(problem, curve), "seconds": seconds})
             curves[name] = curve
         tell(f"fitting focused, {n_secondaries} secondary tasks")
         (model, curve), seconds = timed(fit_focused, problem)
-        methods.append(
-            {"name": "focused", "label": METHODS["focused"], **scores(problem, curve), "seconds": seconds}
-        )
+        methods.append({"name": "focused", "label": METHODS["focused"], **scores(problem, curve), "seconds": seconds})
         curves["focused"] = curve
         tell("standard errors of rho")
         related = relatedness(problem, model)

@@ -121,9 +121,7 @@ def note(
 
 def explain(ax: Axes, text: str, above: float = 8.0) -> None:
     """A line that says how to read the panel, over its upper edge."""
-    ax.annotate(
-        text, (0, 1), (0, above), "axes fraction", textcoords="offset points", fontsize=8, color=MUTED
-    )
+    ax.annotate(text, (0, 1), (0, above), "axes fraction", textcoords="offset points", fontsize=8, color=MUTED)
 
 
 def signed(value: float) -> str:
@@ -253,9 +251,7 @@ def _name_curves(
 def panel_limits(curves: Mapping[str, Any], names: Sequence[str]) -> tuple[float, float]:
     """One range for all panels: every curve and target, and the bands where they are not much wider."""
     shown = [curves["methods"][name] for name in names]
-    core = np.concatenate(
-        [curves["truth"], numbers(curves["targets"]["primary"]), *(c["mean"] for c in shown)]
-    )
+    core = np.concatenate([curves["truth"], numbers(curves["targets"]["primary"]), *(c["mean"] for c in shown)])
     bands = np.array([edges(c["mean"], c["std"]) for c in shown])
     low, high = float(np.nanmin(core)), float(np.nanmax(core))
     room = 0.6 * (high - low)
@@ -268,9 +264,7 @@ def _strip_panel(ax: Axes, result: Mapping[str, Any]) -> None:
     rows = result["relatedness"]
     rho_strip(ax, {name: [row[name] for row in rows] for name in rows[0]})
     sure = sum(row["related"] for row in rows)
-    title = (
-        f"Who is related: {sure} of {len(rows)} weights \u03c1 are more than two standard errors from zero"
-    )
+    title = f"Who is related: {sure} of {len(rows)} weights \u03c1 are more than two standard errors from zero"
     ax.set_title(title, fontweight="bold", pad=22)
     reading = "Dots: estimated \u03c1, with two standard errors to each side; hollow where these reach zero. "
     explain(ax, reading + "Black ticks: the \u03c1 that made the data.")
@@ -293,6 +287,6 @@ def _thumbnail_row(axes: Sequence[Axes], rows: Sequence[Any], result: Mapping[st
         ax.set_title(f"{name}:  {found}  (true {true})", fontsize=8, color=colour, pad=3)
     text = (
         "From the most related to the least: targets (solid) and the primary's function (dashed), both "
-        "to unit spread.\nAbove each, its correlation with the primary: as estimated, and as the data were made."
+        "to unit spread.\nAbove each, its correlation with the primary: estimated, and true."
     )
     explain(axes[0], text, 17.0)

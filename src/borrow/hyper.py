@@ -152,7 +152,11 @@ def independent_priors(priors: Mapping[str, GaussianPrior]) -> Objective:
 
 
 def maximise(
-    objective: Objective, start: Values, bounds: Mapping[str, tuple[Array, Array]], max_iter: int, tol: float = 1e-6
+    objective: Objective,
+    start: Values,
+    bounds: Mapping[str, tuple[Array, Array]],
+    max_iter: int,
+    tol: float = 1e-6,
 ) -> Optimum:
     """L-BFGS on the objective, with bounds by name, until a step gains less than `tol`.
 
@@ -199,7 +203,11 @@ def maximise(
 
 
 def race(
-    objective: Objective, starts: list[Values], bounds: Mapping[str, tuple[Array, Array]], max_iter: int, heat: int = 25
+    objective: Objective,
+    starts: list[Values],
+    bounds: Mapping[str, tuple[Array, Array]],
+    max_iter: int,
+    heat: int = 25,
 ) -> Optimum:
     """Run every start for a few iterations, then the best one to the end."""
     if len(starts) == 1:

@@ -39,31 +39,24 @@ def read_training(
     name = type(estimator).__name__
     if is_pairs(X):
         if y is not None or tasks is not None:
-            raise ValueError(
-                "X is a list or dict of (X, y) pairs, one a task, so y= and tasks= must be left out"
-            )
+            raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
         X, y, tasks = _stack_pairs(X)
     if y is None:
         raise ValueError(
             f"This {name} estimator requires y to be passed, but the target y is None; give y, or a list or "
-            "dict of "
-            "(X, y) pairs, one a task"
+            "dict of (X, y) pairs, one a task"
         )
     table = _split(estimator, X, tasks, estimator.task, reset=True)
     targets, columns = _targets(y)
     n, values = len(table.features), table.tasks
     if len(targets) != n:
-        raise ValueError(
-            f"X has {n} rows and y has {len(targets)} (inconsistent numbers of samples); give one y a row"
-        )
+        raise ValueError(f"X has {n} rows and y has {len(targets)}; give one target a row")
     features, weight = table.features, _per_row(sample_weight, "sample_weight", n, zero=True)
     counts, wide = _per_row(replicates, "replicates", n, zero=False), None
     if targets.ndim == 2:
         if values is not None:
-            raise ValueError(
-                f"y has {targets.shape[1]} columns, one a task, and X or tasks= names tasks too; give one "
-                "or the other"
-            )
+            text = f"y has {targets.shape[1]} columns, one a task, and X or tasks= names tasks too"
+            raise ValueError(f"{text}; give one or the other")
         heads: Sequence[Any] = columns if columns is not None else range(targets.shape[1])
         labels, M = sort_labels(heads), len(heads)
         wide = encode(heads, labels)
@@ -76,9 +69,7 @@ def read_training(
     keep = weight > 0
     if not np.isfinite(flat[keep]).any():
         why = "every y is NaN" if keep.all() else "every row has a NaN y or a sample_weight of zero"
-        raise ValueError(
-            f"nothing to learn from: {why} ({n} rows); {name} needs at least one row with a number in y"
-        )
+        raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
     schema = Schema(table.column, table.position, table.names, features.shape[1], labels, wide)
     return Rows(features[keep], codes[keep], labels, flat[keep], weight[keep], counts[keep]), schema
 
@@ -98,13 +89,10 @@ def read_new(
         if values is None and _frame(X) is None and len(schema.labels) > 1:
             default = None  # an array says nothing of its columns: a task column left out may be a mistake
     elif schema.task is not None and tasks is not None:
-        raise ValueError(
-            f"X has the task column {schema.task!r} and tasks= was given too; give one or the other"
-        )
+        raise ValueError(f"X has the task column {schema.task!r} and tasks= was given too; give one of them")
     else:
-        table = _split(
-            estimator, X, tasks, schema.task if _frame(X) is not None else schema.position, reset=False
-        )
+        column = schema.position if _frame(X) is None else schema.task
+        table = _split(estimator, X, tasks, column, reset=False)
         features, values = table.features, table.tasks
     if values is not None:
         return features, encode(values, schema.labels)
@@ -112,11 +100,10 @@ def read_new(
         return features, np.full(len(features), default, dtype=np.intp)
     if schema.wide is not None:
         return features, None
-    column = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
+    put = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
     raise ValueError(
-        f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; "
-        f"{column}give tasks=, "
-        f"one of {list_labels(schema.labels)}, or one a row"
+        f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; {put}give "
+        f"tasks=, one of {list_labels(schema.labels)}, or one a row"
     )
 
 
@@ -139,9 +126,7 @@ def _split(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Tab
         if not reset and np.ndim(X) == 2:
             validate_data(estimator, X=X, skip_check_array=True, reset=False)  # the number of columns first
     if tasks is not None and column is not None and (frame is None or column in frame.columns):
-        raise ValueError(
-            f"task={column!r} names a column of X and tasks= was given too; give one or the other"
-        )
+        raise ValueError(f"task={column!r} names a column of X and tasks= was given too; give one of them")
     if tasks is not None or column is None:
         features = _numbers(estimator, X)
         validate_data(estimator, X=X, skip_check_array=True, reset=reset)
@@ -150,24 +135,18 @@ def _split(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Tab
     if frame is not None:
         column, position = _find_column(column, list(frame.columns))
         values, rest = frame.get_column(column).to_list(), frame.drop(column)
-        names, n_columns, without = tuple(rest.columns), len(frame.columns), rest.to_native()
+        names, without = tuple(rest.columns), rest.to_native()
     else:
         if isinstance(column, str):
             raise ValueError(
                 f"task={column!r} is a column name and X is an array, which has none; give the position of "
-                "the task column "
-                "(task=0 is the first), or a data frame"
+                "the task column (task=0 is the first), or a data frame"
             )
         if X.ndim != 2:
             raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must be rows by columns")
         column = position = _position(column, X.shape[1])
-        values, names, n_columns, without = (
-            X[:, column].tolist(),
-            None,
-            X.shape[1],
-            np.delete(X, column, axis=1),
-        )
-    if n_columns == 1:
+        values, names, without = X[:, column].tolist(), None, np.delete(X, column, axis=1)
+    if without.shape[1] == 0:
         raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
     features = _numbers(estimator, without, skipped=position)
     validate_data(estimator, X=X, skip_check_array=True, reset=reset)
@@ -189,14 +168,11 @@ def _without_task(estimator: Any, X: Any, schema: Schema) -> Array:
     if frame is not None and schema.names is not None:
         columns = list(frame.columns)
         if missing := [c for c in schema.names if c not in columns]:
-            raise ValueError(
-                f"X lacks the column {list_labels(missing)}; fit saw {list_labels(schema.names)}"
-            )
+            raise ValueError(f"X lacks {list_labels(missing)}; fit saw the columns {list_labels(schema.names)}")
         if extra := [c for c in columns if c not in schema.names]:
             raise ValueError(
                 f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
-                f"{schema.task!r}"
-                f"{_did_you_mean(schema.task, extra)}"
+                f"{schema.task!r}{_did_you_mean(schema.task, extra)}"
             )
         X = frame.select(list(schema.names)).to_native()
     return _numbers(estimator, X)
@@ -214,9 +190,7 @@ def _find_column(column: Any, columns: list[Any]) -> tuple[Any, int]:
 
 def _position(column: Any, width: int) -> int:
     if isinstance(column, bool) or not isinstance(column, (int, np.integer)) or not -width <= column < width:
-        raise ValueError(
-            f"task={column!r} is not a position among the {width} columns of X (0 to {width - 1})"
-        )
+        raise ValueError(f"task={column!r} is not among the {width} columns of X, 0 to {width - 1}")
     return int(column) % width
 
 
@@ -244,9 +218,7 @@ def _array(X: Any) -> Any:
     if hasattr(X, "dtype") or hasattr(X, "toarray"):
         return X
     if isinstance(X, Mapping):
-        raise ValueError(
-            "X is a dict; expected a data frame, an array, or a dict of (X, y) pairs by task label"
-        )
+        raise ValueError("X is a dict; expected a data frame, an array, or a dict of (X, y) pairs by task")
     array = np.asarray(X)
     return np.array(X, dtype=object) if array.dtype.kind in "US" else array
 
@@ -259,8 +231,7 @@ def _numbers(estimator: Any, X: Any, skipped: int | None = None) -> Array:
         columns = [_floats(frame.get_column(c).to_numpy(), f"column {c!r} of X") for c in frame.columns]
         X = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
     elif np.ndim(X) == 2 and not hasattr(X, "toarray"):
-        numbers = [j + (skipped is not None and j >= skipped) for j in range(np.shape(X)[1])]
-        names = [str(j) for j in numbers]
+        names = [str(j + (skipped is not None and j >= skipped)) for j in range(np.shape(X)[1])]
         if getattr(X, "dtype", np.dtype(float)).kind in "OUSmM":
             parts = [_floats(c, f"column {j} of X") for j, c in zip(names, np.asarray(X).T, strict=True)]
             X = np.column_stack(parts) if parts else X
@@ -270,8 +241,7 @@ def _numbers(estimator: Any, X: Any, skipped: int | None = None) -> Array:
         which = [names[j] for j in np.unique(bad[:, 1])]
         raise ValueError(
             f"X holds NaN or infinity (inf) in {_some(rows)}, column {', '.join(which[:6])}; drop or fill "
-            "these rows first "
-            "(NaN is allowed in y only, for rows that were not observed)"
+            "these rows first (NaN is allowed in y only, for rows that were not observed)"
         )
     return features
 
@@ -281,17 +251,18 @@ def _floats(values: Any, where: str) -> Array:
     values = np.asarray(values)
     if values.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {where} holds complex numbers")
-    if values.dtype.kind not in "mM":
+    dates = values.dtype.kind in "mM"
+    if not dates:
         try:
             return values.astype(np.float64)
         except (TypeError, ValueError):
-            values = np.array([np.nan if _is_missing(v) else v for v in values.tolist()], dtype=object)
-    for i, v in enumerate(values):
+            pass  # to be explained, or to be read without its missing values
+    entries = [np.nan if _is_missing(v) else v for v in (list(values) if dates else values.tolist())]
+    for i, v in enumerate(entries):
         if isinstance(v, (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)):
             raise ValueError(
-                f"{where} holds dates ({v!s} in row {i}) where numbers are expected; turn them into "
-                "numbers, for instance "
-                "days since the first"
+                f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
+                "numbers, for instance days since the first"
             )
         try:
             float(v)
@@ -299,20 +270,16 @@ def _floats(values: Any, where: str) -> Array:
             remedy = "encode it as numbers"
             if where.endswith("of X"):
                 remedy += ", drop it, or name it with task= if it says which task a row belongs to"
-            raise ValueError(
-                f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}"
-            ) from None
+            raise ValueError(f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}") from None
         except TypeError as problem:
             raise TypeError(f"{where} holds {v!r} in row {i} where numbers are expected: {problem}") from None
-    return values.astype(np.float64)
+    return np.array(entries, dtype=np.float64)
 
 
 def _is_missing(value: Any) -> bool:
     """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
     return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and value != value)
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
 
 
@@ -332,8 +299,7 @@ def _targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
         rows = np.unique(np.argwhere(np.isinf(array))[:, 0]).tolist()
         raise ValueError(
             f"Input y contains infinity or a value too large for dtype('float64') in {_some(rows)}; use NaN "
-            "for what was "
-            "not observed"
+            "for what was not observed"
         )
     if array.ndim == 2 and array.shape[1] > 1:
         return array, None if frame is None else tuple(frame.columns)
@@ -350,9 +316,7 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
-        raise ValueError(
-            f"{name}.shape == {array.shape}, expected {(n,)}! Give one a row, or one number for all"
-        )
+        raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one a row, or one number for all")
     bad = ~np.isfinite(array) | (array < 0 if zero else array <= 0)
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
@@ -381,8 +345,7 @@ def _task_values(values: Any, n: int) -> list[Any]:
         )
     if odd := [i for i, v in enumerate(values) if not isinstance(v, Hashable)]:
         raise ValueError(
-            f"the task of row {odd[0]} is {values[odd[0]]!r}; a task label is text, a number, or another "
-            "single value"
+            f"the task of row {odd[0]} is {values[odd[0]]!r}; a task label is text, a number, or another single value"
         )
     return values
 
@@ -392,23 +355,20 @@ def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     items = list(pairs.items()) if isinstance(pairs, Mapping) else list(enumerate(pairs))
     for label, (X, y) in items:
         if np.ndim(X) != 2:
-            raise ValueError(
-                f"X of task {label!r} has {np.ndim(X)} dimension(s); expected a table, rows by columns"
-            )
+            raise ValueError(f"X of task {label!r} has {np.ndim(X)} dimension(s); expected a table, rows by columns")
         if len(X) != len(y):
             raise ValueError(f"task {label!r} has {len(X)} rows of X and {len(y)} of y; give one y a row")
     widths = {label: np.shape(X)[1] for label, (X, _) in items}
     if len(set(widths.values())) > 1:
-        raise ValueError(
-            f"X of the tasks differ in their number of columns: {widths}; all tasks share one input space"
-        )
+        raise ValueError(f"X of the tasks differ in their number of columns: {widths}; all tasks share one input space")
     frames = [_frame(X) for _, (X, _) in items]
     if all(f is not None for f in frames):
         columns = frames[0].columns
         for (label, _), f in zip(items, frames, strict=True):
             if set(f.columns) != set(columns):
                 raise ValueError(
-                    f"X of task {label!r} has the columns {f.columns}, of task {items[0][0]!r} {columns}"
+                    f"X of task {label!r} has the columns {f.columns}, that of {items[0][0]!r} {columns}; "
+                    "all tasks share one input space"
                 )
         table = nw.concat([f.select(columns) for f in frames]).to_native()
     else:

@@ -20,15 +20,13 @@ class Table(dict[str, Any]):
         widths = [max(len(c) for c in column) for column in cells]
         right = [self._numeric(name) for name in self]
         lines = [
-            "  ".join(
-                c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
-            ).rstrip()
+            "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
             for row in zip(*cells, strict=True)
         ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head, *body = zip(*self._cells(), strict=True)
+        head, *body = list(zip(*self._cells(), strict=True)) or [()]
         top = "".join(f"<th>{html.escape(c)}</th>" for c in head)
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)
         return f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,7 +158,7 @@ class SharedCovariance(_Forgetful):
         self.jitter = max([c.jitter for c in self.carriers], default=jitter)
         widths = [self.carriers[b].V.shape[1] for b in basis_of]
         ends = np.cumsum([0, *widths])
-        self.columns = [slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)]
+        self.columns = [slice(int(i), int(j)) for i, j in pairwise(ends)]
         self.G = self._loadings([c.V for c in self.carriers], self.task)
         self.residual = np.zeros(len(X))
         for q, b in enumerate(basis_of):
@@ -221,7 +222,7 @@ class SharedPosterior:
         self.LB = linalg.cholesky(B, overwrite=True)
         self.a = linalg.solve(self.LB, W.T @ r)
         self.W, self.r, misfit = W, r, r - W @ self.a
-        self.evidence = -0.5 * (
+        self.evidence = -0.5 * float(
             misfit @ misfit
             + self.a @ self.a
             + sum(f.log_determinant() for f in self.factors)
@@ -277,7 +278,7 @@ class SharedPosterior:
             if back is None:
                 noise[at] = M * w[at] ** 2
                 kernel = prior.specific[t]
-                specific.append(None if kernel is None else np.zeros(kernel.theta.size))
+                specific.append(None if kernel is None else np.zeros(kernel.n_theta))
             else:
                 M *= w[at]
                 M *= w[at][:, None]
@@ -287,34 +288,34 @@ class SharedPosterior:
         del R
         np.subtract(np.multiply.outer(self.alpha, self.a), bG, out=bG)
         bG *= w[:, None]
-        return Adjoints(*self._adjoints_of_functions(bG, noise, inducing), specific, noise)
+        weights, bases, by_Z = self._adjoints_of_functions(bG, noise, inducing)
+        return Adjoints(weights, bases, by_Z, specific, noise)
 
-    def _adjoints_of_functions(self, bG: Array, noise: Array, inducing: bool) -> tuple:
+    def _adjoints_of_functions(
+        self, bG: Array, noise: Array, inducing: bool
+    ) -> tuple[Array, list[Array], list[Array | None]]:
+        """To the weights, and to each basis through all functions that it carries; overwrites bG."""
         prior = self.prior
         aaP = np.multiply.outer(self.a, self.a) + linalg.inverse_from_factor(self.LB)
         aaP.flat[:: len(aaP) + 1] -= 1.0
         weights = np.zeros_like(prior.weights)
-        total_V = [np.zeros_like(c.V) if prior.basis_of.count(b) > 1 else None for b, c in enumerate(prior.carriers)]
-        total_S = [np.zeros((c.V.shape[1],) * 2) for c in prior.carriers]
-        total_e = [np.zeros(len(noise)) for _ in prior.carriers]
-        starts = prior.starts[:-1]
         filled = np.flatnonzero(np.diff(prior.starts))  # reduceat would repeat a row for an empty task
-        for q, b in enumerate(prior.basis_of):
-            c, cols, at_row = prior.carriers[b], prior.columns[q], prior.weights[prior.task, q]
-            by_row = np.einsum("ij,ij->i", bG[:, cols], c.V) + 2.0 * at_row * c.residual * noise
-            weights[filled, q] = np.add.reduceat(by_row, starts[filled]) if len(filled) else 0.0
-            share = bG[:, cols]
-            share *= at_row[:, None]
-            if total_V[b] is None:
-                total_V[b] = share
-            else:
-                total_V[b] += share
-            total_S[b] += aaP[cols, cols]
-            total_e[b] += at_row**2 * noise
-        pulled = [
-            c.pullback(bV, e, S, inducing)
-            for c, bV, e, S in zip(prior.carriers, total_V, total_e, total_S, strict=True)
-        ]
+        starts = prior.starts[:-1][filled]
+        pulled = []
+        for b, c in enumerate(prior.carriers):
+            bV: Array | None = None
+            bresidual, S = np.zeros(len(noise)), np.zeros((c.V.shape[1],) * 2)
+            for q in (q for q, other in enumerate(prior.basis_of) if other == b):
+                part, at_row = bG[:, prior.columns[q]], prior.weights[prior.task, q]
+                by_row = np.einsum("ij,ij->i", part, c.V) + 2.0 * at_row * c.residual * noise
+                weights[filled, q] = np.add.reduceat(by_row, starts) if len(filled) else 0.0
+                part *= at_row[:, None]
+                bV = part if bV is None else bV + part
+                bresidual += at_row**2 * noise
+                S += aaP[prior.columns[q], prior.columns[q]]
+            if bV is None:  # a basis that carries no function
+                bV = np.zeros_like(c.V)
+            pulled.append(c.pullback(bV, bresidual, S, inducing))
         return weights, [g for g, _ in pulled], [z for _, z in pulled]
 
     def marginals(self) -> tuple[Array, Array]:
@@ -339,7 +340,7 @@ class SharedPosterior:
         return mean, variance + np.einsum("ij,ij->i", J, J)
 
     def predict(self, X: Array, task: npt.NDArray[np.intp], full: bool = False) -> Prediction:
-        """Functions at new rows. The residual of a shared function at a new input is independent of the rest (eq. 7)."""
+        """Functions at new rows. A shared function's residual at a new input is independent of the rest (eq. 7)."""
         prior = self.prior
         at_new = [c.at(X) for c in prior.carriers]
         J = prior._loadings([V for V, _ in at_new], task)

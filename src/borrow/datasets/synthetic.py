@@ -32,14 +32,18 @@ def _draw(kernel: SquaredExponential, X: Array, random: np.random.RandomState, n
 
 
 def focused_gap(
-    n_secondaries: int = 24, gap: str = "contiguous", noise: float = 0.1, random_state: Any = 0, n_draws: int = 24
+    n_secondaries: int = 24,
+    gap: str = "contiguous",
+    noise: float = 0.1,
+    random_state: Any = 0,
+    n_draws: int = 24,
 ) -> FocusedProblem:
     """Leen, Peltonen & Kaski (2011), section 5.1: 100 inputs on [-5, 5], 50 of the primary's removed.
 
     The primary is a draw from a GP with a squared exponential kernel of lengthscale 1, the secondaries are
-    alpha_m f_p + sqrt(beta_m) g_m with alpha ~ N(0, 1), beta ~ U(0, 1). `gap="contiguous"` removes the middle 50 inputs,
-    `"random"` any 50. `noise` is a standard deviation; the paper does not give its own. `n_draws` secondaries are drawn
-    and the first `n_secondaries` used, so that problems with fewer tasks are parts of those with more.
+    alpha_m f_p + sqrt(beta_m) g_m with alpha ~ N(0, 1), beta ~ U(0, 1). `gap="contiguous"` removes the middle 50
+    inputs, `"random"` any 50. `noise` is a standard deviation; the paper does not give its own. `n_draws` secondaries
+    are drawn and the first `n_secondaries` used, so that problems with fewer tasks are parts of those with more.
     """
     random = check_random_state(random_state)
     grid = np.linspace(-5.0, 5.0, 100)[:, None]
@@ -67,21 +71,34 @@ FAMILIES = ("same", "negated", "unrelated", "shifted", "noise")
 
 
 def transfer_family(
-    family: str, n_primary: int = 6, n_secondary: int = 40, noise: float = 0.1, random_state: Any = 0
+    family: str,
+    n_primary: int = 6,
+    n_secondary: int = 40,
+    noise: float = 0.1,
+    shift: float = 0.3,
+    random_state: Any = 0,
 ) -> FocusedProblem:
-    """One primary of few rows and one secondary of many: the same function, its negative, a rougher unrelated one, a copy
-    shifted by half a lengthscale, or pure noise. Inputs are uniform on [-5, 5], the primary's lengthscale is 1.
+    """One primary of few rows and one secondary of many rows.
+
+    The secondary is the same function, its negative, a rougher unrelated one, a copy moved along the input by `shift`
+    lengthscales, or pure noise. Inputs are uniform on [-5, 5], the primary's lengthscale is 1.
     """
     if family not in FAMILIES:
         raise ValueError(f"family={family!r}: expected one of {', '.join(FAMILIES)}")
     random = check_random_state(random_state)
     grid = np.linspace(-5.0, 5.0, 101)[:, None]
     Xp, Xs = random.uniform(-5, 5, (n_primary, 1)), random.uniform(-5, 5, (n_secondary, 1))
-    shift = 0.5 if family == "shifted" else 0.0
-    f = _draw(SquaredExponential(), np.vstack([grid, Xp, Xs + shift]), random, 1)[0]
+    moved = shift if family == "shifted" else 0.0
+    f = _draw(SquaredExponential(), np.vstack([grid, Xp, Xs + moved]), random, 1)[0]
     truth, fp, fs = f[:101], f[101 : 101 + n_primary], f[101 + n_primary :]
     other = _draw(SquaredExponential(1.0, 0.4), Xs, random, 1)[0]
-    secondary = {"same": fs, "shifted": fs, "negated": -fs, "unrelated": other, "noise": random.normal(size=n_secondary)}
+    secondary = {
+        "same": fs,
+        "shifted": fs,
+        "negated": -fs,
+        "unrelated": other,
+        "noise": random.normal(size=n_secondary),
+    }
     y = np.concatenate([fp, secondary[family]]) + noise * random.normal(size=n_primary + n_secondary)
     tasks = ["primary"] * n_primary + ["secondary"] * n_secondary
     weight = {"same": 1.0, "shifted": 1.0, "negated": -1.0}.get(family, 0.0)

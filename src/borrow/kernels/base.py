@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from copy import copy
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -49,6 +51,8 @@ class Kernel(ABC):
     @abstractmethod
     def theta(self) -> Array:
         """Logarithms of the free parameters."""
+
+    n_theta: Any  # int: number of free parameters
 
     @abstractmethod
     def with_theta(self, theta: Array) -> Self:
@@ -128,13 +132,21 @@ class Leaf(Kernel):
         unknown = sorted(set(fixed) - set(self.learnable))
         if unknown:
             raise ValueError(
-                f"{type(self).__name__}: fixed={fixed!r} names {unknown}; "
-                f"parameters are {', '.join(self.learnable)}"
+                f"{type(self).__name__}: fixed={fixed!r} names {unknown}; parameters are {', '.join(self.learnable)}"
             )
 
-    def free(self) -> list[tuple[str, int]]:
+    @cached_property
+    def _free(self) -> tuple[tuple[str, int], ...]:
+        return tuple((n, self._entries(n)) for n in self.learnable if n not in self.fixed)
+
+    def free(self) -> tuple[tuple[str, int], ...]:
         """Names and numbers of entries in `theta` of the parameters that are not fixed."""
-        return [(n, self._entries(n)) for n in self.learnable if n not in self.fixed]
+        return self._free
+
+    @cached_property
+    def n_theta(self) -> int:
+        """Number of free parameters."""
+        return sum(size for _, size in self._free)
 
     def _entries(self, name: str) -> int:
         return 1 if self._is_tied(name) else np.size(getattr(self, name))
@@ -155,29 +167,25 @@ class Leaf(Kernel):
         """Logarithms of the free parameters; a tied vector is represented by its geometric mean."""
         logs = [np.log(np.atleast_1d(getattr(self, n))) for n, _ in self.free()]
         parts = [
-            np.mean(v, keepdims=True) if self._is_tied(n) else v
-            for (n, _), v in zip(self.free(), logs, strict=True)
+            np.mean(v, keepdims=True) if self._is_tied(n) else v for (n, _), v in zip(self.free(), logs, strict=True)
         ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def with_theta(self, theta: Array) -> Self:
         """The same kernel with other free parameters."""
-        if len(theta) != sum(size for _, size in self.free()):
-            raise ValueError(
-                f"{type(self).__name__}: theta has {len(theta)} entries for {self.parameter_names()}"
-            )
-        changes: dict[str, Any] = {}
-        at = 0
+        if len(theta) != self.n_theta:
+            raise ValueError(f"{type(self).__name__}: theta has {len(theta)} entries for {self.parameter_names()}")
+        new, at = copy(self), 0  # exponentials are positive: no need to check them as the constructor does
         for name, size in self.free():
             old = getattr(self, name)
             step = np.asarray(theta[at : at + size], dtype=float)
             if self._is_tied(name):
                 logs = np.log(np.atleast_1d(old))
                 step = logs - logs.mean() + step[0]
-            new = np.exp(step)
-            changes[name] = float(new[0]) if np.ndim(old) == 0 else tuple(new.tolist())
+            value = np.exp(step).tolist()
+            object.__setattr__(new, name, tuple(value) if isinstance(old, tuple) else value[0])
             at += size
-        return replace(self, **changes)
+        return new
 
     def _columns(self, name: str, X: Array) -> Array:
         """A parameter as one number for each column of X."""

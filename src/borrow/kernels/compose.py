@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -43,9 +43,14 @@ class Composite(Kernel):
         """The parts' parameters, one after the other."""
         return np.concatenate([k.theta for k in self.parts])
 
+    @cached_property
+    def n_theta(self) -> int:
+        """Number of free parameters."""
+        return sum(k.n_theta for k in self.parts)
+
     def with_theta(self, theta: Array) -> Self:
         """The same composite with other free parameters."""
-        cuts = np.cumsum([k.theta.size for k in self.parts])[:-1]
+        cuts = np.cumsum([k.n_theta for k in self.parts])[:-1]
         new = tuple(k.with_theta(t) for k, t in zip(self.parts, np.split(theta, cuts), strict=True))
         return type(self)(new)
 
@@ -70,9 +75,7 @@ class Composite(Kernel):
         values = [v for v, _ in evaluated]
 
         def pullback(b: Array, inputs: bool = False) -> Gradient:
-            pulled = [
-                back(a, inputs) for (_, back), a in zip(evaluated, self._adjoints(values, b), strict=True)
-            ]
+            pulled = [back(a, inputs) for (_, back), a in zip(evaluated, self._adjoints(values, b), strict=True)]
             theta = np.concatenate([g.theta for g in pulled])
             if not inputs:
                 return Gradient(theta)
@@ -112,9 +115,7 @@ class Product(Composite):
     @staticmethod
     def _adjoints(values: list[Array], b: Array) -> list[Array]:
         # Products of all the others, not the whole divided by one: a kernel may be zero somewhere.
-        return [
-            reduce(np.multiply, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))
-        ]
+        return [reduce(np.multiply, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))]
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.parts)

@@ -26,7 +26,8 @@ class Constant(Homogeneous):
                 return Gradient(theta)
             return Gradient(theta, np.zeros_like(X), None if Z is None else np.zeros_like(Z))
 
-        return np.full((len(X), len(X if Z is None else Z)), self.variance), pullback
+        shape = (len(X), len(X if Z is None else Z))
+        return np.broadcast_to(np.float64(self.variance), shape), pullback
 
 
 @dataclass(frozen=True, repr=False)

@@ -54,7 +54,9 @@ class Stationary(Homogeneous):
         K = self.variance * profile if self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            S = slope() * (bK * self.variance)
+            S = slope()  # a fresh array
+            S *= bK
+            S *= self.variance
             rows, columns, SC = S.sum(axis=1), S.sum(axis=0), S @ C
             by_l = -2.0 * (rows @ (A * A) + columns @ (C * C) - 2.0 * np.einsum("ij,ij->j", A, SC))
             by_extra = {n: self.variance * float(np.vdot(bK, d())) for n, d in extra.items()}
@@ -87,9 +89,7 @@ class Matern(Stationary):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(
-                f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is SquaredExponential"
-            )
+            raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is SquaredExponential")
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
         if self.nu == 0.5:

@@ -20,8 +20,6 @@ def from_sklearn(kernel: Any) -> Kernel:
             return Sum.of(from_sklearn(kernel.k1), from_sklearn(kernel.k2))
         case sk.Product():
             return Product.of(from_sklearn(kernel.k1), from_sklearn(kernel.k2))
-        case sk.Exponentiation() if float(kernel.exponent).is_integer() and kernel.exponent >= 1:
-            return Product.of(*[from_sklearn(kernel.kernel)] * int(kernel.exponent))
         case sk.ConstantKernel():
             return Constant(kernel.constant_value, fixed=_fixed(kernel, constant_value="variance"))
         case sk.Matern():  # before RBF, which it inherits from
@@ -30,9 +28,7 @@ def from_sklearn(kernel: Any) -> Kernel:
                 return SquaredExponential(1.0, _plain(kernel.length_scale), fixed=fixed)
             if kernel.nu in (0.5, 1.5, 2.5):
                 return Matern(1.0, _plain(kernel.length_scale), nu=kernel.nu, fixed=fixed)
-            raise ValueError(
-                f"scikit-learn's Matern with nu={kernel.nu} has no counterpart; use nu = 0.5, 1.5 or 2.5"
-            )
+            raise ValueError(f"scikit-learn's Matern with nu={kernel.nu} has no counterpart; use nu = 0.5, 1.5 or 2.5")
         case sk.RBF():
             fixed = ("variance", *_fixed(kernel, length_scale="lengthscale"))
             return SquaredExponential(1.0, _plain(kernel.length_scale), fixed=fixed)
@@ -49,8 +45,7 @@ def from_sklearn(kernel: Any) -> Kernel:
             return Sum.of(Constant(kernel.sigma_0**2, fixed=_fixed(kernel, sigma_0="variance")), slope)
         case sk.WhiteKernel():
             raise ValueError(
-                "scikit-learn's WhiteKernel is observation noise; "
-                "leave it out and give noise= to the estimator"
+                "scikit-learn's WhiteKernel is observation noise; leave it out and give noise= to the estimator"
             )
     raise ValueError(
         f"scikit-learn's {type(kernel).__name__} cannot be translated; use a kernel of borrow.kernels: "

@@ -67,9 +67,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Code of the task that matters, where the model has one."""
         return None
 
-    def fit(
-        self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
         """Fit to a table.
 
         X: frame or array, with the task column named by `task=` in the constructor, or `tasks=` beside it; or
@@ -138,15 +136,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _check_settings(self) -> None:
         if self.prior not in ("auto", None):
-            raise ValueError(
-                f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)"
-            )
+            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
         if self.optimizer not in ("lbfgs", None):
-            raise ValueError(
-                f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters"
-            )
-        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1:
-            raise ValueError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1")
+            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+        for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
+            value = getattr(self, name, least)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
 
     def _default_kernel(self, data: TaskData, given: Any, name: str, tied: bool = False) -> kernels.Kernel:
         """The kernel given, or a squared exponential with lengthscales of sqrt(d) column scales."""
@@ -163,9 +159,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         for t, value in enumerate(given):
             if value is not None:
                 if not is_number(value) or value <= 0:
-                    raise ValueError(
-                        f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance"
-                    )
+                    raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
                 start[t] = float(value) / data.scaling.scale[t] ** 2
         return start
 
@@ -181,11 +175,16 @@ def as_labels(labels: tuple[Hashable, ...]) -> Any:
 
 def is_number(value: Any) -> bool:
     """A single finite number, Python's or NumPy's."""
-    return (
-        isinstance(value, (int, float, np.number))
-        and not isinstance(value, bool)
-        and bool(np.isfinite(value))
-    )
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def is_matrix(value: Any, columns: int) -> bool:
+    """At least one row of finite numbers, of so many columns."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return False
+    array = np.asarray(value)
+    shaped = array.ndim == 2 and len(array) > 0 and array.shape[1] == columns
+    return shaped and array.dtype.kind in "iuf" and bool(np.isfinite(array).all())
 
 
 def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
@@ -196,6 +195,15 @@ def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) 
             raise ValueError(f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(labels)}")
         return [value.get(label, default) for label in labels]
     return [default if value is None else value] * len(labels)
+
+
+def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: float) -> list[float]:
+    """The same where every entry is a number."""
+    values = by_label(value, labels, name, default)
+    for label, v in zip(labels, values, strict=True):
+        if not is_number(v):
+            raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
+    return [float(v) for v in values]
 
 
 def single_thread(largest: int) -> Any:
@@ -218,19 +226,17 @@ def warn_unfinished(
 ) -> None:
     """Warn where the optimiser ran out of iterations or the data do not identify a parameter, and name it.
 
-    Where no prior holds the parameters, columns that carry no information are named too: the optimiser stops on
-    a plateau long before their lengthscales meet a bound.
+    Where no prior holds the parameters, columns that carry no information are named too: the optimiser stops
+    on a plateau long before their lengthscales meet a bound.
     """
     prior = estimator.prior is not None
     remedy = "" if prior else ", or use prior='auto'"
     if not optimum.converged:
         _warn(
-            f"the optimiser stopped after {optimum.n_iter} iterations without converging ({optimum.message}); "
-            f"raise max_iter (now {estimator.max_iter}){remedy}"
+            f"the optimiser stopped after {optimum.n_iter} iterations without converging "
+            f"({optimum.message}); raise max_iter (now {estimator.max_iter}){remedy}"
         )
-    exact = [
-        (n, i) for n, i in optimum.at_bound if n == "noise" and optimum.values[n][i] <= np.log(NOISE_FLOOR)
-    ]
+    exact = [(n, i) for n, i in optimum.at_bound if n == "noise" and optimum.values[n][i] <= np.log(NOISE_FLOOR)]
     if exact:
         which = list_labels([names[n][i] for n, i in exact], 4)
         text = f"{which} is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets every target"
@@ -244,8 +250,8 @@ def warn_unfinished(
     if loose:
         which = list_labels([_with_column(names[n][i], estimator._schema.names) for n, i in loose], 4)
         _warn(
-            f"{which} is not identified: other values explain the data as well; drop the column if it carries no "
-            f"information, or fix the parameter{remedy}"
+            f"{which} is not identified: other values explain the data as well; drop the column if it "
+            f"carries no information, or fix the parameter{remedy}"
         )
 
 

@@ -22,12 +22,12 @@ Deviations, each with its reason:
 - The paper's pseudo-inputs are the primary's inputs, all of them, labelled or not. `inducing="auto"` takes these (less
   those the others determine to 1e-10) and adds the other tasks' inputs where the shared function is not pinned down to
   1 % of its variance: with only the primary's labelled rows nothing can be transferred into a gap.
-- The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v the
-  prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior would
-  inflate v instead.
-- A relation that adds less than half a nat is dropped (`focused_search.prune`), part of the same default.
+- The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v
+  the prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior
+  would inflate v instead.
+- A relation that adds less than one nat is dropped (`focused_search.prune`), part of the same default.
 - The evidence has a mode for every choice of signs. Flipping the sign of task t changes b_t only, so all flips are
-  scored in closed form (`best_signs`) instead of by blind restarts.
+  scored in closed form (`focused_search.best_signs`) instead of by blind restarts.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ import logging
 import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from borrow import hyper, memory
-from borrow.covariance import Basis, SharedCovariance, SharedPosterior, choose_inducing
+from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.covariance.inducing import MOST
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, TaskData, list_labels
@@ -52,8 +54,16 @@ from borrow.hyper import Optimum, Values
 from borrow.inference import Exact, exact
 from borrow.kernels import Constant, Kernel, resolve
 from borrow.likelihoods import Gaussian
-from borrow.linalg import Array, solve_lower
-from borrow.models.estimator import Fitted, GPRegressor, by_label, single_thread, warn_unfinished
+from borrow.linalg import Array
+from borrow.models.estimator import (
+    Fitted,
+    GPRegressor,
+    by_label,
+    is_matrix,
+    numbers_by_label,
+    single_thread,
+    warn_unfinished,
+)
 from borrow.table import Table
 
 log = logging.getLogger("borrow")
@@ -79,10 +89,11 @@ class Setup:
         """Codes of the secondary tasks."""
         return np.delete(np.arange(len(self.specific)), self.primary)
 
+    @cached_property
     def specific_parts(self) -> list[slice]:
         """Where each task's theta lies in `values["specific"]`."""
-        ends = np.cumsum([0, *(0 if k is None else k.theta.size for k in self.specific)])
-        return [slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)]
+        ends = np.cumsum([0, *(0 if k is None else k.n_theta for k in self.specific)])
+        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
 
 
 def task_weights(values: Values, setup: Setup) -> Array:
@@ -100,7 +111,7 @@ def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
     """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
     specific = [
         None if k is None else k.with_theta(values["specific"][at])
-        for k, at in zip(setup.specific, setup.specific_parts(), strict=True)
+        for k, at in zip(setup.specific, setup.specific_parts, strict=True)
     ]
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]
     if setup.background is not None and setup.background_Z is not None:
@@ -162,38 +173,16 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales), "noise": hyper.noise_prior(len(setup.specific))}
+    priors = {
+        "kernel": hyper.kernel_prior(setup.kernel, scales),
+        "noise": hyper.noise_prior(len(setup.specific)),
+    }
     own = [hyper.kernel_prior(k, scales) for k in setup.specific if k is not None]
     if own:
         priors["specific"] = hyper.join_priors(own)
     if setup.background is not None:
         priors["background"] = hyper.kernel_prior(setup.background, scales)
     return hyper.independent_priors(priors)
-
-
-def best_signs(posterior: SharedPosterior, primary: int) -> Array:
-    """Signs of the secondaries' weights that raise the evidence, by single flips and the flip of all.
-
-    With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
-    """
-    half = solve_lower(posterior.LB, np.ascontiguousarray(posterior.task_terms().T))
-    G = half.T @ half
-    M = len(G)
-    signs = np.ones(M)
-    others = np.delete(np.arange(M), primary)
-    while True:
-        field = G @ signs - np.diagonal(G) * signs
-        gain = -2.0 * signs * field  # of 1/2 s'Gs, for each flip alone
-        gain[primary] = -np.inf
-        flip_all = signs.copy()
-        flip_all[others] *= -1.0
-        together = 0.5 * (flip_all @ G @ flip_all - signs @ G @ signs)
-        if max(together, gain.max()) <= 1e-9 * max(1.0, abs(float(signs @ G @ signs))):
-            return signs
-        if together > gain.max():
-            signs = flip_all
-        else:
-            signs[int(np.argmax(gain))] *= -1.0
 
 
 class FocusedGPRegressor(GPRegressor):
@@ -206,8 +195,8 @@ class FocusedGPRegressor(GPRegressor):
     kernel : kernel of the primary's function; default squared exponential with one lengthscale a column.
     specific_kernel : kernel of what a secondary does not share; one for all or a dict by label (None: no such part);
         default squared exponential plus a constant.
-    rho, noise : starting values (the values, with `optimizer=None`); a number or a dict by label. Noise variances are in
-        the units of y; rho and kernel variances refer to scaled targets.
+    rho, noise : starting values (the values, with `optimizer=None`); a number or a dict by label. Noise variances are
+        in the units of y; rho and kernel variances refer to scaled targets.
     inducing : "auto", "primary" (the paper's), a number of inputs, or an array of them.
     rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
@@ -257,7 +246,9 @@ class FocusedGPRegressor(GPRegressor):
         if self.primary is None:
             if len(labels) == 1:
                 return 0
-            raise ValueError(f"there are {len(labels)} tasks and no primary; give primary=, one of {list_labels(labels)}")
+            raise ValueError(
+                f"there are {len(labels)} tasks and no primary; give primary=, one of {list_labels(labels)}"
+            )
         if self.primary not in labels:
             raise ValueError(f"primary={self.primary!r} is not a task; tasks are {list_labels(labels)}")
         return labels.index(self.primary)
@@ -269,12 +260,17 @@ class FocusedGPRegressor(GPRegressor):
             setup, values, optimum = self._optimise(data, setup, values)
             warn_unfinished(self, optimum, self._names(data, setup), self._objective(setup, data.column_scales))
         fit = condition(values, setup)
-        self._setup, self._values, self._scales, self._posterior = setup, values, data.column_scales, fit.posterior
+        self._setup, self._values, self._scales, self._posterior = (
+            setup,
+            values,
+            data.column_scales,
+            fit.posterior,
+        )
         self._publish(data.labels)
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
             warnings.warn(
-                f"the primary task {data.labels[setup.primary]!r} has no labelled row: it is predicted from the other tasks "
-                "alone, in their average units, and the sign of each relation is an assumption",
+                f"the primary task {data.labels[setup.primary]!r} has no labelled row: it is predicted from the other "
+                "tasks alone, in their average units, and the sign of each relation is an assumption",
                 UserWarning,
                 stacklevel=3,
             )
@@ -292,24 +288,26 @@ class FocusedGPRegressor(GPRegressor):
         offset = OFFSET_VARIANCE  # each task was centred on its own rows: a secondary's level is its own
         own = self._default_kernel(data, None, "specific_kernel", tied=True) + Constant(offset)
         specific: list[Kernel | None] = [
-            None if k is None else own if isinstance(k, str) and k == "auto" else resolve(k, "specific_kernel") for k in given
+            None if k is None else own if isinstance(k, str) and k == "auto" else resolve(k, "specific_kernel")
+            for k in given
         ]
         specific[p] = None
         setup = Setup(data.cells, p, kernel, specific, np.zeros((0, data.cells.X.shape[1])))
-        rho = by_label(self.rho, data.labels, "rho", default=0.0)
+        rho = numbers_by_label(self.rho, data.labels, "rho", default=0.0)
         thetas = [k.theta for k in specific if k is not None]
         values: Values = {
             "kernel": kernel.theta,
-            "rho": np.array([float(rho[t]) for t in setup.secondaries]),
+            "rho": np.array([rho[t] for t in setup.secondaries]),
             "specific": np.concatenate(thetas) if thetas else np.zeros(0),
             "noise": np.log(self._start_noise(data)),
         }
         if self.background:
             if not isinstance(self.background, (int, np.integer)) or self.background < 0:
                 raise ValueError(f"background={self.background!r}: expected a number of functions, 0 for none")
-            draw = check_random_state(self.random_state).normal(0.0, 0.5, (M - 1, int(self.background)))
-            setup = replace(setup, background=self._default_kernel(data, None, "kernel", tied=True))
-            values["background"], values["loadings"] = setup.background.theta, draw  # type: ignore[union-attr]
+            shared = self._default_kernel(data, None, "kernel", tied=True)
+            shared = replace(shared, fixed=("variance",))  # type: ignore[type-var]  # the loadings carry the scale
+            setup = replace(setup, background=shared)
+            values["background"], values["loadings"] = shared.theta, np.zeros((M - 1, int(self.background)))
         setup = self._with_inducing(data, setup, values)
         self._check_memory(data, setup)
         return setup, values
@@ -328,7 +326,7 @@ class FocusedGPRegressor(GPRegressor):
             Z = np.unique(first, axis=0)
         elif isinstance(how, (int, np.integer)) and not isinstance(how, bool) and how >= 1:
             Z = choose_inducing(kernel, first[:0], np.vstack([first, rest]), int(how), tolerance=1e-10)
-        elif isinstance(how, (list, tuple, np.ndarray)) and np.ndim(how) == 2 and np.shape(how)[1] == first.shape[1]:
+        elif is_matrix(how, first.shape[1]):
             Z = np.array(how, dtype=float)
         else:
             raise ValueError(
@@ -365,7 +363,7 @@ class FocusedGPRegressor(GPRegressor):
 
         scales = data.column_scales
         alone = search.fit_alone(setup, values, scales, self.prior, self.max_iter)
-        setup = self._with_inducing(data, setup, {**alone.values, "kernel": alone.finest(setup)})
+        setup = self._with_inducing(data, setup, {**alone.values, **alone.finest(setup)})
         given = {**alone.values, "rho": values["rho"]} if self.rho is not None else None
         starts = search.starts(setup, alone, check_random_state(self.random_state), self.n_restarts, given)
         bounds = hyper.bounds_around(starts[0], {"noise": float(np.log(hyper.NOISE_FLOOR))})
@@ -383,7 +381,12 @@ class FocusedGPRegressor(GPRegressor):
             best = hyper.maximise(objective, best.values, bounds, self.max_iter)
             best = search.mend_signs(objective, setup, best, bounds, self.max_iter)
             best = replace(best, n_iter=before + best.n_iter)
-        log.info("objective %.4f after %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
+        log.info(
+            "objective %.4f after %d iterations, %d inducing inputs",
+            best.objective,
+            best.n_iter,
+            len(setup.Z),
+        )
         return setup, best.values, best
 
     def _publish(self, labels: tuple[Hashable, ...]) -> None:
@@ -402,7 +405,9 @@ class FocusedGPRegressor(GPRegressor):
             "rho": [f"rho of task {data.labels[t]!r}" for t in setup.secondaries],
             "specific": [f"{n} of task {data.labels[t]!r}" for t, k in own for n in k.parameter_names()],
             "noise": [f"noise of task {label!r}" for label in data.labels],
-            "background": [f"{n} of the background" for n in setup.background.parameter_names()] if setup.background else [],
+            "background": [f"{n} of the background" for n in setup.background.parameter_names()]
+            if setup.background
+            else [],
             "loadings": [n for n in loadings for _ in range(int(self.background))],
         }
 
@@ -413,7 +418,7 @@ class FocusedGPRegressor(GPRegressor):
         primary = sizes[setup.primary]
         memory.require(
             8.0 * (3 * float((sizes[own] ** 2).sum()) + 5 * sizes.sum() * m + 4 * primary**2),
-            f"a focused GP on {len(sizes)} tasks of up to {int(sizes.max()):,} distinct rows",
+            f"a focused GP of {len(sizes)} task(s), of up to {int(sizes.max()):,} distinct rows,",
             "thin the rows of the largest task, or average its replicates",
         )
 

@@ -6,11 +6,11 @@
    lengthscale that is too long, and at that lengthscale the others cannot help.
 4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 
-At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than half a nat to the objective gets
-rho = 0. Without this, six primary rows and an unrelated secondary cost a sixth of the median error (`docs/papers/focused.md`).
+At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than one nat to the objective (what
+a parameter costs by Akaike's count) gets rho = 0. Without this six primary rows take chance for kinship.
 
-Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the shortest
-lengthscale that any task shows by itself (`Alone.finest`).
+Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
+shortest lengthscale that any task shows by itself (`Alone.finest`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from borrow import hyper
 from borrow.covariance import SharedPosterior
 from borrow.hyper import Optimum, Values
 from borrow.inference import Exact
-from borrow.kernels import Kernel
 from borrow.likelihoods import Gaussian
-from borrow.linalg import Array
+from borrow.linalg import Array, solve_lower
 from borrow.models.baselines.gp import condition_single, fit_single
-from borrow.models.focused import Setup, best_signs, condition
-
+from borrow.models.focused import Setup, condition
 
 #: What a relation has to add to the objective, in nats, to be kept.
-RELATION_COST = 0.5
+RELATION_COST = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,25 +47,33 @@ class Alone:
     stretch: float
     stretches: Array
     objectives: Array  # (M,): what each task's own fit reached, NaN where there was none
+    fits: dict[int, Exact]  # the secondaries' own posteriors
 
-    def finest(self, setup: Setup) -> Array:
-        """The shared kernel's theta with the shortest lengthscale that any task shows."""
-        return self._stretched(setup.kernel, min(self.stretch, self.stretches.min(initial=np.inf)))
+    def finest(self, setup: Setup) -> Values:
+        """The shared kernels with the shortest lengthscale that any task shows."""
+        return self._stretched(setup, min(self.stretch, self.stretches.min(initial=np.inf)))
 
-    def typical(self, setup: Setup) -> Array:
-        """The shared kernel's theta with the lengthscale that the secondaries typically show."""
-        return self._stretched(setup.kernel, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+    def typical(self, setup: Setup) -> Values:
+        """The shared kernels with the lengthscale that the secondaries typically show."""
+        return self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
 
-    def _stretched(self, kernel: Kernel, stretch: float) -> Array:
-        return self.values["kernel"] + (stretch - self.stretch) * kernel.marks("lengthscale")
+    def _stretched(self, setup: Setup, stretch: float) -> Values:
+        more = stretch - self.stretch
+        out = {"kernel": self.values["kernel"] + more * setup.kernel.marks("lengthscale")}
+        if setup.background is not None:
+            out["background"] = setup.background.theta + stretch * setup.background.marks("lengthscale")
+        return out
 
 
 def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Alone:
     """Fit each task's own GP."""
     alone = {n: v.copy() for n, v in values.items()}
     alone["rho"][:] = 0.0
+    if "loadings" in alone:
+        alone["loadings"][:] = 0.0
     primary, own, stretches, objectives = None, 0.0, [], np.full(len(setup.specific), np.nan)
-    for t, at in enumerate(setup.specific_parts()):
+    fits: dict[int, Exact] = {}
+    for t, at in enumerate(setup.specific_parts):
         cells = setup.cells.only(t)
         template = setup.kernel if t == setup.primary else setup.specific[t]
         if len(cells.y) == 0 or template is None:
@@ -77,21 +83,26 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
         lengths = template.marks("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
         alone["noise"][t] = np.log(noise)
+        fit = condition_single(cells, kernel, np.array([noise]))
         if t == setup.primary:
-            alone["kernel"], own = kernel.theta, stretch
-            primary = condition_single(cells, kernel, np.array([noise]))
+            alone["kernel"], own, primary = kernel.theta, stretch, fit
         else:
+            fits[t] = fit
             alone["specific"][at] = kernel.theta
             if kernel.diag(cells.X).mean() > noise:
                 stretches.append(stretch)
-    return Alone(alone, primary, own, np.array(stretches), objectives)
+    return Alone(alone, primary, own, np.array(stretches), objectives, fits)
 
 
-def starts(setup: Setup, alone: Alone, random: np.random.RandomState, n_restarts: int, given: Values | None) -> list[Values]:
+def starts(
+    setup: Setup, alone: Alone, random: np.random.RandomState, n_restarts: int, given: Values | None
+) -> list[Values]:
     """The starts listed above."""
     if len(setup.secondaries) == 0:
         return [alone.values]
-    rough = {**alone.values, "kernel": alone.typical(setup)}
+    rough = {**alone.values, **alone.typical(setup)}
+    if "loadings" in rough:
+        rough = background_start(rough, setup, alone)
     if alone.primary is None:
         return [regression_start(rough, setup, None)] + ([given] if given else [])
     noise = np.exp(alone.values["noise"][setup.primary : setup.primary + 1])
@@ -112,7 +123,7 @@ def regression_start(values: Values, setup: Setup, primary: Exact | None) -> Val
     """
     start = {n: v.copy() for n, v in values.items()}
     variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
-    for i, (t, part) in enumerate((int(t), setup.specific_parts()[t]) for t in setup.secondaries):
+    for i, (t, part) in enumerate((int(t), setup.specific_parts[t]) for t in setup.secondaries):
         at = setup.cells.of(t)
         y, count = setup.cells.y[at], setup.cells.count[at]
         if len(y) == 0:
@@ -132,8 +143,39 @@ def regression_start(values: Values, setup: Setup, primary: Exact | None) -> Val
     return start
 
 
+def background_start(values: Values, setup: Setup, alone: Alone) -> Values:
+    """Loadings from the leading singular vectors of what the secondaries are alone, the primary's mean removed."""
+    Z = setup.background_Z
+    assert Z is not None  # there are loadings
+    start = {n: v.copy() for n, v in values.items()}
+    at_Z = np.zeros(len(Z), dtype=np.intp)
+    F = np.zeros((len(setup.secondaries), len(Z)))
+    shared = alone.primary.posterior.predict(Z, at_Z).mean if alone.primary is not None else np.zeros(len(Z))
+    for i, t in enumerate(int(t) for t in setup.secondaries):
+        if t in alone.fits:
+            f = alone.fits[t].posterior.predict(Z, at_Z).mean
+            f = f - f.mean()
+            F[i] = f - shared * (f @ shared) / max(float(shared @ shared), 1e-12)
+    U, S, _ = np.linalg.svd(F, full_matrices=False)
+    k = min(values["loadings"].shape[1], len(S))
+    start["loadings"][:, :k] = U[:, :k] * S[:k] / np.sqrt(len(Z))
+    explained = (start["loadings"] ** 2).sum(axis=1) / np.maximum((F**2).mean(axis=1), 1e-12)
+    for i, t in enumerate(setup.secondaries):
+        kernel = setup.specific[t]
+        if kernel is not None:
+            left = float(np.clip(1.0 - explained[i], 0.1, 1.0))
+            start["specific"][setup.specific_parts[t]] += np.log(left) * kernel.marks("variance")
+    return start
+
+
 def sharing_gains(
-    setup: Setup, values: Values, posterior: SharedPosterior, alone: Alone, scales: Array, prior: str | None, sd: float | None
+    setup: Setup,
+    values: Values,
+    posterior: SharedPosterior,
+    alone: Alone,
+    scales: Array,
+    prior: str | None,
+    sd: float | None,
 ) -> Array:
     """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
 
@@ -145,19 +187,27 @@ def sharing_gains(
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
             continue
-        own, noise = values["specific"][setup.specific_parts()[t]], values["noise"][t : t + 1]
+        own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
         likelihood = Gaussian(cells, np.exp(noise))
         gains[i] = posterior.evidence_given_others(t) + likelihood.log_normaliser(likelihood.sites()[1])
         gains[i] -= alone.objectives[t]
         if prior is not None:
-            gains[i] += hyper.kernel_prior(kernel, scales).log_density(own)[0] + hyper.noise_prior(1).log_density(noise)[0]
+            gains[i] += (
+                hyper.kernel_prior(kernel, scales).log_density(own)[0] + hyper.noise_prior(1).log_density(noise)[0]
+            )
         if sd is not None:
             gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / sd**2
     return gains
 
 
 def prune(
-    objective: hyper.Objective, best: Optimum, gains: Array, setup: Setup, alone: Alone, bounds: dict[str, Any], max_iter: int
+    objective: hyper.Objective,
+    best: Optimum,
+    gains: Array,
+    setup: Setup,
+    alone: Alone,
+    bounds: dict[str, Any],
+    max_iter: int,
 ) -> tuple[Optimum, dict[str, Any]]:
     """Keep the relations that earn RELATION_COST each: all, those that gain enough by themselves, or none.
 
@@ -182,7 +232,7 @@ def _cut(values: Values, weak: Any, setup: Setup, alone: Alone) -> Values:
     cut = {n: v.copy() for n, v in values.items()}
     cut["rho"][weak] = 0.0
     for t in setup.secondaries[weak]:
-        part = setup.specific_parts()[t]
+        part = setup.specific_parts[t]
         cut["specific"][part], cut["noise"][t] = alone.values["specific"][part], alone.values["noise"][t]
     return cut
 
@@ -190,6 +240,31 @@ def _cut(values: Values, weak: Any, setup: Setup, alone: Alone) -> Values:
 def _hold(bounds: dict[str, Any], weak: Any) -> dict[str, Any]:
     low, high = bounds["rho"]
     return {**bounds, "rho": (np.where(weak, 0.0, low), np.where(weak, 0.0, high))}
+
+
+def best_signs(posterior: SharedPosterior, primary: int) -> Array:
+    """Signs of the secondaries' weights that raise the evidence, by single flips and the flip of all.
+
+    With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
+    """
+    half = solve_lower(posterior.LB, np.ascontiguousarray(posterior.task_terms().T))
+    G = half.T @ half
+    M = len(G)
+    signs = np.ones(M)
+    others = np.delete(np.arange(M), primary)
+    while True:
+        field = G @ signs - np.diagonal(G) * signs
+        gain = -2.0 * signs * field  # of 1/2 s'Gs, for each flip alone
+        gain[primary] = -np.inf
+        flip_all = signs.copy()
+        flip_all[others] *= -1.0
+        together = 0.5 * (flip_all @ G @ flip_all - signs @ G @ signs)
+        if max(together, gain.max()) <= 1e-9 * max(1.0, abs(float(signs @ G @ signs))):
+            return signs
+        if together > gain.max():
+            signs = flip_all
+        else:
+            signs[int(np.argmax(gain))] *= -1.0
 
 
 def mend_signs(

@@ -34,7 +34,11 @@ def relatedness(
     for t in setup.secondaries:
         X = setup.cells.X[setup.cells.of(int(t))]
         X = X if len(X) else setup.Z
-        shared, background, kernel = rho[t] ** 2 * prior.carriers[0].basis.kernel.diag(X).mean(), 0.0, prior.specific[t]
+        shared, background, kernel = (
+            rho[t] ** 2 * prior.carriers[0].basis.kernel.diag(X).mean(),
+            0.0,
+            prior.specific[t],
+        )
         if setup.background is not None:
             background = float((prior.weights[t, 1:] ** 2).sum() * prior.carriers[1].basis.kernel.diag(X).mean())
         own = 0.0 if kernel is None else _varying(kernel, X)
@@ -83,7 +87,7 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
     G_t a' and covariance E_t + noise + G_t P' G_t': a small dense problem whatever the number of tasks.
     """
     prior = posterior.prior
-    at, kernel, part = prior.rows(t), setup.specific[t], setup.specific_parts()[t]
+    at, kernel, part = prior.rows(t), setup.specific[t], setup.specific_parts[t]
     n = at.stop - at.start
     if n == 0:
         return np.nan

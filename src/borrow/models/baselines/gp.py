@@ -88,7 +88,9 @@ def sparse_objective(cells: Cells, kernel: Kernel, scales: Array) -> Objective:
     """Evidence of one sparse GP by {kernel, noise, Z}; Z in units of the columns' scales."""
 
     def objective(values: Values) -> tuple[float, Values]:
-        fit = condition_sparse(cells, kernel.with_theta(values["kernel"]), values["Z"] * scales, np.exp(values["noise"]))
+        fit = condition_sparse(
+            cells, kernel.with_theta(values["kernel"]), values["Z"] * scales, np.exp(values["noise"])
+        )
         adjoints, by_noise = fit.gradient(inducing=True)
         by_Z = adjoints.inducing[0]
         assert by_Z is not None  # asked for
@@ -228,7 +230,9 @@ class PooledGPRegressor(GPRegressor):
         self.kernel_, self._posterior = kernel, fit.posterior
         return Fitted(fit.evidence, np.array([noise]), fit.posterior.prior.jitter, n_iter, converged)
 
-    def _fit_sparse(self, data: TaskData, kernel: Kernel, noise: float, Z: Array) -> tuple[Kernel, float, Array, Optimum]:
+    def _fit_sparse(
+        self, data: TaskData, kernel: Kernel, noise: float, Z: Array
+    ) -> tuple[Kernel, float, Array, Optimum]:
         scales, cells = data.column_scales, data.cells
         start: Values = {"kernel": kernel.theta, "noise": np.log([noise]), "Z": Z / scales}
         objective = with_prior(
