@@ -15,7 +15,7 @@ SOURCE = Path(borrow.__file__).parent
 LAYERS = [
     {"linalg", "memory", "table"},
     {"data", "kernels"},
-    {"reading", "covariance", "hyper"},
+    {"reading", "reading_classes", "covariance", "hyper"},
     {"likelihoods"},
     {"inference"},
     {"models"},

@@ -40,7 +40,7 @@ def read_training(
     if is_pairs(X):
         if y is not None or tasks is not None:
             raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
-        X, y, tasks = _stack_pairs(X)
+        X, y, tasks = stack_pairs(X)
     if y is None:
         raise ValueError(
             f"This {name} estimator requires y to be passed, but the target y is None; give y, or a list or "
@@ -350,7 +350,7 @@ def _task_values(values: Any, n: int) -> list[Any]:
     return values
 
 
-def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
+def stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     """A list of (X, y), or a dict of them by label, as one table."""
     items = list(pairs.items()) if isinstance(pairs, Mapping) else list(enumerate(pairs))
     for label, (X, y) in items:

@@ -46,8 +46,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from borrow import hyper, memory
-from borrow.covariance import Basis, SharedCovariance, choose_inducing
-from borrow.covariance.inducing import MOST
+from borrow.covariance import Basis, SharedCovariance
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, TaskData, list_labels
 from borrow.hyper import Optimum, Values
@@ -59,7 +58,6 @@ from borrow.models.estimator import (
     Fitted,
     GPRegressor,
     by_label,
-    is_matrix,
     numbers_by_label,
     single_thread,
     warn_unfinished,
@@ -282,6 +280,8 @@ class FocusedGPRegressor(GPRegressor):
 
     def _prepare(self, data: TaskData) -> tuple[Setup, Values]:
         """The model at the hyper-parameters given, or at neutral ones."""
+        from borrow.models import focused_search as search
+
         p, M = self._primary_code(data.labels), len(data.labels)
         kernel = self._default_kernel(data, self.kernel, "kernel")
         given = by_label(self.specific_kernel, data.labels, "specific_kernel", default="auto")
@@ -308,35 +308,9 @@ class FocusedGPRegressor(GPRegressor):
             shared = replace(shared, fixed=("variance",))  # type: ignore[type-var]  # the loadings carry the scale
             setup = replace(setup, background=shared)
             values["background"], values["loadings"] = shared.theta, np.zeros((M - 1, int(self.background)))
-        setup = self._with_inducing(data, setup, values)
+        setup = search.with_inducing(self.inducing, data, setup, values)
         self._check_memory(data, setup)
         return setup, values
-
-    def _with_inducing(self, data: TaskData, setup: Setup, values: Values) -> Setup:
-        """Choose Z for the kernel at `values`."""
-        kernel = setup.kernel.with_theta(values["kernel"])
-        first = data.inputs(setup.primary)
-        rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
-        how = self.inducing
-        if isinstance(how, str) and how == "auto":
-            Z = choose_inducing(kernel, first, rest)
-        elif isinstance(how, str) and how == "primary":
-            if len(first) == 0:
-                raise ValueError("inducing='primary' and the primary has no row, labelled or not; use 'auto'")
-            Z = np.unique(first, axis=0)
-        elif isinstance(how, (int, np.integer)) and not isinstance(how, bool) and how >= 1:
-            Z = choose_inducing(kernel, first[:0], np.vstack([first, rest]), int(how), tolerance=1e-10)
-        elif is_matrix(how, first.shape[1]):
-            Z = np.array(how, dtype=float)
-        else:
-            raise ValueError(
-                f"inducing={how!r}: expected 'auto', 'primary', a number of inputs, or an array of them with "
-                f"{first.shape[1]} columns"
-            )
-        if setup.background is None:
-            return replace(setup, Z=Z)
-        shared = setup.background.with_theta(values["background"])
-        return replace(setup, Z=Z, background_Z=choose_inducing(shared, rest[:0], rest, MOST))
 
     def _objective(self, setup: Setup, scales: Array) -> hyper.Objective:
         """What is maximised: the evidence, and the priors that are switched on."""
@@ -363,7 +337,7 @@ class FocusedGPRegressor(GPRegressor):
 
         scales = data.column_scales
         alone = search.fit_alone(setup, values, scales, self.prior, self.max_iter)
-        setup = self._with_inducing(data, setup, {**alone.values, **alone.finest(setup)})
+        setup = search.with_inducing(self.inducing, data, setup, {**alone.values, **alone.finest(setup)})
         given = {**alone.values, "rho": values["rho"]} if self.rho is not None else None
         starts = search.starts(setup, alone, check_random_state(self.random_state), self.n_restarts, given)
         bounds = hyper.bounds_around(starts[0], {"noise": float(np.log(hyper.NOISE_FLOOR))})
@@ -375,7 +349,7 @@ class FocusedGPRegressor(GPRegressor):
             posterior = condition(best.values, setup).posterior
             gains = search.sharing_gains(setup, best.values, posterior, alone, scales, self.prior, sd)
             best, bounds = search.prune(objective, best, gains, setup, alone, bounds, self.max_iter)
-        again = self._with_inducing(data, setup, best.values)
+        again = search.with_inducing(self.inducing, data, setup, best.values)
         if not np.array_equal(again.Z, setup.Z):
             setup, objective, before = again, self._objective(again, scales), best.n_iter
             best = hyper.maximise(objective, best.values, bounds, self.max_iter)

@@ -6,8 +6,8 @@
    lengthscale that is too long, and at that lengthscale the others cannot help.
 4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 
-At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than one nat to the objective (what
-a parameter costs by Akaike's count) gets rho = 0. Without this six primary rows take chance for kinship.
+At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than one nat to the objective
+(what a parameter costs by Akaike's count) gets rho = 0. Without this six primary rows take chance for kinship.
 
 Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
 shortest lengthscale that any task shows by itself (`Alone.finest`).
@@ -22,16 +22,45 @@ from typing import Any
 import numpy as np
 
 from borrow import hyper
-from borrow.covariance import SharedPosterior
+from borrow.covariance import SharedPosterior, choose_inducing
+from borrow.covariance.inducing import MOST
+from borrow.data import TaskData
 from borrow.hyper import Optimum, Values
 from borrow.inference import Exact
 from borrow.likelihoods import Gaussian
 from borrow.linalg import Array, solve_lower
 from borrow.models.baselines.gp import condition_single, fit_single
+from borrow.models.estimator import is_matrix
 from borrow.models.focused import Setup, condition
 
 #: What a relation has to add to the objective, in nats, to be kept.
 RELATION_COST = 1.0
+
+
+def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
+    """Choose Z for the kernel at `values`."""
+    kernel = setup.kernel.with_theta(values["kernel"])
+    first = data.inputs(setup.primary)
+    rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
+    if isinstance(how, str) and how == "auto":
+        Z = choose_inducing(kernel, first, rest)
+    elif isinstance(how, str) and how == "primary":
+        if len(first) == 0:
+            raise ValueError("inducing='primary' and the primary has no row, labelled or not; use 'auto'")
+        Z = np.unique(first, axis=0)
+    elif isinstance(how, (int, np.integer)) and not isinstance(how, bool) and how >= 1:
+        Z = choose_inducing(kernel, first[:0], np.vstack([first, rest]), int(how), tolerance=1e-10)
+    elif is_matrix(how, first.shape[1]):
+        Z = np.array(how, dtype=float)
+    else:
+        raise ValueError(
+            f"inducing={how!r}: expected 'auto', 'primary', a number of inputs, or an array of them with "
+            f"{first.shape[1]} columns"
+        )
+    if setup.background is None:
+        return replace(setup, Z=Z)
+    shared = setup.background.with_theta(values["background"])
+    return replace(setup, Z=Z, background_Z=choose_inducing(shared, rest[:0], rest, MOST))
 
 
 @dataclass(frozen=True)

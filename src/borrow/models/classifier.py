@@ -1,0 +1,128 @@
+"""What every classifier shares: reading labels, one against the rest, probabilities at the public edge. No formula.
+
+A concrete classifier answers `_fit_binary`: given rows of all tasks with targets -1 and +1, return something that has
+`decision(X, task)` (a real number, positive for +1) and `probability(X, task)` (of +1).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from borrow.data import Codes, Rows, column_scales
+from borrow.linalg import Array
+from borrow.models.estimator import as_labels, single_thread
+from borrow.reading import Schema, read_new, read_training
+from borrow.reading_classes import read_classes
+
+
+@dataclass(frozen=True)
+class BinaryData:
+    """Labelled rows of all tasks, stacked by task, with targets -1 and +1; nothing is merged."""
+
+    X: Array
+    y: Array
+    starts: Codes  # (M + 1,)
+    labels: tuple[Hashable, ...]
+    unlabelled: tuple[Array, ...]  # inputs without a label, by task
+    column_scales: Array
+
+    @property
+    def task(self) -> Codes:
+        """Task code of every row."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def of(self, t: int) -> slice:
+        """The rows of task t."""
+        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
+
+class BinaryModel(Protocol):
+    """What `_fit_binary` returns."""
+
+    def decision(self, X: Array, task: Codes) -> Array:
+        """A real number a row, positive where +1 is the likelier label."""
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """Probability of +1."""
+
+
+class TaskClassifier(ClassifierMixin, BaseEstimator):
+    """Abstract. Binary problems as they are, more classes by one against the rest."""
+
+    task: Any
+
+    @abstractmethod
+    def _fit_binary(self, data: BinaryData) -> BinaryModel:
+        """Fit to targets -1 and +1."""
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
+        """Code of the task that matters, where the model has one."""
+        return None
+
+    def _check_settings(self) -> None:
+        """Raise where a constructor argument is not usable."""
+
+    def _after_fit(self, models: list[BinaryModel]) -> None:
+        """Publish the model's own attributes."""
+
+    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
+        """Fit to a table, as a regressor; y holds labels of any kind, None or NaN where a row has none."""
+        self._check_settings()
+        X, codes, classes, tasks = read_classes(self, X, y, tasks)
+        rows, schema = read_training(self, X, codes, tasks)
+        self._schema: Schema = schema
+        self.tasks_ = as_labels(schema.labels)
+        self.classes_ = classes
+        self._primary_code(schema.labels)  # refuse an unknown primary before any work
+        rows = rows.in_order()
+        positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
+        with single_thread(int(np.bincount(rows.task).max())):
+            self._models = [self._fit_binary(_binary(rows, k)) for k in positives]
+        self._after_fit(self._models)
+        return self
+
+    def decision_function(self, X: Any, tasks: Any = None) -> Array:
+        """A real number a row, positive for `classes_[1]`; one column a class where there are more than two."""
+        rows, task = self._rows(X, tasks)
+        values = np.column_stack([m.decision(rows, task) for m in self._models])
+        return values[:, 0] if len(self.classes_) <= 2 else values
+
+    def predict_proba(self, X: Any, tasks: Any = None) -> Array:
+        """Probability of each class; one against the rest is scaled to sum to one."""
+        rows, task = self._rows(X, tasks)
+        with single_thread(len(rows)):
+            p = np.column_stack([m.probability(rows, task) for m in self._models])
+        if len(self.classes_) == 1:
+            return np.ones((len(rows), 1))
+        if len(self.classes_) == 2:
+            return np.column_stack([1.0 - p[:, 0], p[:, 0]])
+        return p / np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """The likeliest class of each row."""
+        return self.classes_[np.argmax(self.predict_proba(X, tasks), axis=1)]
+
+    def _rows(self, X: Any, tasks: Any) -> tuple[Array, Codes]:
+        check_is_fitted(self, "classes_")
+        rows, task = read_new(self, X, self._schema, tasks, self._primary_code(self._schema.labels))
+        if task is None:
+            raise ValueError("fitted on a wide y: say which task with tasks=")
+        return rows, task
+
+
+def _binary(rows: Rows, positive: int) -> BinaryData:
+    """One class against the rest."""
+    labelled = np.isfinite(rows.y)
+    seen = rows.take(labelled)
+    M = len(rows.labels)
+    y = np.where(seen.y == positive, 1.0, -1.0)
+    free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
+    starts = np.searchsorted(seen.task, np.arange(M + 1))
+    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight))
