@@ -68,6 +68,8 @@ def one_fit(gap: str, draw: int, count: int) -> dict:
             inducing="primary",
             prior=None,
             rho_prior=None,
+            n_restarts=0,
+            max_iter=150,
         ).fit(problem.X, problem.y, tasks=problem.tasks)
         out["paper"] = error(literal.predict(problem.X_test), problem)
         alone = borrow.SingleTaskGPRegressor().fit(problem.X[own], problem.y[own])

@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "FocusedGPRegressor": "borrow.models.focused",
+    "FocusedGPRegressor": "borrow.models.focused_regressor",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
 }

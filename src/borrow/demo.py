@@ -18,7 +18,7 @@ from sklearn.linear_model import RidgeCV
 from borrow.datasets import FocusedProblem, focused_gap
 from borrow.linalg import Array
 from borrow.models.baselines.gp import PooledGPRegressor, SingleTaskGPRegressor
-from borrow.models.focused import FocusedGPRegressor
+from borrow.models.focused_regressor import FocusedGPRegressor
 
 #: Standard deviation of the measurement noise in the problem.
 NOISE = 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import erfc, erfcx, log_ndtr
 
 from borrow.covariance.shared import LOG_2PI
 from borrow.data import Cells
@@ -39,3 +40,52 @@ class Gaussian:
         c = self.cells
         by_cells = np.bincount(c.task, bvariance / tau, minlength=len(self.noise))
         return by_cells - 0.5 * (c.dof - c.scatter / self.noise)
+
+
+class Probit:
+    """p(y | f) = Phi(y f) for y in -1, +1; a bias is added to the mean by the caller.
+
+    With z = y m / sqrt(1 + v) and r = phi(z) / Phi(z):
+
+        log Z = log Phi(z),   d1 = y r / sqrt(1 + v),   d2 = -r (z + r) / (1 + v).
+
+    r comes from the scaled complementary error function, exact far into the tail; z + r, which cancels there, from its
+    asymptotic series below -1e4.
+    """
+
+    def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """log Z and its first two derivatives by the mean."""
+        root = np.sqrt(1.0 + variance)
+        z = y * mean / root
+        r = np.sqrt(2.0 / np.pi) * np.exp(-0.5 * np.square(np.maximum(z, 0.0))) / _scaled_tail(z)
+        far = np.minimum(z, -1e4)
+        excess = np.where(z < -1e4, -1.0 / far + 2.0 / far**3, z + r)
+        return log_ndtr(z), y * r / root, -r * excess / (1.0 + variance)
+
+
+def _scaled_tail(z: Array) -> Array:
+    """2 Phi(z), times exp(z^2/2) where z is negative."""
+    t = -z / np.sqrt(2.0)
+    return np.where(z < 0, erfcx(np.maximum(t, 0.0)), erfc(np.minimum(t, 0.0)))
+
+
+class Logistic:
+    """p(y | f) = 1 / (1 + exp(-y f)), its moments by Gauss-Hermite quadrature."""
+
+    def __init__(self, n_nodes: int = 96) -> None:
+        self.n_nodes = n_nodes
+        nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+        self.nodes, self.log_weights = nodes, np.log(weights / weights.sum())
+
+    def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """log Z and its first two derivatives by the mean: E[p'] / Z and E[p''] / Z - d1^2."""
+        f = mean[:, None] + np.sqrt(variance)[:, None] * self.nodes
+        log_p = -np.logaddexp(0.0, -y[:, None] * f)
+        terms = log_p + self.log_weights
+        log_z = np.logaddexp.reduce(terms, axis=1)
+        share = np.exp(terms - log_z[:, None])  # the tilted distribution on the nodes
+        p = np.exp(log_p)
+        slope = y[:, None] * (1.0 - p)
+        d1 = np.sum(share * slope, axis=1)
+        d2 = np.sum(share * (slope**2 - p * (1.0 - p)), axis=1) - d1**2
+        return log_z, d1, np.minimum(d2, 0.0)

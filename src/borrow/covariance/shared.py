@@ -222,13 +222,9 @@ class SharedPosterior:
         self.LB = linalg.cholesky(B, overwrite=True)
         self.a = linalg.solve(self.LB, W.T @ r)
         self.W, self.r, misfit = W, r, r - W @ self.a
-        self.evidence = -0.5 * float(
-            misfit @ misfit
-            + self.a @ self.a
-            + sum(f.log_determinant() for f in self.factors)
-            + linalg.log_determinant(self.LB)
-            + len(r) * LOG_2PI
-        )
+        self.log_determinant = sum(f.log_determinant() for f in self.factors) + linalg.log_determinant(self.LB)
+        quadratic = float(misfit @ misfit + self.a @ self.a)
+        self.evidence = -0.5 * (quadratic + self.log_determinant + len(r) * LOG_2PI)
         self.alpha = np.empty_like(r)  # A^-1 (s - w G a)
         for t, factor in enumerate(self.factors):
             at = prior.rows(t)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
+from borrow.data import Cells
+from borrow.hyper import Values
 from borrow.likelihoods import Gaussian
 from borrow.linalg import Array
 
@@ -18,10 +23,10 @@ class Exact:
     likelihood: Gaussian
     tau: Array
 
-    def gradient(self, inducing: bool = False) -> tuple[Adjoints, Array]:
+    def gradient(self, inducing: bool = False) -> tuple[Adjoints, Values]:
         """Adjoints of the covariance and the derivative by log noise of each task."""
         adjoints = self.posterior.adjoints(inducing)
-        return adjoints, self.likelihood.pullback(adjoints.noise, self.tau)
+        return adjoints, {"noise": self.likelihood.pullback(adjoints.noise, self.tau)}
 
 
 def exact(covariance: SharedCovariance, likelihood: Gaussian) -> Exact:
@@ -29,3 +34,12 @@ def exact(covariance: SharedCovariance, likelihood: Gaussian) -> Exact:
     nu, tau = likelihood.sites()
     posterior = covariance.condition(nu, tau)
     return Exact(posterior, posterior.evidence + likelihood.log_normaliser(tau), likelihood, tau)
+
+
+@dataclass(frozen=True)
+class ExactInference:
+    """Exact inference as the models call it: `values["noise"]` holds the log noise of each task."""
+
+    def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: Any = None) -> Exact:
+        """Posterior and evidence; there is nothing to warm-start."""
+        return exact(prior, Gaussian(cells, np.exp(values["noise"])))

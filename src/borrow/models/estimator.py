@@ -74,7 +74,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         a list or dict of (X, y) pairs. y: targets, NaN where unlabelled; (N, M) with one column a task.
         `sample_weight=k` is the row repeated k times; `replicates=k` says that y is already a mean of k.
         """
-        self._check_settings()
+        check_settings(self)
         rows, schema = read_training(self, X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         M = len(schema.labels)
@@ -134,24 +134,6 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             return mean, p.covariance * np.multiply.outer(scale, scale) + np.diag(noise)
         return mean, np.sqrt(p.variance * scale**2 + noise)
 
-    def _check_settings(self) -> None:
-        if self.prior not in ("auto", None):
-            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
-        for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
-            value = getattr(self, name, least)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
-
-    def _default_kernel(self, data: TaskData, given: Any, name: str, tied: bool = False) -> kernels.Kernel:
-        """The kernel given, or a squared exponential with lengthscales of sqrt(d) column scales."""
-        if given is not None:
-            return kernels.resolve(given, name)
-        scales = data.column_scales * np.sqrt(len(data.column_scales))
-        lengthscale = float(scales[0]) if len(scales) == 1 else tuple(scales.tolist())
-        return kernels.SquaredExponential(1.0, lengthscale, tied=tied and len(scales) > 1)
-
     def _start_noise(self, data: TaskData) -> Array:
         """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1."""
         given = by_label(self.noise, data.labels, "noise", default=None)
@@ -162,6 +144,27 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                     raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
                 start[t] = float(value) / data.scaling.scale[t] ** 2
         return start
+
+
+def default_kernel(scales: Array, given: Any, name: str, tied: bool = False) -> kernels.Kernel:
+    """The kernel given, or a squared exponential with lengthscales of sqrt(d) column scales."""
+    if given is not None:
+        return kernels.resolve(given, name)
+    start = scales * np.sqrt(len(scales))
+    lengthscale = float(start[0]) if len(start) == 1 else tuple(start.tolist())
+    return kernels.SquaredExponential(1.0, lengthscale, tied=tied and len(start) > 1)
+
+
+def check_settings(estimator: Any) -> None:
+    """Refuse constructor arguments that no GP estimator can use."""
+    if estimator.prior not in ("auto", None):
+        raise ValueError(f"prior={estimator.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
+    if estimator.optimizer not in ("lbfgs", None):
+        raise ValueError(f"optimizer={estimator.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+    for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
+        value = getattr(estimator, name, least)
+        if not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

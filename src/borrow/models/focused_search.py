@@ -15,23 +15,27 @@ shortest lengthscale that any task shows by itself (`Alone.finest`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from borrow import hyper
 from borrow.covariance import SharedPosterior, choose_inducing
 from borrow.covariance.inducing import MOST
 from borrow.data import TaskData
 from borrow.hyper import Optimum, Values
-from borrow.inference import Exact
+from borrow.inference import EPInference, Result
 from borrow.likelihoods import Gaussian
 from borrow.linalg import Array, solve_lower
-from borrow.models.baselines.gp import condition_single, fit_single
+from borrow.models.baselines.gp import bounds_of, condition_single, fit_single
 from borrow.models.estimator import is_matrix
-from borrow.models.focused import Setup, condition
+from borrow.models.focused import Setup, condition, objective_of
+
+log = logging.getLogger("borrow")
 
 #: What a relation has to add to the objective, in nats, to be kept.
 RELATION_COST = 1.0
@@ -64,6 +68,44 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What the estimators' constructors say about the search."""
+
+    inducing: Any
+    prior: str | None
+    weight_sd: float | None
+    max_iter: int
+    n_restarts: int
+    random_state: Any
+
+
+def optimise(
+    data: TaskData, setup: Setup, values: Values, how: Settings, rho_given: bool
+) -> tuple[Setup, Values, Optimum]:
+    """Race the starts, mend signs, prune, choose Z again for the kernel found and go on from there."""
+    scales = data.column_scales
+    alone = fit_alone(setup, values, scales, how.prior, how.max_iter)
+    setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
+    given = {**alone.values, "rho": values["rho"]} if rho_given else None
+    candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
+    bounds = bounds_of(candidates[0])
+    objective = objective_of(setup, scales, how.prior, how.weight_sd)
+    best = hyper.race(objective, candidates, bounds, how.max_iter)
+    best = mend_signs(objective, setup, best, bounds, how.max_iter)
+    if how.weight_sd is not None and len(setup.secondaries) and alone.primary is not None:
+        gains = sharing_gains(objective, setup, best, alone, scales, how)
+        best, bounds = prune(objective, best, gains, setup, alone, bounds, how.max_iter)
+    again = with_inducing(how.inducing, data, setup, best.values)
+    if not np.array_equal(again.Z, setup.Z):
+        setup, objective, before = again, objective_of(again, scales, how.prior, how.weight_sd), best.n_iter
+        best = hyper.maximise(objective, best.values, bounds, how.max_iter)
+        best = mend_signs(objective, setup, best, bounds, how.max_iter)
+        best = replace(best, n_iter=before + best.n_iter)
+    log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
+    return setup, best.values, best
+
+
+@dataclass(frozen=True)
 class Alone:
     """Every task by itself: hyper-parameters at rho = 0, the primary's posterior, and how rough the tasks are.
 
@@ -72,11 +114,11 @@ class Alone:
     """
 
     values: Values
-    primary: Exact | None
+    primary: Result | None
     stretch: float
     stretches: Array
     objectives: Array  # (M,): what each task's own fit reached, NaN where there was none
-    fits: dict[int, Exact]  # the secondaries' own posteriors
+    fits: dict[int, Result]  # the secondaries' own posteriors
 
     def finest(self, setup: Setup) -> Values:
         """The shared kernels with the shortest lengthscale that any task shows."""
@@ -101,24 +143,26 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     if "loadings" in alone:
         alone["loadings"][:] = 0.0
     primary, own, stretches, objectives = None, 0.0, [], np.full(len(setup.specific), np.nan)
-    fits: dict[int, Exact] = {}
+    fits: dict[int, Result] = {}
     for t, at in enumerate(setup.specific_parts):
         cells = setup.cells.only(t)
         template = setup.kernel if t == setup.primary else setup.specific[t]
         if len(cells.y) == 0 or template is None:
             continue
-        kernel, noise, optimum = fit_single(cells, template, float(np.exp(values["noise"][t])), scales, prior, max_iter)
+        noise = float(np.exp(values["noise"][t])) if "noise" in values else None
+        kernel, likelihood, optimum = fit_single(cells, template, noise, scales, prior, max_iter, setup.infer)
         objectives[t] = optimum.objective
         lengths = template.marks("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
-        alone["noise"][t] = np.log(noise)
-        fit = condition_single(cells, kernel, np.array([noise]))
+        for name, value in likelihood.items():
+            alone[name][t] = value[0]
+        fit = condition_single(cells, kernel, likelihood, setup.infer)
         if t == setup.primary:
             alone["kernel"], own, primary = kernel.theta, stretch, fit
         else:
             fits[t] = fit
             alone["specific"][at] = kernel.theta
-            if kernel.diag(cells.X).mean() > noise:
+            if kernel.diag(cells.X).mean() > np.exp(likelihood["noise"][0] if "noise" in likelihood else 0.0):
                 stretches.append(stretch)
     return Alone(alone, primary, own, np.array(stretches), objectives, fits)
 
@@ -133,22 +177,24 @@ def starts(
     if "loadings" in rough:
         rough = background_start(rough, setup, alone)
     if alone.primary is None:
-        return [regression_start(rough, setup, None)] + ([given] if given else [])
-    noise = np.exp(alone.values["noise"][setup.primary : setup.primary + 1])
-    as_rough = condition_single(setup.cells.only(setup.primary), setup.kernel.with_theta(rough["kernel"]), noise)
-    regressed = regression_start(rough, setup, as_rough)
-    out = [alone.values, regression_start(alone.values, setup, alone.primary), regressed]
+        return [regression_start(rough, setup, alone, None)] + ([given] if given else [])
+    own = {n: v[setup.primary : setup.primary + 1] for n, v in alone.values.items() if n == "noise"}
+    kernel = setup.kernel.with_theta(rough["kernel"])
+    as_rough = condition_single(setup.cells.only(setup.primary), kernel, own, setup.infer)
+    regressed = regression_start(rough, setup, alone, as_rough)
+    out = [alone.values, regression_start(alone.values, setup, alone, alone.primary), regressed]
     for _ in range(n_restarts):
         signs = random.choice([-1.0, 1.0], size=len(setup.secondaries))
         out.append({**regressed, "rho": regressed["rho"] * signs})
     return out + ([given] if given else [])
 
 
-def regression_start(values: Values, setup: Setup, primary: Exact | None) -> Values:
+def regression_start(values: Values, setup: Setup, alone: Alone, primary: Result | None) -> Values:
     """rho_t from the regression of task t on the primary's posterior; the specific part keeps what that leaves.
 
     rho = sum m y / sum (m^2 + v) with m, v the primary's posterior mean and variance at the task's rows. Without a
-    labelled primary row there is nothing to regress on: every task starts at w = 0.7, positively related.
+    labelled primary row there is nothing to regress on: every task starts at w = 0.7, positively related. For labels y
+    is what the task's own posterior makes of them.
     """
     start = {n: v.copy() for n, v in values.items()}
     variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
@@ -158,6 +204,8 @@ def regression_start(values: Values, setup: Setup, primary: Exact | None) -> Val
         if len(y) == 0:
             start["rho"][i] = 0.0
             continue
+        if isinstance(setup.infer, EPInference) and t in alone.fits:
+            y = alone.fits[t].posterior.marginals()[0]
         if primary is None:
             start["rho"][i], left = 0.7 / np.sqrt(variance), 0.5
         else:
@@ -198,34 +246,34 @@ def background_start(values: Values, setup: Setup, alone: Alone) -> Values:
 
 
 def sharing_gains(
-    setup: Setup,
-    values: Values,
-    posterior: SharedPosterior,
-    alone: Alone,
-    scales: Array,
-    prior: str | None,
-    sd: float | None,
+    objective: hyper.Objective, setup: Setup, best: Optimum, alone: Alone, scales: Array, how: Settings
 ) -> Array:
     """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
 
-    log p(y_t | the other tasks) + log prior of the task's own parameters and of w_t, less what the task reached alone.
+    In regression log p(y_t | the other tasks) + log prior of the task's own parameters and of w_t, less what the task
+    reached alone: closed form. Under EP the objective less its value with the task by itself again.
     """
-    gains = np.full(len(setup.secondaries), np.inf)
+    gains, values = np.full(len(setup.secondaries), np.inf), best.values
     variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
+    posterior = condition(values, setup).posterior
     for i, t in enumerate(int(t) for t in setup.secondaries):
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
+            continue
+        if isinstance(setup.infer, EPInference):
+            only = np.arange(len(gains)) == i
+            gains[i] = best.objective - objective(_cut(values, only, setup, alone))[0]
             continue
         own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
         likelihood = Gaussian(cells, np.exp(noise))
         gains[i] = posterior.evidence_given_others(t) + likelihood.log_normaliser(likelihood.sites()[1])
         gains[i] -= alone.objectives[t]
-        if prior is not None:
+        if how.prior is not None:
             gains[i] += (
                 hyper.kernel_prior(kernel, scales).log_density(own)[0] + hyper.noise_prior(1).log_density(noise)[0]
             )
-        if sd is not None:
-            gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / sd**2
+        if how.weight_sd is not None:
+            gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / how.weight_sd**2
     return gains
 
 
@@ -262,7 +310,9 @@ def _cut(values: Values, weak: Any, setup: Setup, alone: Alone) -> Values:
     cut["rho"][weak] = 0.0
     for t in setup.secondaries[weak]:
         part = setup.specific_parts[t]
-        cut["specific"][part], cut["noise"][t] = alone.values["specific"][part], alone.values["noise"][t]
+        cut["specific"][part] = alone.values["specific"][part]
+        if "noise" in cut:
+            cut["noise"][t] = alone.values["noise"][t]
     return cut
 
 

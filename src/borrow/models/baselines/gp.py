@@ -31,72 +31,112 @@ from borrow.hyper import (
     race,
     with_prior,
 )
-from borrow.inference import Exact, exact
+from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Kernel
-from borrow.likelihoods import Gaussian
 from borrow.linalg import Array
-from borrow.models.estimator import Fitted, GPRegressor, warn_unfinished
+from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
 
+EXACT = ExactInference()
 SPARSE_ABOVE = 300
 PSEUDO_INPUTS = 30
 
 
-def condition_single(cells: Cells, kernel: Kernel, noise: Array) -> Exact:
-    """Exact GP on the rows of one task."""
+def condition_single(cells: Cells, kernel: Kernel, values: Values, infer: Inference = EXACT) -> Result:
+    """GP on the rows of one task; `values` holds the likelihood's parameters, if it has any."""
     prior = SharedCovariance(cells.X, cells.starts, [], [], np.zeros((1, 0)), [kernel])
-    return exact(prior, Gaussian(cells, noise))
+    return infer(prior, cells, values)
 
 
-def single_objective(cells: Cells, kernel: Kernel) -> Objective:
-    """Evidence of one GP by {kernel, noise}."""
+def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> Objective:
+    """Evidence of one GP by {kernel, and the likelihood's parameters}."""
+    last: list[Any] = [None]
 
     def objective(values: Values) -> tuple[float, Values]:
-        fit = condition_single(cells, kernel.with_theta(values["kernel"]), np.exp(values["noise"]))
-        adjoints, by_noise = fit.gradient()
-        return fit.evidence, {"kernel": adjoints.specific[0], "noise": by_noise}  # type: ignore[dict-item]
+        prior = SharedCovariance(cells.X, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])])
+        last[0] = fit = infer(prior, cells, values, last[0])
+        adjoints, by_likelihood = fit.gradient()
+        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}  # type: ignore[dict-item]
 
     return objective
 
 
 def fit_single(
-    cells: Cells, kernel: Kernel, noise: float, scales: Array, prior: str | None, max_iter: int
-) -> tuple[Kernel, float, Optimum]:
-    """Maximise the evidence (and the priors) of one GP: kernel, noise variance, and how it went.
+    cells: Cells,
+    kernel: Kernel,
+    noise: float | None,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference = EXACT,
+) -> tuple[Kernel, Values, Optimum]:
+    """Maximise the evidence (and the priors) of one GP: kernel, the likelihood's parameters, and how it went.
 
     A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
     """
-    start: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
+    start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])})
     rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
-    objective = with_prior(single_objective(cells, kernel), single_priors(kernel, scales) if prior else None)
-    bounds = bounds_around(start, {"noise": np.log(NOISE_FLOOR)})
-    optimum = race(objective, [start, rough], bounds, max_iter)
-    return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0])), optimum
+    objective = single_objective(cells, kernel, infer)
+    if prior is not None:
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+    optimum = race(objective, [start, rough], bounds_of(start), max_iter)
+    own = {n: v for n, v in optimum.values.items() if n != "kernel"}
+    return kernel.with_theta(optimum.values["kernel"]), own, optimum
 
 
-def single_priors(kernel: Kernel, scales: Array) -> Objective:
+def bounds_of(start: Values) -> dict[str, tuple[Array, Array]]:
+    """Wide bounds, and the floor of the noise where there is one."""
+    return bounds_around(start, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in start else None)
+
+
+def single_priors(kernel: Kernel, scales: Array, noise: bool = True) -> Objective:
     """The priors that every GP estimator puts on its kernel and noise."""
-    return independent_priors({"kernel": kernel_prior(kernel, scales), "noise": noise_prior(1)})
+    priors = {"kernel": kernel_prior(kernel, scales)} | ({"noise": noise_prior(1)} if noise else {})
+    return independent_priors(priors)
 
 
-def condition_sparse(cells: Cells, kernel: Kernel, Z: Array, noise: Array) -> Exact:
+def condition_sparse(cells: Cells, kernel: Kernel, Z: Array, values: Values, infer: Inference = EXACT) -> Result:
     """Sparse GP on the rows of one task."""
     prior = SharedCovariance(cells.X, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
-    return exact(prior, Gaussian(cells, noise))
+    return infer(prior, cells, values)
 
 
-def sparse_objective(cells: Cells, kernel: Kernel, scales: Array) -> Objective:
-    """Evidence of one sparse GP by {kernel, noise, Z}; Z in units of the columns' scales."""
+def sparse_objective(cells: Cells, kernel: Kernel, scales: Array, infer: Inference = EXACT) -> Objective:
+    """Evidence of one sparse GP by {kernel, the likelihood's parameters, Z}; Z in units of the columns' scales."""
+    last: list[Any] = [None]
 
     def objective(values: Values) -> tuple[float, Values]:
-        fit = condition_sparse(
-            cells, kernel.with_theta(values["kernel"]), values["Z"] * scales, np.exp(values["noise"])
-        )
-        adjoints, by_noise = fit.gradient(inducing=True)
+        basis = Basis(kernel.with_theta(values["kernel"]), values["Z"] * scales)
+        prior = SharedCovariance(cells.X, cells.starts, [basis], [0], np.ones((1, 1)), [None])
+        last[0] = fit = infer(prior, cells, values, last[0])
+        adjoints, by_likelihood = fit.gradient(inducing=True)
         by_Z = adjoints.inducing[0]
         assert by_Z is not None  # asked for
-        return fit.evidence, {"kernel": adjoints.bases[0], "noise": by_noise, "Z": by_Z * scales}
+        return fit.evidence, {"kernel": adjoints.bases[0], **by_likelihood, "Z": by_Z * scales}
 
     return objective
+
+
+def fit_sparse(
+    cells: Cells,
+    kernel: Kernel,
+    noise: float | None,
+    Z: Array,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference = EXACT,
+) -> tuple[Kernel, Values, Array, Optimum]:
+    """Maximise the evidence of one sparse GP, its pseudo-inputs included."""
+    start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])}) | {"Z": Z / scales}
+    objective = sparse_objective(cells, kernel, scales, infer)
+    if prior is not None:
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+    bounds = bounds_of(start)
+    reach = 2.0 + np.ptp(cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
+    bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
+    optimum = maximise(objective, start, bounds, max_iter)
+    own = {n: v for n, v in optimum.values.items() if n not in ("kernel", "Z")}
+    return kernel.with_theta(optimum.values["kernel"]), own, optimum.values["Z"] * scales, optimum
 
 
 class SingleTaskGPRegressor(GPRegressor):
@@ -133,22 +173,23 @@ class SingleTaskGPRegressor(GPRegressor):
 
     def _fit(self, data: TaskData) -> Fitted:
         check_exact_memory(data.cells)
-        template = self._default_kernel(data, self.kernel, "kernel")
+        template = default_kernel(data.column_scales, self.kernel, "kernel")
         noise = self._start_noise(data)
         kernels, n_iter, converged, evidence = [], 0, True, 0.0
         self._posteriors = []
         for t, label in enumerate(data.labels):
             cells, kernel = data.cells.only(t), template
             if self.optimizer is not None and len(cells.y):
-                kernel, noise[t], optimum = fit_single(
+                kernel, own, optimum = fit_single(
                     cells, template, float(noise[t]), data.column_scales, self.prior, self.max_iter
                 )
+                noise[t] = np.exp(own["noise"][0])
                 names = {"kernel": template.parameter_names(), "noise": ["noise"]}
                 where = f" of task {label!r}" if len(data.labels) > 1 else ""
                 names = {n: [v + where for v in vs] for n, vs in names.items()}
                 warn_unfinished(self, optimum, names, single_objective(cells, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
-            fit = condition_single(cells, kernel, noise[t : t + 1])
+            fit = condition_single(cells, kernel, {"noise": np.log(noise[t : t + 1])})
             kernels.append(kernel)
             self._posteriors.append(fit.posterior)
             evidence += fit.evidence
@@ -205,57 +246,45 @@ class PooledGPRegressor(GPRegressor):
         return build(pooled, self.normalize_y)
 
     def _fit(self, data: TaskData) -> Fitted:
-        cells, kernel = data.cells, self._default_kernel(data, self.kernel, "kernel")
+        cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
         noise = float(self._start_noise(data)[0])
-        m = self._number_of_inducing(len(cells.y))
+        m = number_of_inducing(self.inducing, len(cells.y))
         names = {"kernel": kernel.parameter_names(), "noise": ["noise"]}
-        n_iter, converged = 0, True
+        own: Values = {"noise": np.log([noise])}
+        optimum = self.inducing_ = None
         if m is None:
             check_exact_memory(cells)
             if self.optimizer is not None:
-                kernel, noise, optimum = fit_single(cells, kernel, noise, data.column_scales, self.prior, self.max_iter)
+                kernel, own, optimum = fit_single(cells, kernel, noise, data.column_scales, self.prior, self.max_iter)
                 warn_unfinished(self, optimum, names, single_objective(cells, kernel))
-                n_iter, converged = optimum.n_iter, optimum.converged
-            self.inducing_ = None
-            fit = condition_single(cells, kernel, np.array([noise]))
+            fit = condition_single(cells, kernel, own)
         else:
             Z = choose_inducing(kernel, cells.X[:0], cells.X, m, tolerance=0.0)
             if self.optimizer is not None:
-                kernel, noise, Z, optimum = self._fit_sparse(data, kernel, noise, Z)
+                kernel, own, Z, optimum = fit_sparse(
+                    cells, kernel, noise, Z, data.column_scales, self.prior, self.max_iter
+                )
                 names["Z"] = [f"pseudo-input {i // Z.shape[1]}" for i in range(Z.size)]
                 warn_unfinished(self, optimum, names, sparse_objective(cells, kernel, data.column_scales))
-                n_iter, converged = optimum.n_iter, optimum.converged
             self.inducing_ = Z
-            fit = condition_sparse(cells, kernel, Z, np.array([noise]))
+            fit = condition_sparse(cells, kernel, Z, own)
         self.kernel_, self._posterior = kernel, fit.posterior
-        return Fitted(fit.evidence, np.array([noise]), fit.posterior.prior.jitter, n_iter, converged)
-
-    def _fit_sparse(
-        self, data: TaskData, kernel: Kernel, noise: float, Z: Array
-    ) -> tuple[Kernel, float, Array, Optimum]:
-        scales, cells = data.column_scales, data.cells
-        start: Values = {"kernel": kernel.theta, "noise": np.log([noise]), "Z": Z / scales}
-        objective = with_prior(
-            sparse_objective(cells, kernel, scales), single_priors(kernel, scales) if self.prior else None
-        )
-        bounds = bounds_around(start, {"noise": np.log(NOISE_FLOOR)})
-        reach = 2.0 + np.ptp(cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
-        bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
-        optimum = maximise(objective, start, bounds, self.max_iter)
-        v = optimum.values
-        return kernel.with_theta(v["kernel"]), float(np.exp(v["noise"][0])), v["Z"] * scales, optimum
-
-    def _number_of_inducing(self, n: int) -> int | None:
-        if self.inducing == "auto":
-            return PSEUDO_INPUTS if n > SPARSE_ABOVE else None
-        if self.inducing is None:
-            return None
-        if isinstance(self.inducing, (int, np.integer)) and self.inducing >= 1:
-            return int(self.inducing)
-        raise ValueError(f"inducing={self.inducing!r}: expected 'auto', None or a number of pseudo-inputs")
+        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
+        return Fitted(fit.evidence, np.exp(own["noise"]), fit.posterior.prior.jitter, n_iter, converged)
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         return self._posterior.predict(X, np.zeros(len(X), dtype=np.intp), full)
+
+
+def number_of_inducing(inducing: Any, n: int) -> int | None:
+    """Pseudo-inputs of a pooled GP on n rows; None is exact."""
+    if isinstance(inducing, str) and inducing == "auto":
+        return PSEUDO_INPUTS if n > SPARSE_ABOVE else None
+    if inducing is None:
+        return None
+    if isinstance(inducing, (int, np.integer)) and not isinstance(inducing, bool) and inducing >= 1:
+        return int(inducing)
+    raise ValueError(f"inducing={inducing!r}: expected 'auto', None or a number of pseudo-inputs")
 
 
 def check_exact_memory(cells: Cells) -> None:

@@ -1,0 +1,145 @@
+"""Expectation propagation around `condition` of any covariance (Minka 2001; Leen et al. 2011, section 2.4).
+
+A sweep takes all marginals from the structured posterior, removes each site to get its cavity, asks the likelihood for
+three numbers (log Z, and its first and second derivatives by the cavity mean) and replaces all sites at once:
+
+    cavity    v' = v / (1 - tau v),   m' = (m - v nu) / (1 - tau v)
+    new site  tau = -d2 / (1 + d2 v'),   nu = (d1 - d2 m') / (1 + d2 v').
+
+Parallel updates can overshoot: the step starts at 1 and is halved whenever the residual grows. With each site scaled so
+that it integrates the cavity to Z_i,
+
+    log Z_EP = sum_i [log Z_i - log int N(f; m', v') exp(nu f - tau f^2/2) df]
+             + log int N(f; 0, K) exp(nu'f - f'Tf/2) df.
+
+This is stationary in the sites, so its derivative by the covariance is the covariance's own adjoint at frozen sites.
+Sites can be as weak as 1e-300: nothing is divided by tau.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
+from borrow.data import Cells
+from borrow.hyper import Values
+from borrow.linalg import Array
+
+log = logging.getLogger("borrow")
+
+#: Shares of positives are kept this far from 0 and 1 when they become a bias.
+CLIP = 0.02
+
+
+class Likelihood(Protocol):
+    """What a likelihood owes."""
+
+    def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """log Z = log int p(y | f) N(f; mean, variance) df, and its first and second derivatives by the mean."""
+
+
+class Sites(NamedTuple):
+    """Natural parameters of the sites: what a warm start is made of."""
+
+    nu: Array
+    tau: Array
+
+
+@dataclass(frozen=True)
+class EP:
+    """Posterior, evidence, sites, and how it went."""
+
+    posterior: SharedPosterior
+    evidence: float
+    sites: Sites
+    n_sweeps: int
+    converged: bool
+    residual: float
+
+    def gradient(self, inducing: bool = False) -> tuple[Adjoints, Values]:
+        """Adjoints of the covariance at frozen sites; the likelihood has no parameters of its own."""
+        return self.posterior.adjoints(inducing), {}
+
+
+def ep(
+    prior: SharedCovariance,
+    likelihood: Likelihood,
+    y: Array,
+    bias: Array,
+    start: Sites | None = None,
+    max_sweeps: int = 100,
+    tol: float = 1e-6,
+) -> EP:
+    """Sites at which every tilted distribution has the posterior's marginals."""
+    sites = start if start is not None else Sites(np.zeros(len(y)), np.zeros(len(y)))
+    step, last, n_sweeps = 1.0, np.inf, 0
+    while True:
+        n_sweeps += 1
+        posterior = prior.condition(*sites)
+        mean, variance = posterior.marginals()
+        cavity_m, cavity_v = cavity(mean, variance, sites)
+        log_z, d1, d2 = likelihood.moments(y, cavity_m + bias, cavity_v)
+        shrink = 1.0 + d2 * cavity_v
+        new = Sites((d1 - d2 * cavity_m) / shrink, -d2 / shrink)
+        # In units of the cavity: by how much the sites would still move the marginals.
+        spread = np.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
+        residual = float(
+            max(np.max(np.abs(new.tau - sites.tau) * spread**2), np.max(np.abs(new.nu - sites.nu) * spread))
+        )
+        if residual < tol or n_sweeps >= max_sweeps:
+            break
+        if residual > last:
+            step = max(0.5 * step, 1.0 / 64.0)
+        last = residual
+        sites = Sites(sites.nu + step * (new.nu - sites.nu), sites.tau + step * (new.tau - sites.tau))
+    log.debug("EP: %d sweeps, residual %.1e, step %g", n_sweeps, residual, step)
+    evidence = ep_evidence(posterior, mean, cavity_m, cavity_v, sites, log_z)
+    return EP(posterior, evidence, sites, n_sweeps, residual < tol, residual)
+
+
+def cavity(mean: Array, variance: Array, sites: Sites) -> tuple[Array, Array]:
+    """Mean and variance of each marginal with its own site taken out."""
+    rest = np.maximum(1.0 - sites.tau * variance, 1e-12)
+    return (mean - variance * sites.nu) / rest, variance / rest
+
+
+def ep_evidence(
+    posterior: SharedPosterior, mean: Array, cavity_m: Array, cavity_v: Array, sites: Sites, log_z: Array
+) -> float:
+    """log Z_EP of the formula above; log int N(f; 0, K) exp(nu'f - f'Tf/2) df = -1/2 log|I + wKw| + 1/2 nu'mean."""
+    nu, tau = sites
+    wide = 1.0 + tau * cavity_v
+    overlap = -0.5 * np.log(wide) + (cavity_m * nu + 0.5 * cavity_v * nu**2 - 0.5 * tau * cavity_m**2) / wide
+    return float(np.sum(log_z - overlap) - 0.5 * posterior.log_determinant + 0.5 * (nu @ mean))
+
+
+def class_bias(cells: Cells) -> Array:
+    """b_t = Phi^-1(share of positives in task t), the share kept in [.02, .98]; 0 for a task without rows.
+
+    The paper says the ratio of positives to negatives, which is infinite at 1 : 1.
+    """
+    M = len(cells.starts) - 1
+    n = np.diff(cells.starts)
+    positive = np.bincount(cells.task, cells.y > 0, minlength=M)
+    share = np.divide(positive, n, out=np.full(M, 0.5), where=n > 0)
+    return ndtri(np.clip(share, CLIP, 1.0 - CLIP))
+
+
+@dataclass(frozen=True)
+class EPInference:
+    """EP with a likelihood, as the models call it: no hyper-parameters beyond the covariance's."""
+
+    likelihood: Any
+    max_sweeps: int = 100
+    tol: float = 1e-6
+
+    def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: EP | None = None) -> EP:
+        """Posterior and evidence; `start` is an earlier result to warm-start from."""
+        bias = class_bias(cells)[cells.task]
+        sites = None if start is None else start.sites
+        return ep(prior, self.likelihood, cells.y, bias, sites, self.max_sweeps, self.tol)
