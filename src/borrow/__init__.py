@@ -9,8 +9,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "FocusedGPClassifier": "borrow.models.focused_classifier",
     "FocusedGPRegressor": "borrow.models.focused_regressor",
+    "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
+    "SingleTaskGPClassifier": "borrow.models.baselines.gp_classifiers",
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
 }
 

@@ -36,6 +36,8 @@ def read_classes(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Array
     seen = values[~missing]
     if seen.size == 0:
         raise ValueError(f"every label in y is missing; {type(estimator).__name__} needs at least one")
+    if seen.dtype.kind == "f" and np.isinf(seen).any():
+        raise ValueError("Input y contains infinity or a value too large for dtype('float64'); use NaN for no label")
     if seen.dtype.kind == "f":
         seen = seen.astype(int) if np.all(seen == np.round(seen)) and missing.any() else seen
     elif seen.dtype.kind == "O" and len({type(v) for v in seen.tolist()}) == 1:

@@ -107,7 +107,8 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X, tasks), axis=1)]
+        probabilities = self.predict_proba(X, tasks)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Array, Codes]:
         check_is_fitted(self, "classes_")

@@ -46,7 +46,7 @@ from borrow import hyper, memory
 from borrow.covariance import Basis, SharedCovariance
 from borrow.data import Cells, TaskData, list_labels
 from borrow.hyper import Values
-from borrow.inference import Inference, Result
+from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel, resolve
 from borrow.linalg import Array
 from borrow.models.baselines.gp import EXACT
@@ -165,10 +165,9 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    priors = {
-        "kernel": hyper.kernel_prior(setup.kernel, scales),
-        "noise": hyper.noise_prior(len(setup.specific)),
-    }
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales)}
+    if isinstance(setup.infer, ExactInference):
+        priors["noise"] = hyper.noise_prior(len(setup.specific))
     own = [hyper.kernel_prior(k, scales) for k in setup.specific if k is not None]
     if own:
         priors["specific"] = hyper.join_priors(own)
