@@ -67,3 +67,52 @@ def central_difference(f, x, step=1e-5):
         down[i] -= step
         g[i] = (f(up) - f(down)) / (2 * step)
     return g
+
+
+def probit_site(y, m, v):
+    """log Z and tilted mean and variance of Phi(y f) N(f; m, v), by the formulas of Rasmussen & Williams (3.9)."""
+    from scipy.stats import norm
+
+    z = y * m / np.sqrt(1 + v)
+    ratio = norm.pdf(z) / norm.cdf(z)
+    mean = m + y * v * ratio / np.sqrt(1 + v)
+    variance = v - v**2 * ratio / (1 + v) * (z + ratio)
+    return norm.logcdf(z), mean, variance
+
+
+def sequential_ep(K, y, bias, sweeps=200, tol=1e-12):
+    """Dense EP, one site after the other, posterior recomputed after each (Rasmussen & Williams, algorithm 3.5).
+
+    Returns evidence, posterior mean and covariance. The posterior covariance comes from the inverse of I + S K S.
+    """
+    n = len(y)
+    nu, tau = np.zeros(n), np.zeros(n)
+
+    def posterior():
+        S = np.diag(np.sqrt(tau))
+        cov = K - K @ S @ np.linalg.solve(np.eye(n) + S @ K @ S, S @ K)
+        return cov @ nu, cov
+
+    mean, cov = posterior()
+    for _ in range(sweeps):
+        before = np.concatenate([nu, tau])
+        for i in range(n):
+            v = 1.0 / (1.0 / cov[i, i] - tau[i])
+            m = v * (mean[i] / cov[i, i] - nu[i])
+            _, tilted_m, tilted_v = probit_site(y[i], m + bias[i], v)
+            tilted_m -= bias[i]
+            tau[i] = 1.0 / tilted_v - 1.0 / v
+            nu[i] = tilted_m / tilted_v - m / v
+            mean, cov = posterior()
+        if np.max(np.abs(np.concatenate([nu, tau]) - before)) < tol:
+            break
+    evidence = -0.5 * np.linalg.slogdet(np.eye(n) + np.sqrt(np.outer(tau, tau)) * K)[1] + 0.5 * nu @ mean
+    for i in range(n):
+        v = 1.0 / (1.0 / cov[i, i] - tau[i])
+        m = v * (mean[i] / cov[i, i] - nu[i])
+        log_z, _, _ = probit_site(y[i], m + bias[i], v)
+        # The site is scaled so that it integrates the cavity to Z_i: int N(f; m, v) exp(nu f - tau f^2 / 2) df
+        A, B = 1.0 / v + tau[i], m / v + nu[i]
+        log_overlap = 0.5 * (B**2 / A - m**2 / v) - 0.5 * np.log(v * A)
+        evidence += log_z - log_overlap
+    return evidence, mean, cov

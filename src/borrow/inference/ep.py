@@ -6,8 +6,8 @@ three numbers (log Z, and its first and second derivatives by the cavity mean) a
     cavity    v' = v / (1 - tau v),   m' = (m - v nu) / (1 - tau v)
     new site  tau = -d2 / (1 + d2 v'),   nu = (d1 - d2 m') / (1 + d2 v').
 
-Parallel updates can overshoot: the step starts at 1 and is halved whenever the residual grows. With each site scaled so
-that it integrates the cavity to Z_i,
+Parallel updates can overshoot: the step starts at 1, is halved when the residual grows and recovers when it falls.
+With each site scaled so that it integrates the cavity to Z_i,
 
     log Z_EP = sum_i [log Z_i - log int N(f; m', v') exp(nu f - tau f^2/2) df]
              + log int N(f; 0, K) exp(nu'f - f'Tf/2) df.
@@ -93,8 +93,7 @@ def ep(
         )
         if residual < tol or n_sweeps >= max_sweeps:
             break
-        if residual > last:
-            step = max(0.5 * step, 1.0 / 64.0)
+        step = max(0.5 * step, 1.0 / 16.0) if residual > last else min(1.0, 1.25 * step)
         last = residual
         sites = Sites(sites.nu + step * (new.nu - sites.nu), sites.tau + step * (new.tau - sites.tau))
     log.debug("EP: %d sweeps, residual %.1e, step %g", n_sweeps, residual, step)

@@ -108,12 +108,9 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
         return 1.0, 0.0
     above, below = np.sum(y > 0), np.sum(y < 0)
     target = np.where(y > 0, (above + 1.0) / (above + 2.0), 1.0 / (below + 2.0))
-    spread = float(np.std(margins))
-    if spread < 1e-12:
-        return 1.0, 0.0
-    fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(
-        np.tile(margins / spread, 2)[:, None], np.repeat([1, 0], len(y)), np.concatenate([target, 1.0 - target])
-    )
+    spread = max(float(np.std(margins)), 1e-12)
+    twice, soft = np.tile(margins / spread, 2)[:, None], np.append(target, 1.0 - target)
+    fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(twice, np.repeat([1, 0], len(y)), soft)
     slope = float(fit.coef_[0, 0]) / spread
     return (slope, float(fit.intercept_[0])) if slope > 0 else (1.0, 0.0)
 
@@ -151,11 +148,10 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     """Support vector machines whose weights are a common mean and a deviation a task.
 
     Parameters: `task` (column of X); `mu`, how much dearer the common mean is than a deviation (large: every task
-    alone, small: all tasks as one); `C`, the price of errors; `kernel`, "linear", "rbf" or a function of two tables that
-    returns their kernel matrix (it gets the rows as they are, not scaled); `gamma` of "rbf", "scale" being one over the
-    number of columns; `tol` of the solver; `random_state` draws the folds for the probabilities.
-    Fitted: `machines_`, with `margin(X, task codes)`, `coefficients` and `intercept`; a list where there are more than
-    two classes, one against the rest.
+    alone, small: all tasks as one); `C`, the price of errors; `kernel`, "linear", "rbf" or a function of two tables,
+    as they are and not scaled, that returns their kernel matrix; `gamma` of "rbf", "scale" being one over the number of
+    columns; `tol` of the solver; `random_state` draws the folds for the probabilities.
+    Fitted: `machines_`, a `Margin`; a list of them where there are more than two classes, one against the rest.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ from scipy.special import expit, log_expit
 from borrow.data import Codes
 from borrow.linalg import Array
 from borrow.models.classifier import BinaryData, TaskClassifier
-from borrow.models.estimator import is_number, numbers_by_label
+from borrow.models.estimator import numbers_by_label
 
 #: What v_t pays of lambda_t.
 FREE = 0.01
@@ -86,7 +86,7 @@ def alternate(
         total = 0.0
         for t, (X, y) in enumerate(rows):
             if len(y):
-                options = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-8}
+                options = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-6}
                 found = minimize(task_loss, ub[t], (X, y, Theta, lam[t]), "L-BFGS-B", jac=True, options=options)
                 ub[t], total = found.x, total + found.fun
         trace.append(float(total))
@@ -136,7 +136,7 @@ class SharedStructureClassifier(TaskClassifier):
         *,
         dimension: str | int = "auto",
         n_iter: int = 20,
-        regularization: Any = 0.01,
+        regularization: Any = 0.1,
         random_state: Any = 0,
     ) -> None:
         self.task = task
@@ -152,7 +152,7 @@ class SharedStructureClassifier(TaskClassifier):
                 raise ValueError(f"{name}={value!r}: expected {words}a whole number of at least 1")
 
     def _penalties(self, labels: tuple[Hashable, ...]) -> Array:
-        values = numbers_by_label(self.regularization, labels, "regularization", 0.01)
+        values = numbers_by_label(self.regularization, labels, "regularization", 0.1)
         for label, value in zip(labels, values, strict=True):
             if value <= 0:
                 raise ValueError(f"regularization of task {label!r} is {value!r}; expected a positive number")

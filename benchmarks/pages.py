@@ -1,0 +1,163 @@
+"""Put the figures of docs/results/*.json into the pages: what stands between <!-- begin NAME --> and <!-- end NAME -->.
+
+python benchmarks/pages.py            rewrites README.md and docs/papers/*.md
+python benchmarks/pages.py --check    exits with 1 where a page does not show what the results say
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "papers").glob("*.md"))]
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+def made_by(result: dict[str, Any], seeds: str) -> str:
+    m = result["made by"]
+    return f"\n\n*Commit {m['commit']}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
+
+
+def synthetic(gap: str) -> str:
+    result = load("leen2011_synthetic")
+    methods = ("focused", "paper", "single", "pooled", "ridge")
+    rows = [
+        [
+            r["secondaries"],
+            *(f"{r[m]:.3g} ± {r[f'{m} sd']:.2g}" for m in methods),
+            f"{r['focused better than single, draws']} of {len(result['seeds'])}",
+            f"{100 * r['covered by 90 % band']:.0f} %",
+        ]
+        for r in result["table"]
+        if r["gap"] == gap
+    ]
+    head = [
+        "secondaries",
+        "ours",
+        "paper's model",
+        "no transfer",
+        "pooled",
+        "ridge",
+        "ours better",
+        "truth in 90 % band",
+    ]
+    return table(head, rows) + made_by(result, f"seeds 0 to {result['seeds'][-1]}")
+
+
+def negative_transfer() -> str:
+    result = load("leen2011_negative_transfer")
+    rows = [
+        [
+            r["family"],
+            r["median error, single"],
+            f"**{r['focused / single']}**",
+            "" if r["at most"] is None else r["at most"],
+            r["focused, no prior on rho / single"],
+            r["pooled / single"],
+            r["ridge / single"],
+            r["relation dropped, draws"],
+        ]
+        for r in result["table"]
+    ]
+    head = ["secondary", "error alone", "ours", "at most", "no prior on ρ", "pooled", "ridge", "relation dropped"]
+    return table(head, rows) + made_by(result, "seeds {} to {}".format(*result["seeds"]))
+
+
+def variance() -> str:
+    result = load("leen2011_variance")
+    rows = [
+        [
+            f"{r['rho2']:g}",
+            r["mean symmetric"],
+            r["mean asymmetric"],
+            r["symmetric at 1/5, 1/2, 4/5"][1],
+            r["asymmetric at 1/5, 1/2, 4/5"][1],
+            r["largest excess of asymmetric"],
+        ]
+        for r in result["rows"]
+    ]
+    head = ["ρ²", "mean, symmetric", "mean, asymmetric", "at 1/2, symmetric", "at 1/2, asymmetric", "largest excess"]
+    return table(head, rows) + made_by(result, "no randomness")
+
+
+def bench() -> str:
+    result = load("bench_focused")
+    rows = [[k, v] for k, v in result["figures"].items()]
+    return table(["figure", "measured"], rows) + made_by(result, "seed 0")
+
+
+def headline() -> str:
+    facts, b = load("leen2011_synthetic")["facts"], load("bench_focused")["figures"]
+    families = {r["family"]: r for r in load("leen2011_negative_transfer")["table"]}
+    by = {k.split(" (")[0]: v for k, v in b.items()}
+    ratio = "focused / single"
+    rows = [
+        [
+            "The paper's gap, 24 secondary tasks, ten draws: error against no transfer",
+            f"1/{facts['contiguous: none / 24 (at least 20)']}",
+            "`benchmarks/studies/leen2011_synthetic.py`",
+        ],
+        [
+            "Six primary rows: median error against no transfer when the secondary is the same function / unrelated / noise",
+            f"{families['same'][ratio]} / {families['unrelated'][ratio]} / {families['noise'][ratio]}",
+            "`benchmarks/studies/leen2011_negative_transfer.py`",
+        ],
+        [
+            "Evidence with gradient, 200 secondary tasks of 100 rows, one thread: milliseconds; against the bare BLAS calls",
+            f"{by['milliseconds, 24 / 50 / 200 tasks'][2]}; {by['ours / bare calls at 200 tasks']}",
+            "`benchmarks/focused.py`",
+        ],
+        [
+            "The same at 24 tasks, faster than the dense joint matrix by",
+            f"{by['dense / ours at 24 tasks']}",
+            "`benchmarks/focused.py`",
+        ],
+    ]
+    return table(["what", "figure", "command"], rows)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "synthetic contiguous": lambda: synthetic("contiguous"),
+    "synthetic random": lambda: synthetic("random"),
+    "negative transfer": negative_transfer,
+    "variance": variance,
+    "bench focused": bench,
+    "headline": headline,
+}
+
+
+def render(text: str) -> str:
+    def fill(match: re.Match[str]) -> str:
+        return f"<!-- begin {match[1]} -->\n{BLOCKS[match[1]]()}\n<!-- end {match[1]} -->"
+
+    return re.sub(r"<!-- begin ([\w ]+) -->.*?<!-- end \1 -->", fill, text, flags=re.S)
+
+
+def main() -> int:
+    stale = []
+    for page in PAGES:
+        old = page.read_text()
+        new = render(old)
+        if new != old:
+            stale.append(page.name)
+            if "--check" not in sys.argv:
+                page.write_text(new)
+    sys.stdout.write(f"{'stale' if '--check' in sys.argv else 'rewritten'}: {', '.join(stale) or 'none'}\n")
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""GP classifiers at their public face."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import borrow
+from borrow import kernels
+from borrow.covariance import SharedCovariance
+from borrow.inference import ep
+from borrow.likelihoods import Logistic, Probit
+from borrow.models.baselines.gp_classifiers import GPModel
+
+GP_CLASSIFIERS = [
+    borrow.FocusedGPClassifier(max_iter=30),
+    borrow.SingleTaskGPClassifier(max_iter=30),
+    borrow.PooledGPClassifier(max_iter=30),
+]
+
+
+@parametrize_with_checks(GP_CLASSIFIERS)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def drawn(n, seed, rho=(1.0, 0.9, -0.9), sizes=(14, 60, 60)):
+    """Labels from the model: a primary of few rows, one secondary that agrees, one that is its opposite."""
+    rng = np.random.default_rng(seed)
+    tasks = np.repeat(["p", "a", "b"], sizes)
+    X = rng.uniform(-3, 3, (len(tasks) + n, 1))
+    K = kernels.SquaredExponential(6.0, 1.0)(X)
+    f = np.linalg.cholesky(K + 1e-8 * np.eye(len(X))) @ rng.normal(size=len(X))
+    weight = np.concatenate([np.repeat(rho, sizes), np.ones(n)])
+    y = np.where(rng.normal(size=len(X)) < weight * f, "yes", "no")
+    m = len(tasks)
+    return X[:m], y[:m], tasks, X[m:], y[m:]
+
+
+def log_loss(model, X, y, **more):
+    p = model.predict_proba(X, **more)
+    return -np.mean(np.log(p[np.arange(len(y)), np.searchsorted(model.classes_, y)]))
+
+
+def test_secondaries_help_and_their_signs_are_found():
+    gains = []
+    for seed in range(5):
+        X, y, tasks, X_new, y_new = drawn(400, seed)
+        focused = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks)
+        single = borrow.SingleTaskGPClassifier().fit(X, y, tasks=tasks)
+        gains.append(log_loss(single, X_new, y_new, tasks="p") - log_loss(focused, X_new, y_new))
+        if focused.rho_["a"] and focused.rho_["b"]:
+            assert focused.rho_["a"] > 0 > focused.rho_["b"]
+    assert np.mean(gains) > 0.05
+
+
+def test_flipping_all_secondary_labels_changes_nothing():
+    X, y, tasks, X_new, _ = drawn(50, 3)
+    flipped = np.where((tasks == "p") | (y == "no"), y, "no")
+    flipped = np.where((tasks != "p") & (y == "no"), "yes", flipped)
+    p = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).predict_proba(X_new)
+    q = borrow.FocusedGPClassifier(primary="p").fit(X, flipped, tasks=tasks).predict_proba(X_new)
+    np.testing.assert_allclose(p, q, atol=1e-6)
+
+
+def test_zero_rho_is_single_task():
+    X, y, tasks, X_new, _ = drawn(30, 4)
+    kernel = kernels.SquaredExponential(3.0, 0.8)
+    focused = borrow.FocusedGPClassifier(primary="p", rho=0.0, kernel=kernel, optimizer=None).fit(X, y, tasks=tasks)
+    single = borrow.SingleTaskGPClassifier(kernel=kernel, optimizer=None).fit(X, y, tasks=tasks)
+    np.testing.assert_allclose(focused.predict_proba(X_new), single.predict_proba(X_new, tasks="p"), atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
+def test_probabilities_are_calibrated_on_data_from_the_model(likelihood):
+    """Expected calibration error under 0.03 at 5,000 test points (20 functions), ten bins, hyper-parameters known."""
+    rng = np.random.default_rng(0)
+    kernel, Z = kernels.SquaredExponential(4.0, 0.7), np.linspace(-4.2, 4.2, 80)[:, None]
+    L = np.linalg.cholesky(kernel(Z) + 1e-8 * np.eye(80))
+    p, y = [], []
+    for _ in range(20):
+        X = rng.uniform(-4, 4, (310, 1))
+        f = kernel(X, Z) @ np.linalg.solve(L.T, rng.normal(size=80))
+        noise = rng.normal(size=310) if isinstance(likelihood, Probit) else rng.logistic(size=310)
+        label = np.where(noise < f, 1.0, -1.0)
+        prior = SharedCovariance(X[:60], np.array([0, 60]), [], [], np.zeros((1, 0)), [kernel])
+        fit = ep(prior, likelihood, label[:60], np.zeros(60))  # the data have no bias
+        model = GPModel([(fit.posterior, 0)], np.zeros(1), likelihood, fit.evidence, 0, True)
+        p.append(model.probability(X[60:], np.zeros(250, dtype=int)))
+        y.append(label[60:] > 0)
+    p, y = np.concatenate(p), np.concatenate(y)
+    bins = np.minimum((p * 10).astype(int), 9)
+    gaps = [abs(p[bins == b].mean() - y[bins == b].mean()) * np.mean(bins == b) for b in np.unique(bins)]
+    assert sum(gaps) < 0.03
+
+
+def test_three_classes_by_one_against_the_rest():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-3, 3, (90, 1))
+    y = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [-1, 1])]
+    tasks = np.where(np.arange(90) < 20, "p", "s")
+    for model in (
+        borrow.FocusedGPClassifier(primary="p"),
+        borrow.SingleTaskGPClassifier(),
+        borrow.PooledGPClassifier(),
+    ):
+        model.fit(X, y, tasks=tasks)
+        proba = model.predict_proba(X, tasks=tasks)
+        assert list(model.classes_) == ["high", "low", "middle"]
+        np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+        assert model.decision_function(X, tasks=tasks).shape == (90, 3)
+        assert np.mean(model.predict(X, tasks=tasks) == y) > 0.9
+
+
+def test_a_task_with_one_class_is_legal():
+    X, y, tasks, X_new, _ = drawn(20, 5)
+    y[tasks == "a"] = "yes"
+    for model in (borrow.FocusedGPClassifier(primary="p"), borrow.SingleTaskGPClassifier()):
+        p = model.fit(X, y, tasks=tasks).predict_proba(X_new, tasks="a")[:, 1]
+        assert np.all(p > 0.8)
+        assert model.bias_["a"] == pytest.approx(2.0537, abs=1e-3)
+
+
+def test_unlabelled_rows_and_missing_tasks():
+    X, y, tasks, X_new, _ = drawn(20, 6)
+    labels = y.astype(object)
+    labels[:3] = None
+    model = borrow.FocusedGPClassifier(primary="p", optimizer=None, rho=0.5).fit(X, labels, tasks=tasks)
+    assert list(model.classes_) == ["no", "yes"]
+    with pytest.raises(ValueError, match="unknown task 'z'"):
+        model.predict(X_new, tasks="z")
+    with pytest.raises(ValueError, match="every label in y is missing"):
+        borrow.SingleTaskGPClassifier().fit(X, np.full(len(X), None), tasks=tasks)
+    with pytest.raises(ValueError, match="expected 'probit' or 'logistic'"):
+        borrow.SingleTaskGPClassifier(likelihood="cauchit").fit(X, y)
+
+
+def test_pooled_is_sparse_above_300_rows():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-3, 3, (320, 1))
+    y = np.sign(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=320))
+    sparse, exact = borrow.PooledGPClassifier(max_iter=60), borrow.PooledGPClassifier(inducing=None, max_iter=60)
+    p, q = (m.fit(X, y).predict_proba(X)[:, 1] for m in (sparse, exact))
+    assert len(sparse.inducing_) <= 30
+    assert exact.inducing_ is None
+    assert np.mean(np.abs(p - q)) < 0.02
+
+
+def test_tasks_survive_cross_validation():
+    X, y, tasks, _, _ = drawn(5, 7, sizes=(40, 40, 40))
+    code = np.searchsorted(["a", "b", "p"], tasks).astype(float)
+    table = np.column_stack([X, code])
+    guess = cross_val_predict(borrow.SingleTaskGPClassifier(task=1, max_iter=30), table, y, cv=4)
+    assert np.mean(guess == y) > 0.7  # tasks p and b are opposites: without the task this is a coin
+
+
+def test_relatedness_has_a_row_a_task():
+    X, y, tasks, _, _ = drawn(5, 8)
+    table = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).relatedness()
+    assert table["task"] == ["p", "a", "b"]
+    assert np.all(table["std_error"][1:] > 0)
