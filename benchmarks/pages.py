@@ -111,12 +111,12 @@ def headline() -> str:
             "`benchmarks/studies/leen2011_synthetic.py`",
         ],
         [
-            "Six primary rows: median error against no transfer when the secondary is the same function / unrelated / noise",
+            "Six primary rows: median error against no transfer, secondary the same function / unrelated / noise",
             f"{families['same'][ratio]} / {families['unrelated'][ratio]} / {families['noise'][ratio]}",
             "`benchmarks/studies/leen2011_negative_transfer.py`",
         ],
         [
-            "Evidence with gradient, 200 secondary tasks of 100 rows, one thread: milliseconds; against the bare BLAS calls",
+            "Evidence with gradient, 200 tasks of 100 rows, one thread: milliseconds; against the bare BLAS calls",
             f"{by['milliseconds, 24 / 50 / 200 tasks'][2]}; {by['ours / bare calls at 200 tasks']}",
             "`benchmarks/focused.py`",
         ],

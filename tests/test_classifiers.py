@@ -73,20 +73,20 @@ def test_zero_rho_is_single_task():
 
 @pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
 def test_probabilities_are_calibrated_on_data_from_the_model(likelihood):
-    """Expected calibration error under 0.03 at 5,000 test points (20 functions), ten bins, hyper-parameters known."""
+    """Expected calibration error under 0.03 at 5,000 test points (100 functions), ten bins, hyper-parameters known."""
     rng = np.random.default_rng(0)
     kernel, Z = kernels.SquaredExponential(4.0, 0.7), np.linspace(-4.2, 4.2, 80)[:, None]
     L = np.linalg.cholesky(kernel(Z) + 1e-8 * np.eye(80))
     p, y = [], []
-    for _ in range(20):
-        X = rng.uniform(-4, 4, (310, 1))
+    for _ in range(100):
+        X = rng.uniform(-4, 4, (110, 1))
         f = kernel(X, Z) @ np.linalg.solve(L.T, rng.normal(size=80))
-        noise = rng.normal(size=310) if isinstance(likelihood, Probit) else rng.logistic(size=310)
+        noise = rng.normal(size=110) if isinstance(likelihood, Probit) else rng.logistic(size=110)
         label = np.where(noise < f, 1.0, -1.0)
         prior = SharedCovariance(X[:60], np.array([0, 60]), [], [], np.zeros((1, 0)), [kernel])
         fit = ep(prior, likelihood, label[:60], np.zeros(60))  # the data have no bias
         model = GPModel([(fit.posterior, 0)], np.zeros(1), likelihood, fit.evidence, 0, True)
-        p.append(model.probability(X[60:], np.zeros(250, dtype=int)))
+        p.append(model.probability(X[60:], np.zeros(50, dtype=int)))
         y.append(label[60:] > 0)
     p, y = np.concatenate(p), np.concatenate(y)
     bins = np.minimum((p * 10).astype(int), 9)

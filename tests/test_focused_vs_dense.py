@@ -129,9 +129,7 @@ def dense_evidence(problem, setup, values):
     return oracles.gaussian_log_density(y, K + np.diag(np.exp(values["noise"])[task]))
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_every_gradient_equals_differences_of_the_dense_evidence(name, problem):
-    setup, values = setup_of(problem, KERNELS[name])
+def check_gradients(problem, setup, values):
     value, gradient = focused.focused_objective(setup)(values)
     assert value == pytest.approx(dense_evidence(problem, setup, values), rel=1e-8)
     for part in values:
@@ -139,17 +137,15 @@ def test_every_gradient_equals_differences_of_the_dense_evidence(name, problem):
             lambda v, part=part: dense_evidence(problem, setup, {**values, part: v}), values[part]
         )
         np.testing.assert_allclose(gradient[part], expected, rtol=1e-6, atol=1e-6, err_msg=part)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_gradient_equals_differences_of_the_dense_evidence(name, problem):
+    check_gradients(problem, *setup_of(problem, KERNELS[name]))
 
 
 def test_background_functions_equal_the_dense_formula(problem):
-    setup, values = setup_of(problem, KERNELS["ard"], background=kernels.SquaredExponential(0.7, 1.1))
-    value, gradient = focused.focused_objective(setup)(values)
-    assert value == pytest.approx(dense_evidence(problem, setup, values), rel=1e-8)
-    for part in values:
-        expected = oracles.central_difference(
-            lambda v, part=part: dense_evidence(problem, setup, {**values, part: v}), values[part]
-        )
-        np.testing.assert_allclose(gradient[part], expected, rtol=1e-6, atol=1e-6, err_msg=part)
+    check_gradients(problem, *setup_of(problem, KERNELS["ard"], background=kernels.SquaredExponential(0.7, 1.1)))
 
 
 def test_prior_on_weights_has_the_gradient_it_claims(problem):

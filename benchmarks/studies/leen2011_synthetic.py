@@ -145,7 +145,7 @@ def error_figure(table: list[dict], draws: int) -> Figure:
                 ax.annotate(
                     m,
                     (x[-1], y[-1]),
-                    xytext=(5, 0),
+                    xytext=(5, -8 * (m == "paper")),
                     textcoords="offset points",
                     color=colour,
                     va="center",
@@ -176,7 +176,7 @@ def band_figure(bands: dict) -> Figure:
             figures.truth(ax, x, problem.truth)
             figures.points(ax, x[~problem.hidden], problem.y[:100][~problem.hidden], size=5)
             ax.set_title(f"{count} secondary task{'s' * (count != 1)}" if count else "no secondary task")
-            ax.set_ylim(-4.5, 4.5)
+            ax.set_ylim(-2.6, 3.2)
     return figure
 
 

@@ -37,15 +37,7 @@ def read_training(
 ) -> tuple[Rows, Schema]:
     """Everything `fit` was given, as rows."""
     name = type(estimator).__name__
-    if is_pairs(X):
-        if y is not None or tasks is not None:
-            raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
-        X, y, tasks = stack_pairs(X)
-    if y is None:
-        raise ValueError(
-            f"This {name} estimator requires y to be passed, but the target y is None; give y, or a list or "
-            "dict of (X, y) pairs, one a task"
-        )
+    X, y, tasks = unfold(estimator, X, y, tasks)
     table = _split(estimator, X, tasks, estimator.task, reset=True)
     targets, columns = _targets(y)
     n, values = len(table.features), table.tasks
@@ -72,6 +64,20 @@ def read_training(
         raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
     schema = Schema(table.column, table.position, table.names, features.shape[1], labels, wide)
     return Rows(features[keep], codes[keep], labels, flat[keep], weight[keep], counts[keep]), schema
+
+
+def unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:
+    """X, y and tasks, also where X is a list or dict of (X, y) pairs."""
+    if is_pairs(X):
+        if y is not None or tasks is not None:
+            raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
+        return _stack_pairs(X)
+    if y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None; give y, or "
+            "a list or dict of (X, y) pairs, one a task"
+        )
+    return X, y, tasks
 
 
 def read_new(
@@ -350,7 +356,7 @@ def _task_values(values: Any, n: int) -> list[Any]:
     return values
 
 
-def stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
+def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     """A list of (X, y), or a dict of them by label, as one table."""
     items = list(pairs.items()) if isinstance(pairs, Mapping) else list(enumerate(pairs))
     for label, (X, y) in items:

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from borrow.data import is_pairs
 from borrow.linalg import Array
-from borrow.reading import stack_pairs
+from borrow.reading import unfold
 
 
 def read_classes(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Array, Any, Any]:
@@ -19,15 +18,7 @@ def read_classes(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Array
 
     y may be wide, one column a task; the columns then share their classes.
     """
-    if is_pairs(X):
-        if y is not None or tasks is not None:
-            raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
-        X, y, tasks = stack_pairs(X)
-    if y is None:
-        raise ValueError(
-            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None; give y, or "
-            "a list or dict of (X, y) pairs, one a task"
-        )
+    X, y, tasks = unfold(estimator, X, y, tasks)
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
     values = np.asarray(frame.to_numpy() if isinstance(frame, (nw.DataFrame, nw.Series)) else y)
     if values.ndim == 2 and values.shape[1] == 1:
