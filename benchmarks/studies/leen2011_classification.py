@@ -1,6 +1,6 @@
 """Table 1 and Figure 5 of Leen, Peltonen & Kaski (2011), on EEG: the paper's fMRI recordings were never published.
 
-    python benchmarks/studies/leen2011_classification.py [--quick] [--repetitions 3] [--fresh]
+    python benchmarks/studies/leen2011_classification.py [--quick] [--repetitions 3] [--fresh] [--report]
 
 Primary: "one picture (S1_obj) or not" of one subject, each of 16 in turn. Secondaries: five other subjects, three with
 the same question and two with another (S2_match or not). 14 or all (about 30) primary trials of one half of the
@@ -11,8 +11,13 @@ Inputs: 30 principal components, fitted without labels on all trials.
 The GPs have the same priors, in units of the column scales of the same table; "single, own scales" is what a user gets
 who has no table but the primary's. Log loss with probabilities kept in [1e-6, 1 - 1e-6]. Differences are paired: the
 mean over repetitions and both directions for each subject, then mean and standard error over subjects. Focused: Z at
-the primary's inputs, as in the paper. Shuffled secondary labels: in the first repetition only.
-Every finished fit goes to out/leen2011_classification.jsonl and is not repeated; --fresh starts anew.
+the primary's inputs, as in the paper. In the first repetition only: the paper's reference methods; "every relation
+kept", the focused model without the rule that a relation has to add a nat to be kept (`focused_search.RELATION_COST`);
+and, with the early half as training half, both focused models with shuffled secondary labels: what no information
+gives. These are paired with single-task on the same draws.
+Every finished fit goes to out/leen2011_classification.jsonl and is not repeated; --fresh starts anew, --report
+writes up the directions and repetitions that are complete, without a new fit. The tables of
+docs/papers/focused_classification.md are written from here too.
 """
 
 from __future__ import annotations
@@ -27,8 +32,10 @@ import sys
 import time
 import warnings
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -44,6 +51,7 @@ from sklearn.preprocessing import StandardScaler
 from borrow import figures
 from borrow.data import column_scales
 from borrow.datasets.shared_data import load_eeg
+from borrow.models import focused_search
 from borrow.models.baselines.dirichlet_process import DirichletProcessClassifier
 from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.baselines.regularized import RegularizedMultiTaskClassifier
@@ -56,14 +64,24 @@ QUESTIONS = ("S1_obj",) * 3 + ("S2_match",) * 2  # of the five secondaries
 ALL = 999
 FEW, COUNTS = 14, (4, 10, 20, ALL)
 METRICS = ("log loss", "AUC", "error")
-TRANSFER = {
-    "focused": lambda: FocusedGPClassifier(primary="primary", inducing="primary"),
-    "pooled": PooledGPClassifier,
+
+
+def focused() -> FocusedGPClassifier:
+    return FocusedGPClassifier(primary="primary", inducing="primary")
+
+
+#: In every repetition; in the first only; in the first and with the early half as training half only.
+TRANSFER = {"focused": focused, "pooled": PooledGPClassifier, "pooled, same question": PooledGPClassifier}
+EXTRAS = {
+    "focused, every relation kept": focused,
     "shared structure": SharedStructureClassifier,
     "Dirichlet process": DirichletProcessClassifier,
     "regularized": RegularizedMultiTaskClassifier,
 }
-METHODS = ("single", "single, own scales", "logistic", *TRANSFER, "pooled, same question", "focused, shuffled labels")
+SHUFFLED = {"focused, shuffled labels": focused, "focused, every relation kept, shuffled labels": focused}
+MAKE: dict[str, Any] = TRANSFER | EXTRAS | SHUFFLED
+FOCUSED = [name for name, make in MAKE.items() if make is focused]
+METHODS = ("single", "single, own scales", "logistic", *MAKE)
 
 
 def ordered(rng: np.random.Generator, rows: np.ndarray, positive: np.ndarray) -> np.ndarray:
@@ -94,105 +112,139 @@ def logistic(X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> np.ndarray:
         model: Any = LogisticRegression(C=0.1)
     else:
         model = LogisticRegressionCV(
-            Cs=np.logspace(-4, 2, 7), cv=folds, scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
+            Cs=np.logspace(-4, 2, 7),
+            cv=folds,
+            scoring="neg_log_loss",
+            max_iter=1000,
+            l1_ratios=(0.0,),
+            use_legacy_attributes=False,
         )
     return make_pipeline(StandardScaler(), model).fit(X, y).predict_proba(X_test)[:, 1]
 
 
-def one_job(subject: str, early: bool, repetition: int, few: bool, counts: tuple[int, ...]) -> list[dict]:
-    """All methods and numbers of secondary trials for one primary."""
+@dataclass(frozen=True)
+class Problem:
+    """A table of labelled trials of all tasks, and the primary's other half."""
+
+    X: np.ndarray
+    y: np.ndarray
+    task: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    @property
+    def own(self) -> np.ndarray:
+        return self.task == "primary"
+
+    def shuffled(self, seed: int) -> Problem:
+        """Every secondary's labels in another order: the same shares, no information."""
+        rng, y = np.random.default_rng(seed), self.y.copy()
+        for t in np.unique(self.task[~self.own]):
+            y[self.task == t] = rng.permutation(y[self.task == t])
+        return replace(self, y=y)
+
+    def same_question(self) -> Problem:
+        """Without the secondaries that ask another question."""
+        same = ~np.char.endswith(self.task, "S2_match")
+        return replace(self, X=self.X[same], y=self.y[same], task=self.task[same])
+
+
+def table_of(subject: int, early: bool, repetition: int, few: bool, count: int) -> Problem:
+    """The problem of one primary; the draw depends on subject and repetition alone."""
     trials = load_eeg()
     subjects = np.unique(trials.subject)
-    rng = np.random.default_rng([repetition, int(np.flatnonzero(subjects == subject)[0])])
-    others = rng.permutation(subjects[subjects != subject])[: len(QUESTIONS)]
+    rng = np.random.default_rng([repetition, subject])
+    others = rng.permutation(np.delete(subjects, subject))[: len(QUESTIONS)]
     answers = {q: trials.condition == q for q in set(QUESTIONS)}
-    at = {
-        h: ordered(rng, np.flatnonzero((trials.subject == subject) & (trials.early == h)), answers["S1_obj"])
+    halves = {
+        h: ordered(rng, np.flatnonzero((trials.subject == subjects[subject]) & (trials.early == h)), answers["S1_obj"])
         for h in (True, False)
     }
-    secondary = [
-        ordered(rng, np.flatnonzero(trials.subject == s), answers[q]) for s, q in zip(others, QUESTIONS, strict=True)
-    ]
-    train, test = at[early][: FEW if few else None], at[not early]
-    X_test, y_test = trials.X[test], answers["S1_obj"][test].astype(int)
-    X_own, y_own = trials.X[train], answers["S1_obj"][train].astype(int)
-    base = {
+    train, test = halves[early][: FEW if few else None], halves[not early]
+    asked = list(zip(others, QUESTIONS, strict=True))
+    rows = [train] + [ordered(rng, np.flatnonzero(trials.subject == s), answers[q])[:count] for s, q in asked]
+    labels = [answers[q][r] for q, r in zip(("S1_obj", *QUESTIONS), rows, strict=True)]
+    names = ["primary", *(f"{i} {q}" for i, q in enumerate(QUESTIONS))]
+    return Problem(
+        trials.X[np.concatenate(rows)],
+        np.concatenate(labels).astype(int),
+        np.repeat(names, [len(r) for r in rows]),
+        trials.X[test],
+        answers["S1_obj"][test].astype(int),
+    )
+
+
+def one_job(subject: int, early: bool, repetition: int, few: bool, count: int) -> dict:
+    """All methods on one problem."""
+    problem = table_of(subject, early, repetition, few, count)
+    X_own, y_own = problem.X[problem.own], problem.y[problem.own]
+    X_test, y_test = problem.X_test, problem.y_test
+    alone = SingleTaskGPClassifier().fit(X_own, y_own)
+    found = {
+        "single": scores(y_test, single(X_own, y_own, column_scales(problem.X, np.ones(len(problem.X))), X_test)),
+        "single, own scales": scores(y_test, alone.predict_proba(X_test)[:, 1]),
         "logistic": scores(y_test, logistic(X_own, y_own, X_test)),
-        "single, own scales": scores(y_test, SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1]),
     }
-    records = []
-    for count in counts:
-        rows = [train] + [r[:count] for r in secondary]
-        X = trials.X[np.concatenate(rows)]
-        task = np.repeat(["primary", *(f"{i} {q}" for i, q in enumerate(QUESTIONS))], [len(r) for r in rows])
-        y = np.concatenate([answers[q][r] for q, r in zip(("S1_obj", *QUESTIONS), rows, strict=True)]).astype(int)
-        scales = column_scales(X, np.ones(len(X)))
-        found, seconds = dict(base), {}
-        found["single"] = scores(y_test, single(X_own, y_own, scales, X_test))
-        rho: list[float] = []
-        problems = {name: (make, X, y, task) for name, make in TRANSFER.items()}
-        same = ~np.char.endswith(task, "S2_match")
-        problems["pooled, same question"] = (PooledGPClassifier, X[same], y[same], task[same])
-        if repetition == 0:
-            shuffled = y.copy()
-            for t in np.unique(task[task != "primary"]):
-                shuffled[task == t] = rng.permutation(y[task == t])
-            problems["focused, shuffled labels"] = (TRANSFER["focused"], X, shuffled, task)
-        n_warnings = 0
-        for name, (make, X_fit, y_fit, task_fit) in problems.items():
-            start = time.perf_counter()
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                model = make().fit(X_fit, y_fit, tasks=task_fit)
-                p = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]
-            found[name], seconds[name] = scores(y_test, p), time.perf_counter() - start
-            if name == "focused":
-                rho, n_warnings = [model.rho_[t] for t in model.tasks_ if t != "primary"], len(caught)
-        records.append(
-            {
-                "subject": subject,
-                "early": early,
-                "repetition": repetition,
-                "few": few,
-                "count": count,
-                "scores": found,
-                "seconds": seconds,
-                "rho": rho,
-                "warnings": n_warnings,
-            }
-        )
-    return records
+    problems = dict.fromkeys(TRANSFER, problem) | {"pooled, same question": problem.same_question()}
+    if repetition == 0:
+        problems |= dict.fromkeys(EXTRAS, problem)
+        if early:
+            problems |= dict.fromkeys(SHUFFLED, problem.shuffled(subject))
+    record: dict[str, Any] = {
+        "subject": subject,
+        "early": early,
+        "repetition": repetition,
+        "few": few,
+        "count": count,
+        "scores": found,
+        "seconds": {},
+        "rho": {},
+        "warnings": {},
+    }
+    for name, p in problems.items():
+        cost = 0.0 if "every relation" in name else focused_search.RELATION_COST
+        start = time.perf_counter()
+        with warnings.catch_warnings(record=True) as caught, patch.object(focused_search, "RELATION_COST", cost):
+            warnings.simplefilter("always")
+            model = MAKE[name]().fit(p.X, p.y, tasks=p.task)
+            probability = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]
+        record["seconds"][name] = time.perf_counter() - start
+        record["warnings"][name] = len(caught)
+        found[name] = scores(y_test, probability)
+        if name in FOCUSED:
+            record["rho"][name] = [model.rho_[t] for t in model.tasks_ if t != "primary"]
+    return record
 
 
 def key(record: dict) -> tuple:
     return tuple(record[k] for k in ("subject", "early", "repetition", "few", "count"))
 
 
-def collect(repetitions: int, quick: bool, fresh: bool) -> list[dict]:
+def collect(repetitions: int, quick: bool, fresh: bool, report: bool) -> list[dict]:
     """Run what is not yet in the file, append each job as it comes."""
     path = ROOT / "out" / "leen2011_classification.jsonl"
     path.parent.mkdir(exist_ok=True)
     if fresh:
         path.unlink(missing_ok=True)
     done = {key(r): r for r in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
-    subjects = np.unique(load_eeg().subject).tolist()[:: 4 if quick else 1]
+    subjects = range(0, 16, 4 if quick else 1)
     counts = (4, 20) if quick else COUNTS
     jobs = [
-        (s, early, r, few, counts)
+        (s, early, r, few, count)
         for r in range(1 if quick else repetitions)
         for early in (True, False)
-        for few in (True, False)
         for s in subjects
+        for few in (True, False)
+        for count in counts
     ]
-    wanted = [(*job[:4], c) for job in jobs for c in counts]
-    open_jobs = [job for job in jobs if any((*job[:4], c) not in done for c in counts)]
+    open_jobs = [job for job in jobs if job not in done and not report]
     with path.open("a") as file:
-        for records in Parallel(n_jobs=2, return_as="generator_unordered")(delayed(one_job)(*j) for j in open_jobs):
-            for record in records:
-                done[key(record)] = record
-                file.write(json.dumps(record) + "\n")
+        for record in Parallel(n_jobs=2, return_as="generator_unordered")(delayed(one_job)(*j) for j in open_jobs):
+            done[key(record)] = record
+            file.write(json.dumps(record) + "\n")
             file.flush()
-    return [done[w] for w in wanted]
+    whole = {(j[1], j[2]) for j in jobs} - {(j[1], j[2]) for j in jobs if j not in done}
+    return [done[job] for job in jobs if (job[1], job[2]) in whole]
 
 
 def by_subject(records: list[dict], method: str, metric: str, against: str | None = None) -> np.ndarray:
@@ -207,6 +259,7 @@ def by_subject(records: list[dict], method: str, metric: str, against: str | Non
 
 def paired(records: list[dict], method: str, metric: str, against: str) -> dict[str, Any]:
     d = by_subject(records, method, metric, against)
+    d = np.where(np.abs(d) < 1e-4, 0.0, d)  # the same fit but for rounding
     better = d > 0 if metric == "AUC" else d < 0
     return {
         "difference": round(float(d.mean()), 4),
@@ -221,11 +274,12 @@ def cell_table(records: list[dict]) -> list[dict]:
     for few in (True, False):
         for count in sorted({r["count"] for r in records}):
             part = [r for r in records if r["few"] == few and r["count"] == count]
-            rho = np.array([r["rho"] for r in part])
+            rho = np.array([r["rho"]["focused"] for r in part])
             table.append(
                 {
                     "primary trials": FEW if few else "all",
                     "trials a secondary": "all" if count == ALL else count,
+                    "problems": len(part),
                     "mean": {m: {k: round(float(by_subject(part, m, k).mean()), 4) for k in METRICS} for m in METHODS},
                     "against single": {
                         m: {k: paired(part, m, k, "single") for k in METRICS} for m in METHODS if m != "single"
@@ -238,10 +292,10 @@ def cell_table(records: list[dict]) -> list[dict]:
                         for part_rho in (rho[:, :3], rho[:, 3:])
                     ],
                     "median seconds": {
-                        m: round(float(np.median([r["seconds"][m] for r in part])), 3)
-                        for m in (*TRANSFER, "pooled, same question")
+                        m: round(float(np.median([r["seconds"][m] for r in part if m in r["seconds"]])), 3)
+                        for m in MAKE
                     },
-                    "optimiser warnings, focused": int(sum(r["warnings"] for r in part)),
+                    "optimiser warnings, focused": int(sum(r["warnings"]["focused"] for r in part)),
                 }
             )
     return table
@@ -275,7 +329,7 @@ LINES = {
     "focused": (figures.COLOURS["focused"], "-"),
     "pooled": (figures.COLOURS["pooled"], "-"),
     "pooled, same question": (figures.COLOURS["pooled"], figures.DASHES),
-    "focused, shuffled labels": (figures.COLOURS["focused"], figures.DASHES),
+    "focused, every relation kept": (figures.COLOURS["focused"], figures.DASHES),
     "logistic": (figures.COLOURS["ridge"], "-"),
     "shared structure": ("#009E73", "-"),
     "Dirichlet process": ("#B8860B", "-"),
@@ -311,13 +365,60 @@ def figure_5(table: list[dict]) -> Figure:
     return figure
 
 
+PAGE = ROOT / "docs" / "papers" / "focused_classification.md"
+BEGIN, END = "<!-- written by the study: begin -->\n", "<!-- written by the study: end -->\n"
+
+
+def markdown(content: dict) -> str:
+    """The tables of the page."""
+    table = content["table"]
+    sizes = [f"{r['primary trials']} / {r['trials a secondary']}" for r in table]
+    lines = [
+        f"{content['repetitions']} repetition(s), {content['directions']} direction(s), "
+        f"{min(r['problems'] for r in table)} problems a cell or more. Columns: primary trials / trials a secondary.",
+        "",
+    ]
+    for metric in METRICS:
+        lines += [f"| {metric} | " + " | ".join(sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+        for m in METHODS:
+            lines.append(f"| {m} | " + " | ".join(f"{r['mean'][m][metric]:.3f}" for r in table) + " |")
+        lines.append("")
+    lines += ["| log loss less single-task's (standard error; subjects better of 16) | " + " | ".join(sizes) + " |"]
+    lines.append("|---" * (len(sizes) + 1) + "|")
+    for m in METHODS[1:]:
+        ds = [r["against single"][m]["log loss"] for r in table]
+        cells = [f"{d['difference']:+.3f} ({d['standard error']:.3f}; {d['subjects better']})" for d in ds]
+        lines.append(f"| {m} | " + " | ".join(cells) + " |")
+    ds = [r["focused against pooled"] for r in table]
+    cells = [f"{d['difference']:+.3f} ({d['standard error']:.3f}; {d['subjects better']})" for d in ds]
+    lines += ["| focused, less pooled | " + " | ".join(cells) + " |", "", "| | " + " | ".join(sizes) + " |"]
+    lines.append("|---" * (len(sizes) + 1) + "|")
+    for name in ("relations kept, same question", "relations kept, other question"):
+        lines.append(f"| {name} | " + " | ".join(f"{r[name]:.2f}" for r in table) + " |")
+    lines += ["", "| target missed | cell | value | limit |", "|---|---|---|---|"]
+    for t in content["targets"]:
+        if not t["met"]:
+            lines.append(f"| {t['target']} | {t['cell']} | {t['value']:+.4g} | {t['limit']:+.4g} |")
+    met = sum(t["met"] for t in content["targets"])
+    lines += ["", f"{met} of {len(content['targets'])} targets met.", ""]
+    return "\n".join(lines)
+
+
+def update_page(content: dict) -> None:
+    """Put the tables between the marks of the page, if it is there."""
+    if PAGE.exists():
+        before, rest = PAGE.read_text().split(BEGIN)
+        PAGE.write_text(before + BEGIN + markdown(content) + END + rest.split(END)[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="four subjects, two cells, one repetition; writes nothing")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--fresh", action="store_true", help="forget earlier fits")
+    parser.add_argument("--report", action="store_true", help="no new fits")
     arguments = parser.parse_args()
-    records = collect(arguments.repetitions, arguments.quick, arguments.fresh)
+    records = collect(arguments.repetitions, arguments.quick, arguments.fresh, arguments.report)
     table = cell_table(records)
     for row in table:
         sys.stdout.write(f"\n{row['primary trials']} primary trials, {row['trials a secondary']} a secondary\n")
@@ -334,7 +435,9 @@ def main() -> None:
         sys.stdout.write(f"{row}\n")
     content = {
         "data": "UCI EEG Database, SMNI_CMI part: 16 subjects, 924 trials, 30 principal components",
-        "repetitions": arguments.repetitions,
+        "problems a cell, of 16 subjects x 2 directions x repetitions": [row["problems"] for row in table],
+        "repetitions": len({r["repetition"] for r in records}),
+        "directions": len({r["early"] for r in records}),
         "seeds": "[repetition, number of the subject]",
         "targets": checked,
         "table": table,
@@ -342,6 +445,7 @@ def main() -> None:
     write_result("leen2011_classification", content)
     FIGURES.mkdir(parents=True, exist_ok=True)
     figures.save(figure_5(table), FIGURES / "leen2011_classification")
+    update_page(content)
 
 
 if __name__ == "__main__":

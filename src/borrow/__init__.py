@@ -9,10 +9,13 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "DirichletProcessClassifier": "borrow.models.baselines.dirichlet_process",
     "FocusedGPClassifier": "borrow.models.focused_classifier",
     "FocusedGPRegressor": "borrow.models.focused_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
+    "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",
+    "SharedStructureClassifier": "borrow.models.baselines.shared_structure",
     "SingleTaskGPClassifier": "borrow.models.baselines.gp_classifiers",
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
 }

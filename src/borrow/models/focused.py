@@ -48,13 +48,14 @@ from borrow.data import Cells, TaskData, list_labels
 from borrow.hyper import Values
 from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel, resolve
-from borrow.linalg import Array
+from borrow.linalg import Array, solve_lower_transposed
 from borrow.models.baselines.gp import EXACT
 from borrow.models.estimator import (
     by_label,
     default_kernel,
     numbers_by_label,
 )
+from borrow.models.hyper_uncertainty import HyperUncertainty, measure
 
 log = logging.getLogger("borrow")
 
@@ -123,20 +124,25 @@ def focused_objective(setup: Setup) -> hyper.Objective:
 
     def objective(values: Values) -> tuple[float, Values]:
         last[0] = fit = condition(values, setup, last[0])
-        adjoints, by_likelihood = fit.gradient()
-        parts = [g for g in adjoints.specific if g is not None]
-        by: Values = {
-            "kernel": adjoints.bases[0],
-            "rho": adjoints.weights[setup.secondaries, 0],
-            "specific": np.concatenate(parts) if parts else np.zeros(0),
-            **by_likelihood,
-        }
-        if "loadings" in values:
-            by["background"] = adjoints.bases[1]
-            by["loadings"] = adjoints.weights[setup.secondaries, 1:]
-        return fit.evidence, {n: by[n] for n in values}
+        return fit.evidence, evidence_gradient(fit, values, setup)
 
     return objective
+
+
+def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
+    """The adjoints of the evidence handed on to all of `values`."""
+    adjoints, by_likelihood = fit.gradient()
+    parts = [g for g in adjoints.specific if g is not None]
+    by: Values = {
+        "kernel": adjoints.bases[0],
+        "rho": adjoints.weights[setup.secondaries, 0],
+        "specific": np.concatenate(parts) if parts else np.zeros(0),
+        **by_likelihood,
+    }
+    if "loadings" in values:
+        by["background"] = adjoints.bases[1]
+        by["loadings"] = adjoints.weights[setup.secondaries, 1:]
+    return {n: by[n] for n in values}
 
 
 def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
@@ -179,11 +185,36 @@ def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
 def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> hyper.Objective:
     """What is maximised: the evidence, and the priors that are switched on."""
     objective = focused_objective(setup)
-    if prior is not None:
-        objective = hyper.with_prior(objective, hyper_priors(setup, scales))
-    if sd is not None and len(setup.secondaries):
-        objective = hyper.with_prior(objective, weight_prior(setup, sd))
+    for log_prior in priors_of(setup, scales, prior, sd):
+        objective = hyper.with_prior(objective, log_prior)
     return objective
+
+
+def priors_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> list[hyper.Objective]:
+    """The priors that are switched on."""
+    on_kernels = [] if prior is None else [hyper_priors(setup, scales)]
+    return on_kernels + ([] if sd is None or not len(setup.secondaries) else [weight_prior(setup, sd)])
+
+
+def measure_uncertainty(
+    setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None
+) -> HyperUncertainty | None:
+    """How uncertain the hyper-parameters leave the primary's function; relations that were dropped count as known."""
+    priors = priors_of(setup, scales, prior, sd)
+
+    def evaluate(values: Values) -> tuple[Values, Array]:
+        fit = condition(values, setup)
+        gradient = evidence_gradient(fit, values, setup)
+        for log_prior in priors:
+            for name, g in log_prior(values)[1].items():
+                gradient[name] = gradient[name] + g
+        carrier = fit.posterior.prior.carriers[0]
+        c = solve_lower_transposed(carrier.L, fit.posterior.a[fit.posterior.prior.columns[0]])
+        return gradient, c
+
+    held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
+    kernel = setup.kernel.with_theta(values["kernel"])
+    return measure(evaluate, values, kernel, setup.Z, held)
 
 
 def weight_sd(rho_prior: Any) -> float | None:

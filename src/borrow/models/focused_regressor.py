@@ -17,6 +17,7 @@ from borrow.models.estimator import Fitted, GPRegressor, single_thread, warn_unf
 from borrow.models.focused import (
     check_memory,
     condition,
+    measure_uncertainty,
     objective_of,
     parameter_names,
     prepare,
@@ -24,6 +25,7 @@ from borrow.models.focused import (
     weight_sd,
 )
 from borrow.models.focused_search import Settings, optimise, with_inducing
+from borrow.models.hyper_uncertainty import add_half
 from borrow.models.relatedness import relatedness
 from borrow.table import Table
 
@@ -103,6 +105,9 @@ class FocusedGPRegressor(GPRegressor):
             warn_unfinished(self, optimum, parameter_names(data.labels, setup, self.background), objective)
         fit = condition(values, setup)
         self._setup, self._values, self._scales, self._posterior = setup, values, scales, fit.posterior
+        self._uncertainty = None
+        if optimum is not None:
+            self._uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
         self._publish(data.labels)
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
             warnings.warn(
@@ -130,7 +135,7 @@ class FocusedGPRegressor(GPRegressor):
         self.background_ = {labels[t]: prior.weights[t, 1:].tolist() for t in setup.secondaries}
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
-        return self._posterior.predict(X, task, full)
+        return add_half(self._posterior.predict(X, task, full), X, task == self._setup.primary, self._uncertainty)
 
     def relatedness(self) -> Table:
         """One row a task: rho, its standard error, correlation with the primary, share of its variance that is shared.
@@ -140,6 +145,7 @@ class FocusedGPRegressor(GPRegressor):
         correlation of the two functions at the same input.
         """
         check_is_fitted(self)
+        known = None if self._uncertainty is None else self._uncertainty.curvature
         objective = objective_of(self._setup, self._scales, self.prior, weight_sd(self.rho_prior))
         with single_thread(int(np.diff(self._setup.cells.starts).max())):
-            return relatedness(self._setup, self._values, self._posterior, objective, self._schema.labels)
+            return relatedness(self._setup, self._values, self._posterior, objective, self._schema.labels, known)

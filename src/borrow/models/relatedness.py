@@ -24,13 +24,14 @@ def relatedness(
     posterior: SharedPosterior,
     objective: hyper.Objective,
     labels: tuple[Hashable, ...],
+    known: Array | None = None,
 ) -> Table:
     """The table of `FocusedGPRegressor.relatedness`."""
     prior = posterior.prior
     M = len(labels)
     rho, se, share = prior.weights[:, 0], np.zeros(M), np.ones(M)
     if len(setup.secondaries):
-        se[setup.secondaries] = standard_errors(setup, values, posterior, objective)
+        se[setup.secondaries] = standard_errors(setup, values, posterior, objective, known)
     for t in setup.secondaries:
         X = setup.cells.X[setup.cells.of(int(t))]
         X = X if len(X) else setup.Z
@@ -62,10 +63,12 @@ def _varying(kernel: Kernel, X: Array) -> float:
     return float(sum(k.diag(X).mean() for k in parts if not isinstance(k, Constant)))
 
 
-def standard_errors(setup: Setup, values: Values, posterior: SharedPosterior, objective: hyper.Objective) -> Array:
+def standard_errors(
+    setup: Setup, values: Values, posterior: SharedPosterior, objective: hyper.Objective, known: Array | None = None
+) -> Array:
     """Of rho, at the optimum; NaN where the curvature is not positive (the optimum is flat or was not reached)."""
     if hyper.pack(values).size <= WHOLE:
-        C = hyper.curvature(objective, values)
+        C = hyper.curvature(objective, values) if known is None else known
         at = len(values["kernel"]) + np.arange(len(values["rho"]))
         return np.sqrt(_inverse_diagonal(C)[at])
     return np.array([_own_block(setup, values, posterior, int(t), i) for i, t in enumerate(setup.secondaries)])

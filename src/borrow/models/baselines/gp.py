@@ -33,8 +33,9 @@ from borrow.hyper import (
 )
 from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, solve_lower_transposed
 from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
+from borrow.models.hyper_uncertainty import HyperUncertainty, add_half, measure
 
 EXACT = ExactInference()
 SPARSE_ABOVE = 300
@@ -139,6 +140,26 @@ def fit_sparse(
     return kernel.with_theta(optimum.values["kernel"]), own, optimum.values["Z"] * scales, optimum
 
 
+def measure_single(
+    cells: Cells, kernel: Kernel, own: Values, scales: Array, prior: str | None, Z: Array | None = None
+) -> HyperUncertainty | None:
+    """How uncertain kernel and noise leave the function of one GP, exact or sparse with Z where it is."""
+    log_prior = None if prior is None else single_priors(kernel, scales)
+
+    def evaluate(values: Values) -> tuple[Values, Array]:
+        at = kernel.with_theta(values["kernel"])
+        fit = condition_single(cells, at, values) if Z is None else condition_sparse(cells, at, Z, values)
+        adjoints, by_likelihood = fit.gradient()
+        by_kernel = adjoints.specific[0] if Z is None else adjoints.bases[0]
+        gradient: Values = {"kernel": by_kernel, **by_likelihood}  # type: ignore[dict-item]
+        if log_prior is not None:
+            gradient = {n: g + log_prior(values)[1][n] for n, g in gradient.items()}
+        p = fit.posterior
+        return gradient, p.w * p.alpha if Z is None else solve_lower_transposed(p.prior.carriers[0].L, p.a)
+
+    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, cells.X if Z is None else Z)
+
+
 class SingleTaskGPRegressor(GPRegressor):
     """One GP a task, nothing shared: what transfer has to beat.
 
@@ -176,7 +197,7 @@ class SingleTaskGPRegressor(GPRegressor):
         template = default_kernel(data.column_scales, self.kernel, "kernel")
         noise = self._start_noise(data)
         kernels, n_iter, converged, evidence = [], 0, True, 0.0
-        self._posteriors = []
+        self._posteriors, self._uncertainties = [], []
         for t, label in enumerate(data.labels):
             cells, kernel = data.cells.only(t), template
             if self.optimizer is not None and len(cells.y):
@@ -189,7 +210,12 @@ class SingleTaskGPRegressor(GPRegressor):
                 names = {n: [v + where for v in vs] for n, vs in names.items()}
                 warn_unfinished(self, optimum, names, single_objective(cells, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
-            fit = condition_single(cells, kernel, {"noise": np.log(noise[t : t + 1])})
+            own = {"noise": np.log(noise[t : t + 1])}
+            fit = condition_single(cells, kernel, own)
+            learnt = self.optimizer is not None and len(cells.y) > 0
+            self._uncertainties.append(
+                measure_single(cells, kernel, own, data.column_scales, self.prior) if learnt else None
+            )
             kernels.append(kernel)
             self._posteriors.append(fit.posterior)
             evidence += fit.evidence
@@ -203,6 +229,7 @@ class SingleTaskGPRegressor(GPRegressor):
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
             p = self._posteriors[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
+            p = add_half(p, X[at], np.ones(len(at), dtype=bool), self._uncertainties[t])
             mean[at], variance[at] = p.mean, p.variance
             if covariance is not None:
                 covariance[np.ix_(at, at)] = p.covariance
@@ -268,12 +295,15 @@ class PooledGPRegressor(GPRegressor):
                 warn_unfinished(self, optimum, names, sparse_objective(cells, kernel, data.column_scales))
             self.inducing_ = Z
             fit = condition_sparse(cells, kernel, Z, own)
-        self.kernel_, self._posterior = kernel, fit.posterior
+        self.kernel_, self._posterior, self._uncertainty = kernel, fit.posterior, None
+        if optimum is not None:
+            self._uncertainty = measure_single(cells, kernel, own, data.column_scales, self.prior, self.inducing_)
         n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return Fitted(fit.evidence, np.exp(own["noise"]), fit.posterior.prior.jitter, n_iter, converged)
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
-        return self._posterior.predict(X, np.zeros(len(X), dtype=np.intp), full)
+        p = self._posterior.predict(X, np.zeros(len(X), dtype=np.intp), full)
+        return add_half(p, X, np.ones(len(X), dtype=bool), self._uncertainty)
 
 
 def number_of_inducing(inducing: Any, n: int) -> int | None:
