@@ -12,7 +12,7 @@ The GPs have the same priors, in units of the column scales of the same table; "
 who has no table but the primary's. Log loss with probabilities kept in [1e-6, 1 - 1e-6]. Differences are paired: the
 mean over repetitions and both directions for each subject, then mean and standard error over subjects. Focused: Z at
 the primary's inputs, as in the paper. In the first repetition only: the paper's reference methods; "every relation
-kept", the focused model without the rule that a relation has to add a nat to be kept (`focused_search.RELATION_COST`);
+kept", the focused model without the rule that a relation has to add a nat (`focused_search.LABEL_RELATION_COST`);
 and, with the early half as training half, both focused models with shuffled secondary labels: what no information
 gives. These are paired with single-task on the same draws.
 Every finished fit goes to out/leen2011_classification.jsonl and is not repeated; --fresh starts anew, --report
@@ -202,9 +202,9 @@ def one_job(subject: int, early: bool, repetition: int, few: bool, count: int) -
         "warnings": {},
     }
     for name, p in problems.items():
-        cost = 0.0 if "every relation" in name else focused_search.RELATION_COST
+        cost = 0.0 if "every relation" in name else focused_search.LABEL_RELATION_COST
         start = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught, patch.object(focused_search, "RELATION_COST", cost):
+        with warnings.catch_warnings(record=True) as caught, patch.object(focused_search, "LABEL_RELATION_COST", cost):
             warnings.simplefilter("always")
             model = MAKE[name]().fit(p.X, p.y, tasks=p.task)
             probability = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]

@@ -25,7 +25,7 @@ Deviations, each with its reason:
 - The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v
   the prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior
   would inflate v instead.
-- A relation that adds less than one nat is dropped (`focused_search.prune`), part of the same default.
+- A relation that adds less than 1.5 nats is dropped (`focused_search.prune`), part of the same default.
 - The evidence has a mode for every choice of signs. Flipping the sign of task t changes b_t only, so all flips are
   scored in closed form (`focused_search.best_signs`) instead of by blind restarts.
 """

@@ -6,8 +6,8 @@
    lengthscale that is too long, and at that lengthscale the others cannot help.
 4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 
-At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than one nat to the objective
-(what a parameter costs by Akaike's count) gets rho = 0. Without this six primary rows take chance for kinship.
+At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective
+(odds of 4.5 to 1) gets rho = 0. Without this six primary rows take chance for kinship.
 
 Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
 shortest lengthscale that any task shows by itself (`Alone.finest`).
@@ -37,8 +37,9 @@ from borrow.models.focused import Setup, condition, objective_of
 
 log = logging.getLogger("borrow")
 
-#: What a relation has to add to the objective, in nats, to be kept.
-RELATION_COST = 1.0
+#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry less than numbers.
+RELATION_COST = 1.5
+LABEL_RELATION_COST = 1.0
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
@@ -286,17 +287,18 @@ def prune(
     bounds: dict[str, Any],
     max_iter: int,
 ) -> tuple[Optimum, dict[str, Any]]:
-    """Keep the relations that earn RELATION_COST each: all, those that gain enough by themselves, or none.
+    """Keep the relations that earn their cost: all, those that gain enough by themselves, or none.
 
     Returns the optimum and bounds that hold the pruned rho at zero from here on.
     """
-    weak = gains < RELATION_COST
-    scored = [(best.objective - RELATION_COST * len(weak), best, bounds)]
+    cost = LABEL_RELATION_COST if isinstance(setup.infer, EPInference) else RELATION_COST
+    weak = gains < cost
+    scored = [(best.objective - cost * len(weak), best, bounds)]
     if weak.any() and not weak.all():
         start, held = _cut(best.values, weak, setup, alone), _hold(bounds, weak)
         trial = hyper.maximise(objective, start, held, max_iter)
         trial = replace(trial, n_iter=best.n_iter + trial.n_iter)
-        scored.append((trial.objective - RELATION_COST * float((~weak).sum()), trial, held))
+        scored.append((trial.objective - cost * float((~weak).sum()), trial, held))
     if weak.any() and "loadings" not in best.values:
         none = replace(best, values=alone.values, objective=objective(alone.values)[0], at_bound=[])
         scored.append((none.objective, none, _hold(bounds, np.ones_like(weak))))
