@@ -134,7 +134,6 @@ class SingleTaskGPClassifier(TaskClassifier):
         table, infer = as_task_data(data), inference_of(self.likelihood)
         check_exact_memory(table.cells)
         template = default_kernel(data.column_scales, self.kernel, "kernel")
-        self._kernels = []
         group, evidence, n_iter, converged = [], 0.0, 0, True
         for t, label in enumerate(data.labels):
             cells, kernel = table.cells.only(t), template
@@ -147,7 +146,6 @@ class SingleTaskGPClassifier(TaskClassifier):
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
             fit = condition_single(cells, kernel, {}, finely(infer))
             warn_ep(fit, f" of task {label!r}")  # type: ignore[arg-type]
-            self._kernels.append(kernel)
             group.append((fit.posterior, 0))
             evidence += fit.evidence
         return GPModel(group, class_bias(table.cells), infer.likelihood, evidence, n_iter, converged)
@@ -155,11 +153,8 @@ class SingleTaskGPClassifier(TaskClassifier):
     def _after_fit(self, models: list[Any]) -> None:
         labels = self._schema.labels
         publish(self, models)
-        kernels = [dict(zip(labels, ks, strict=True)) for ks in _chunks(self._all_kernels(models), len(labels))]
+        kernels = [{k: p.prior.specific[c] for k, (p, c) in zip(labels, m.group, strict=True)} for m in models]
         self.kernels_ = kernels[0] if len(kernels) == 1 else kernels
-
-    def _all_kernels(self, models: list[Any]) -> list[Any]:
-        return [posterior.prior.specific[code] for m in models for posterior, code in m.group]
 
 
 class PooledGPClassifier(TaskClassifier):
@@ -235,7 +230,3 @@ def publish(estimator: Any, models: list[Any]) -> None:
     estimator.log_marginal_likelihood_ = float(sum(m.evidence for m in models))
     estimator.n_iter_ = max(max(m.n_iter for m in models), 1)
     estimator.converged_ = all(m.converged for m in models)
-
-
-def _chunks(values: list[Any], size: int) -> list[list[Any]]:
-    return [values[i : i + size] for i in range(0, len(values), size)]
