@@ -199,3 +199,20 @@ def test_inducing_inputs_have_the_gradient_they_claim(problem):
     expected = oracles.central_difference(lambda z: posterior(z).evidence, Z)
     got = posterior(Z).adjoints(inducing=True).inducing[0]
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("left_out", [0, 2, 4])
+def test_evidence_given_others_is_what_leaving_the_task_out_costs(problem, left_out):
+    setup, values = setup_of(problem, KERNELS["se"])
+    prior = focused.prior_of_tasks(values, setup)
+    cells = setup.cells
+    tau = cells.count / np.exp(values["noise"])[cells.task]
+    whole = prior.condition(tau * cells.y, tau)
+    rest = cells.task != left_out
+    starts = np.searchsorted(cells.task[rest], np.arange(6))
+    without = SharedCovariance(
+        cells.X[rest], starts, [Basis(KERNELS["se"], setup.Z)], [0], prior.weights, prior.specific
+    ).condition((tau * cells.y)[rest], tau[rest])
+    cost = whole.evidence - without.evidence
+    assert whole.evidence_given_others(left_out) == pytest.approx(cost, rel=1e-9)
+    np.testing.assert_allclose(whole.without(left_out)[1], without.a, rtol=1e-7, atol=1e-10)
