@@ -57,8 +57,8 @@ def synthetic(gap: str) -> str:
     return table(head, rows) + made_by(result, f"seeds 0 to {result['seeds'][-1]}")
 
 
-def negative_transfer() -> str:
-    result = load("leen2011_negative_transfer")
+def negative_transfer(name: str = "leen2011_negative_transfer") -> str:
+    result = load(name)
     rows = [
         [
             r["family"],
@@ -133,6 +133,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "synthetic contiguous": lambda: synthetic("contiguous"),
     "synthetic random": lambda: synthetic("random"),
     "negative transfer": negative_transfer,
+    "negative transfer again": lambda: negative_transfer("leen2011_negative_transfer_100"),
     "variance": variance,
     "bench focused": bench,
     "headline": headline,
