@@ -111,7 +111,7 @@ def headline() -> str:
             "`benchmarks/studies/leen2011_synthetic.py`",
         ],
         [
-            "Six primary rows, 100 untouched draws: median error against no transfer, secondary the same / unrelated / noise",
+            "Six primary rows, 100 untouched draws: median error to no transfer; secondary same / unrelated / noise",
             f"{families['same'][ratio]} / {families['unrelated'][ratio]} / {families['noise'][ratio]}",
             "`benchmarks/studies/leen2011_negative_transfer.py --draws 100 --first 5000`",
         ],

@@ -7,7 +7,7 @@
 4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 
 At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective
-(odds of 4.5 to 1) gets rho = 0. Without this six primary rows take chance for kinship.
+(odds of 4.5 to 1) gets rho = 0, and the primary is exactly what it would be alone.
 
 Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
 shortest lengthscale that any task shows by itself (`Alone.finest`).
