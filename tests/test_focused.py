@@ -260,3 +260,16 @@ def test_sharing_gain_is_what_the_objective_loses_without_the_relation():
     for i in range(3):
         cut = focused_search._cut(model._values, np.arange(3) == i, setup, alone)
         assert gains[i] == pytest.approx(best.objective - objective(cut)[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [1003, 1036, 1074])
+def test_a_relation_that_is_kept_earns_its_price_in_the_whole_objective(seed):
+    """Against every task by itself, the primary's own kernel included, and not only given the shared kernel found."""
+    problem = transfer_family("unrelated", random_state=seed)
+    model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
+    objective = focused.objective_of(model._setup, model._scales, "auto", 1.0)
+    neutral = {**model._values, "noise": np.full(2, np.log(0.1))}  # where the fit's own search begins
+    alone = focused_search.fit_alone(model._setup, neutral, model._scales, "auto", 500)
+    gain = objective(model._values)[0] - objective(alone.values)[0]
+    assert (gain > focused_search.RELATION_COST - 1e-6) == (model.rho_["secondary"] != 0.0)
+    assert (model.rho_["secondary"] != 0.0) == (seed == 1003)

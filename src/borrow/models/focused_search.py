@@ -93,7 +93,8 @@ def optimise(
     objective = objective_of(setup, scales, how.prior, how.weight_sd)
     best = hyper.race(objective, candidates, bounds, how.max_iter)
     best = mend_signs(objective, setup, best, bounds, how.max_iter)
-    if how.weight_sd is not None and len(setup.secondaries) and alone.primary is not None:
+    priced = how.weight_sd is not None and len(setup.secondaries) > 0 and alone.primary is not None
+    if priced:
         gains = sharing_gains(objective, setup, best, alone, scales, how)
         best, bounds = prune(objective, best, gains, setup, alone, bounds, how.max_iter)
     again = with_inducing(how.inducing, data, setup, best.values)
@@ -102,6 +103,9 @@ def optimise(
         best = hyper.maximise(objective, best.values, bounds, how.max_iter)
         best = mend_signs(objective, setup, best, bounds, how.max_iter)
         best = replace(best, n_iter=before + best.n_iter)
+        if priced and np.any(best.values["rho"]):  # on the Z that is kept the relations must still pay
+            best, _ = against_none(objective, best, setup, alone, bounds)
+            setup = setup if np.any(best.values["rho"]) else with_inducing(how.inducing, data, setup, best.values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
 
@@ -291,19 +295,34 @@ def prune(
 
     Returns the optimum and bounds that hold the pruned rho at zero from here on.
     """
-    cost = LABEL_RELATION_COST if isinstance(setup.infer, EPInference) else RELATION_COST
+    cost = relation_cost(setup)
     weak = gains < cost
-    scored = [(best.objective - cost * len(weak), best, bounds)]
     if weak.any() and not weak.all():
-        start, held = _cut(best.values, weak, setup, alone), _hold(bounds, weak)
-        trial = hyper.maximise(objective, start, held, max_iter)
-        trial = replace(trial, n_iter=best.n_iter + trial.n_iter)
-        scored.append((trial.objective - cost * float((~weak).sum()), trial, held))
-    if weak.any() and "loadings" not in best.values:
-        none = replace(best, values=alone.values, objective=objective(alone.values)[0], at_bound=[])
-        scored.append((none.objective, none, _hold(bounds, np.ones_like(weak))))
-    _, chosen, chosen_bounds = max(scored, key=lambda s: s[0])
-    return chosen, chosen_bounds
+        held = _hold(bounds, weak)
+        trial = hyper.maximise(objective, _cut(best.values, weak, setup, alone), held, max_iter)
+        if trial.objective + cost * float(weak.sum()) > best.objective:
+            best, bounds = replace(trial, n_iter=best.n_iter + trial.n_iter), held
+    return against_none(objective, best, setup, alone, bounds)
+
+
+def against_none(
+    objective: hyper.Objective, best: Optimum, setup: Setup, alone: Alone, bounds: dict[str, Any]
+) -> tuple[Optimum, dict[str, Any]]:
+    """No transfer at all, unless the relations pay for themselves in the whole objective.
+
+    The gains of single tasks are given the shared kernel found; they do not count what the primary gave up for it.
+    """
+    price = relation_cost(setup) * np.count_nonzero(best.values["rho"])
+    nothing_shared = objective(alone.values)[0]
+    if "loadings" in best.values or best.objective - price >= nothing_shared:
+        return best, bounds
+    none = replace(best, values=alone.values, objective=nothing_shared, at_bound=[])
+    return none, _hold(bounds, np.ones(len(setup.secondaries), dtype=bool))
+
+
+def relation_cost(setup: Setup) -> float:
+    """What a relation has to add to the objective, in nats."""
+    return LABEL_RELATION_COST if isinstance(setup.infer, EPInference) else RELATION_COST
 
 
 def _cut(values: Values, weak: Any, setup: Setup, alone: Alone) -> Values:
