@@ -101,7 +101,7 @@ def bench() -> str:
 
 def headline() -> str:
     facts, b = load("leen2011_synthetic")["facts"], load("bench_focused")["figures"]
-    families = {r["family"]: r for r in load("leen2011_negative_transfer_5000")["table"]}
+    families = {r["family"]: r for r in load("leen2011_negative_transfer_6000")["table"]}
     by = {k.split(" (")[0]: v for k, v in b.items()}
     ratio = "focused / single"
     rows = [
@@ -111,9 +111,9 @@ def headline() -> str:
             "`benchmarks/studies/leen2011_synthetic.py`",
         ],
         [
-            "Six primary rows, 100 untouched draws: median error to no transfer; secondary same / unrelated / noise",
+            "Six primary rows, 100 fresh draws: median error to no transfer; secondary same / unrelated / noise",
             f"{families['same'][ratio]} / {families['unrelated'][ratio]} / {families['noise'][ratio]}",
-            "`benchmarks/studies/leen2011_negative_transfer.py --draws 100 --first 5000`",
+            "`benchmarks/studies/leen2011_negative_transfer.py --draws 100 --first 6000`",
         ],
         [
             "Evidence with gradient, 200 tasks of 100 rows, one thread: milliseconds; against the bare BLAS calls",
@@ -133,6 +133,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "synthetic contiguous": lambda: synthetic("contiguous"),
     "synthetic random": lambda: synthetic("random"),
     "negative transfer": negative_transfer,
+    "negative transfer fresh": lambda: negative_transfer("leen2011_negative_transfer_6000"),
     "negative transfer again": lambda: negative_transfer("leen2011_negative_transfer_5000"),
     "variance": variance,
     "bench focused": bench,
