@@ -100,6 +100,31 @@ def inverse_from_factor(L: Array) -> Array:
     return symmetric_from_lower(P)
 
 
+def diagonal_of_inverse(L: Array) -> Array:
+    """The diagonal of (L L')^-1: column sums of squares of L^-1."""
+    if len(L) == 0:
+        return np.zeros(0)
+    half, _ = lapack.dtrtri(L, lower=1)
+    return np.einsum("ij,ij->j", half, half)
+
+
+def symmetric_eigen(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues in rising order and eigenvectors, one a column, of a symmetric matrix."""
+    if len(A) == 0:
+        return np.zeros(0), np.zeros((0, 0))
+    e, U, info = lapack.dsyevd(A.T, lower=1)
+    if info != 0 or not np.all(np.isfinite(e)):
+        raise NotPositiveDefiniteError("the eigendecomposition of a covariance matrix failed: it holds NaN or infinity")
+    return e, U
+
+
+def cholesky_pullback(L: Array, bL: Array) -> Array:
+    """Adjoint of a symmetric A from that of its factor: 1/2 L^-T (low + low') L^-1, low = tril(L'bL), diagonal halved."""
+    low = np.tril(L.T @ bL)
+    low.flat[:: len(L) + 1] *= 0.5
+    return 0.5 * right_solve(solve_lower_transposed(L, low + low.T), L)
+
+
 def symmetric_from_lower(P: Array) -> Array:
     """Copy the lower triangle of P over the upper one, which must hold zeros."""
     full = P + P.T

@@ -1,6 +1,22 @@
 """Covariances over all tasks. Each conditions on diagonal Gaussian sites and owns the algebra that makes it cheap."""
 
+from borrow.covariance.dense import DenseTasks, NewTasks, TaskAdjoints
+from borrow.covariance.design import Design
 from borrow.covariance.inducing import choose_inducing
+from borrow.covariance.kronecker import CompleteTasks
+from borrow.covariance.lowrank import LowRankTasks
 from borrow.covariance.shared import Adjoints, Basis, SharedCovariance, SharedPosterior
 
-__all__ = ["Adjoints", "Basis", "SharedCovariance", "SharedPosterior", "choose_inducing"]
+__all__ = [
+    "Adjoints",
+    "Basis",
+    "CompleteTasks",
+    "DenseTasks",
+    "Design",
+    "LowRankTasks",
+    "NewTasks",
+    "SharedCovariance",
+    "SharedPosterior",
+    "TaskAdjoints",
+    "choose_inducing",
+]

@@ -1,0 +1,215 @@
+"""Tasks tied by a task covariance, every pair of rows written out (seed 001, eq. 1).
+
+    cov(f_t(x), f_t'(x')) = B[t, t'] k(x, x') + [t = t'] (c + k_t(x, x'))
+
+B is the task covariance K^f, k the kernel on inputs, c the variance of a random intercept, k_t a kernel of the task's
+own. Sites are unit-noise observations s = w f + noise (see `shared`): with A = I + w K w and alpha = A^-1 s,
+
+    evidence = -1/2 (s'alpha + log|A| + n log 2 pi),   bK = w Q w,   Q = 1/2 (alpha alpha' - A^-1),
+
+and K = B[t, t'] k is linear in either factor: bB[t, t'] = sum over the block of bK k, bk = bK B[t, t'].
+Where inputs repeat, k is evaluated once for each distinct input and its adjoint gathered there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from borrow import linalg
+from borrow.covariance.design import Codes, Design
+from borrow.covariance.shared import LOG_2PI, Prediction, _Forgetful
+from borrow.kernels import Kernel
+from borrow.linalg import Array
+
+#: Below this share of distinct inputs the kernel is evaluated on these alone.
+REPEATED = 0.75
+
+
+class TaskAdjoints(NamedTuple):
+    """Derivatives of the evidence by what a multi-task prior was built from.
+
+    A path gives either `B`, or `weights` and `diagonal` of B = weights weights' + diag(diagonal); `noise` is by 1/tau of
+    each row.
+    """
+
+    theta: Array
+    noise: Array
+    B: Array | None = None
+    weights: Array | None = None
+    diagonal: Array | None = None
+    intercept: float = 0.0
+    specific: Sequence[Array | None] = ()
+
+
+class NewTasks(NamedTuple):
+    """Prior covariances of the tasks that are asked for: with those of the fit, and among themselves."""
+
+    cross: Array  # (M', M)
+    own: Array  # (M', M')
+
+
+class DenseTasks(_Forgetful):
+    """The prior over all tasks' functions as one matrix."""
+
+    jitter = 0.0
+
+    def __init__(
+        self,
+        design: Design,
+        kernel: Kernel,
+        B: Array,
+        intercept: float = 0.0,
+        specific: Sequence[Kernel | None] = (),
+    ) -> None:
+        self.design, self.kernel, self.B, self.intercept = design, kernel, B, intercept
+        self.X, self.task, self.rows = design.X, design.task, design.rows
+        self.specific = list(specific) or [None] * len(B)
+        repeated = len(design.inputs) < REPEATED * len(self.X)
+        self.index: Codes | None = design.index if repeated else None
+        self.inputs = design.inputs if repeated else self.X
+        self.Kx, self._back_x = kernel.evaluate(self.inputs)
+        own = [self._own(t) for t in range(len(B))]
+        self._back_specific = [back for _, back in own]
+        K = self.at_rows(self.Kx)
+        K *= B[self.task][:, self.task]
+        for t in range(len(B)):
+            at = self.rows(t)
+            K[at, at] += intercept
+            if own[t][0] is not None:
+                K[at, at] += own[t][0]
+        self.K = K
+
+    def at_rows(self, K: Array) -> Array:
+        """A matrix on the distinct inputs, at all pairs of rows."""
+        return K.copy() if self.index is None else K[self.index][:, self.index]
+
+    def to_inputs(self, bK: Array) -> Array:
+        """The adjoint of `at_rows`: within a task inputs are distinct, so a block adds without collisions."""
+        if self.index is None:
+            return bK
+        N = len(self.inputs)
+        half = np.zeros((N, len(bK)))
+        for t in range(len(self.B)):
+            half[self.index[self.rows(t)]] += bK[self.rows(t)]
+        out = np.zeros((N, N))
+        for t in range(len(self.B)):
+            out[:, self.index[self.rows(t)]] += half[:, self.rows(t)]
+        return out
+
+    def _own(self, t: int) -> tuple[Array | None, Any]:
+        kernel, at = self.specific[t], self.rows(t)
+        if kernel is None or at.start == at.stop:
+            return None, None
+        return kernel.evaluate(self.X[at])
+
+    def condition(self, nu: Array, tau: Array) -> DensePosterior:
+        """Condition on sites N(f; nu/tau, 1/tau)."""
+        return DensePosterior(self, nu, tau)
+
+
+class DensePosterior(_Forgetful):
+    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
+
+    def __init__(self, prior: DenseTasks, nu: Array, tau: Array) -> None:
+        self.prior = prior
+        self.w = w = np.sqrt(tau)
+        s = np.divide(nu, w, out=np.zeros_like(nu), where=w > 0)
+        A = prior.K * w
+        A *= w[:, None]
+        A.flat[:: len(A) + 1] += 1.0
+        self.L = linalg.cholesky(A, overwrite=True)
+        self.alpha = linalg.solve(self.L, s)
+        self.log_determinant = linalg.log_determinant(self.L)
+        self.evidence = -0.5 * (float(s @ self.alpha) + self.log_determinant + len(s) * LOG_2PI)
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """What a covariance with the rows is multiplied with: the posterior mean is k(x, X) w alpha."""
+        return self.w * self.alpha
+
+    def adjoints(self, inducing: bool = False) -> TaskAdjoints:
+        """Derivatives of the evidence by theta, B, intercept, specific kernels, and the noise of each row."""
+        prior, w = self.prior, self.w
+        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L)
+        Q *= (0.5 * w)[:, None]
+        Q *= w
+        noise = np.diagonal(Q).copy()
+        intercept, specific = 0.0, []
+        for t, back in enumerate(prior._back_specific):
+            block = Q[prior.rows(t), prior.rows(t)]
+            intercept += float(block.sum())
+            kernel = prior.specific[t]
+            specific.append(
+                back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
+            )
+        onto = _membership(prior.task, len(prior.B))
+        bB = onto @ ((prior.at_rows(prior.Kx) * Q) @ onto.T)
+        Q *= prior.B[prior.task][:, prior.task]
+        theta = prior._back_x(prior.to_inputs(Q)).theta
+        return TaskAdjoints(theta, noise, B=bB, intercept=intercept, specific=specific)
+
+    def by_inputs(self) -> Array:
+        """The adjoint of k on the distinct inputs, for EM."""
+        prior, w = self.prior, self.w
+        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L) * np.multiply.outer(0.5 * w, w)
+        return prior.to_inputs(Q * prior.B[prior.task][:, prior.task])
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every row.
+
+        wKw = A - I, so tau v = 1 - diag A^-1. Sites too weak for that difference take their column of K instead.
+        """
+        K, w = self.prior.K, self.w
+        mean = K @ self.coefficients
+        tau = w * w
+        rest = 1.0 - linalg.diagonal_of_inverse(self.L)
+        weak = rest < 1e-4
+        variance = np.divide(rest, tau, out=np.zeros_like(tau), where=~weak)
+        if weak.any():
+            half = linalg.solve_lower(self.L, w[:, None] * K[:, weak])
+            variance[weak] = np.diagonal(K)[weak] - np.einsum("ij,ij->j", half, half)
+        return mean, variance
+
+    def predict(self, X: Array, task: Codes, full: bool = False, new: NewTasks | None = None) -> Prediction:
+        """Functions at new rows (eq. 2); `new` gives the covariances of tasks that are not those of the fit."""
+        prior = self.prior
+        cross_B, own_B = (prior.B, prior.B) if new is None else new
+        old = prior.kernel(X, prior.inputs)
+        cross = (old if prior.index is None else old[:, prior.index]) * cross_B[task][:, prior.task]
+        for t in np.unique(task) if new is None else ():
+            at, here = prior.rows(int(t)), np.flatnonzero(task == t)
+            cross[here, at] += prior.intercept
+            if prior.specific[t] is not None:
+                cross[here, at] += prior.specific[t](X[here], prior.X[at])
+        mean = cross @ self.coefficients
+        half = linalg.solve_lower(self.L, np.ascontiguousarray((cross * self.w).T))
+        if full:
+            K = prior.kernel(X) * own_B[task][:, task] + prior_of_own_parts(prior, X, task, new is None)
+            K -= half.T @ half
+            return Prediction(mean, np.maximum(np.diagonal(K), 0.0), K)
+        variance = prior.kernel.diag(X) * np.diagonal(own_B)[task] + prior.intercept
+        for t in np.unique(task) if new is None else ():
+            if prior.specific[t] is not None:
+                variance[task == t] += prior.specific[t].diag(X[task == t])
+        return Prediction(mean, np.maximum(variance - np.einsum("ij,ij->j", half, half), 0.0))
+
+
+def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes, known: bool) -> Array:
+    """Prior covariance of what tasks do not share, at new rows."""
+    K = prior.intercept * (task[:, None] == task)
+    for t in np.unique(task) if known else ():
+        here = np.flatnonzero(task == t)
+        if prior.specific[t] is not None:
+            K[np.ix_(here, here)] += prior.specific[t](X[here])
+    return K
+
+
+def _membership(task: Codes, M: int) -> Array:
+    """(M, n), one where a row belongs to a task."""
+    E = np.zeros((M, len(task)))
+    E[task, np.arange(len(task))] = 1.0
+    return E

@@ -1,0 +1,54 @@
+"""Where the rows of all tasks lie: distinct inputs, which row is at which, and whether every task has every one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from borrow.data import Cells
+from borrow.linalg import Array
+
+Codes = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Rows of all tasks, stacked by task; within a task inputs are distinct. Found once for a fit."""
+
+    X: Array  # (n, d)
+    starts: Codes  # (M + 1,)
+    inputs: Array  # (N, d), distinct
+    index: Codes  # (n,): row i is at inputs[index[i]]
+    count: Array  # (n,)
+
+    @classmethod
+    def of(cls, cells: Cells) -> Design:
+        """The design of merged cells."""
+        inputs, index = np.unique(cells.X, axis=0, return_inverse=True)
+        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count)
+
+    @cached_property
+    def task(self) -> Codes:
+        """Task code of every row."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    @property
+    def n_tasks(self) -> int:
+        """M."""
+        return len(self.starts) - 1
+
+    def rows(self, t: int) -> slice:
+        """Rows of task t."""
+        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
+    @cached_property
+    def complete(self) -> bool:
+        """Every distinct input seen in every task, with counts that are a product of one by task and one by input."""
+        M, N = self.n_tasks, len(self.inputs)
+        if len(self.X) != M * N:
+            return False
+        count = self.count.reshape(M, N)
+        return bool(np.array_equal(count * count[0, 0], np.multiply.outer(count[:, 0], count[0])))

@@ -1,0 +1,197 @@
+"""Few functions shared by many tasks, in terms of the distinct inputs (seed 001, section 3).
+
+Task t is  f_t = sum_p R[t, p] h_p + b_t,  K^f = R R' of rank P, b_t ~ N(0, c) a random intercept. Each h_p ~ GP(0, k) is
+carried by whitened values u_p at Z:  h_p(x) = v(x)'u_p + residual, v = L^-1 k(Z, x), L = chol k(Z, Z). With Z all
+distinct inputs this is exact; with fewer it is Nystrom's, the lost variance kept on the diagonal.
+
+Row i of task t at the distinct input j, with precision tau (a site, see `shared`), has residual variance
+e = |R_t|^2 r_j, D = 1/(1 + tau e) and weight omega = tau D. The intercept is integrated out of every task by
+kappa_t = c / (1 + c sum omega), v_t = sum omega v_j. Everything about the rows then enters through sums by input,
+
+    g_pq[j] = sum R_tp R_tq omega,   blocks of B:  I [p = q] + V' diag(g_pq) V - sum_t kappa_t R_tp R_tq v_t v_t',
+
+so that evidence and gradient cost P^2 N m^2 + (P m)^3 and a few passes over the rows: no n x n matrix and no n x P m one.
+P = B^-1, a = P b are the covariance and mean of u; H_i = D w R_t (x) (v_j - kappa_t v_t), and the adjoints are those of
+`shared` with these sums put in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from borrow import linalg
+from borrow.covariance.dense import NewTasks, TaskAdjoints
+from borrow.covariance.design import Codes, Design
+from borrow.covariance.shared import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful
+from borrow.kernels import Kernel
+from borrow.linalg import Array
+
+#: Rows predicted at a time: the joint coefficients of a block are held at once.
+BLOCK = 4096
+
+
+class LowRankTasks(_Forgetful):
+    """The prior over all tasks' functions, of rank P in the tasks and m in the inputs."""
+
+    def __init__(self, design: Design, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0) -> None:
+        self.design, self.kernel, self.R, self.intercept = design, kernel, R, intercept
+        self.carrier = _Carrier(Basis(kernel, Z), design.inputs, 0.0)
+        self.jitter = self.carrier.jitter
+
+    def condition(self, nu: Array, tau: Array) -> LowRankPosterior:
+        """Condition on sites N(f; nu/tau, 1/tau)."""
+        return LowRankPosterior(self, nu, tau)
+
+
+class LowRankPosterior(_Forgetful):
+    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
+
+    def __init__(self, prior: LowRankTasks, nu: Array, tau: Array) -> None:
+        self.prior = prior
+        d, R, V, c = prior.design, prior.R, prior.carrier.V, prior.intercept
+        self.pairs = [(p, q) for p in range(R.shape[1]) for q in range(p, R.shape[1])]
+        self.w, self.tau = np.sqrt(tau), tau
+        s = np.divide(nu, self.w, out=np.zeros_like(nu), where=self.w > 0)
+        self.residual = np.einsum("tp,tp->t", R, R)[d.task] * prior.carrier.residual[d.index]
+        self.D = 1.0 / (1.0 + tau * self.residual)
+        self.omega = tau * self.D
+        self.weight = np.bincount(d.task, self.omega, minlength=d.n_tasks)
+        self.kappa = c / (1.0 + c * self.weight)
+        self.v = self._by_task(self.omega) @ V if c else np.zeros((d.n_tasks, V.shape[1]))
+        self.g = {(p, q): self._by_input((R[:, p] * R[:, q])[d.task] * self.omega) for p, q in self.pairs}
+        self.LB = linalg.cholesky(self._precision(), overwrite=True)
+        known = self.D * nu
+        known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
+        b = np.stack([self._by_input(R[d.task, p] * known) for p in range(R.shape[1])]) @ V
+        self.a = linalg.solve(self.LB, b.ravel()).reshape(b.shape)
+        misfit = s - self.w * self._shared_mean(R[d.task], V, d.index)
+        by_task = np.bincount(d.task, self.w * self.D * misfit, minlength=d.n_tasks)
+        self.alpha = self.D * (misfit - self.w * (self.kappa * by_task)[d.task])
+        quadratic = float(misfit @ self.alpha + np.vdot(self.a, self.a))
+        self.log_determinant = (
+            linalg.log_determinant(self.LB) - float(np.log(self.D).sum()) + float(np.log1p(c * self.weight).sum())
+        )
+        self.evidence = -0.5 * (quadratic + self.log_determinant + len(s) * LOG_2PI)
+
+    def _by_task(self, values: Array) -> sparse.csr_array:
+        """(M, N) with the values of the rows at their task and input."""
+        d = self.prior.design
+        return sparse.csr_array((values, (d.task, d.index)), shape=(d.n_tasks, len(d.inputs)))
+
+    def _by_input(self, values: Array) -> Array:
+        """Sums of the rows' values by input."""
+        d = self.prior.design
+        return np.bincount(d.index, values, minlength=len(d.inputs))
+
+    def _shared_mean(self, R: Array, V: Array, index: Codes) -> Array:
+        return np.einsum("ip,ip->i", R, (V @ self.a.T)[index])
+
+    def _precision(self) -> Array:
+        """B: precision of u given the sites."""
+        R, V = self.prior.R, self.prior.carrier.V
+        P, m = R.shape[1], V.shape[1]
+        B = np.empty((P, m, P, m))
+        for p, q in self.pairs:
+            block = V.T @ (self.g[p, q][:, None] * V)
+            if self.prior.intercept:
+                block -= self.v.T @ ((self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
+            B[p, :, q, :], B[q, :, p, :] = block, block
+        B = B.reshape(P * m, P * m)
+        B.flat[:: len(B) + 1] += 1.0
+        return B
+
+    def adjoints(self, inducing: bool = False) -> TaskAdjoints:
+        """Derivatives of the evidence by theta, R, the intercept's variance, and the noise of each row."""
+        prior = self.prior
+        d, R, V, c = prior.design, prior.R, prior.carrier.V, prior.intercept
+        n_functions, m = R.shape[1], V.shape[1]
+        P = linalg.inverse_from_factor(self.LB).reshape(n_functions, m, n_functions, m)
+        beta = self.w * self.alpha
+        bV = np.stack([self._by_input(R[d.task, p] * beta) for p in range(n_functions)]).T @ self.a
+        bR = np.stack([np.bincount(d.task, beta * (V @ a)[d.index], minlength=d.n_tasks) for a in self.a], axis=1)
+        spread = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
+        at_task = np.zeros(d.n_tasks)  # v_t' P_t v_t
+        for p, q in self.pairs:
+            both = 1.0 + (p != q)
+            block = 0.5 * (P[p, :, q, :] + P[p, :, q, :].T)
+            VP, RR = V @ block, R[:, p] * R[:, q]
+            Y = np.einsum("ij,ij->i", VP, V)
+            bV -= both * (self.g[p, q][:, None] * VP)
+            y = Y[d.index]
+            moved = np.bincount(d.task, self.omega * y, minlength=d.n_tasks)
+            if c:
+                vP = self.v @ block
+                vPv = np.einsum("ij,ij->i", vP, self.v)
+                bV += both * (self._by_task(RR[d.task] * self.omega * self.kappa[d.task]).T @ vP)
+                cross = (V @ vP.T)[d.index, d.task]
+                y = y - self.kappa[d.task] * (2.0 * cross - (self.kappa * vPv)[d.task])
+                moved -= self.kappa * vPv
+                at_task += both * RR * vPv
+            spread += both * RR[d.task] * y
+            bR[:, p] -= moved * R[:, q]
+            if p != q:
+                bR[:, q] -= moved * R[:, p]
+        noise = 0.5 * self.tau * (self.alpha**2 + self.tau * self.D**2 * spread - self._inverse_diagonal())
+        bR += 2.0 * R * np.bincount(d.task, noise * prior.carrier.residual[d.index], minlength=d.n_tasks)[:, None]
+        bresidual = self._by_input(np.einsum("tp,tp->t", R, R)[d.task] * noise)
+        S = np.einsum("pi,pj->ij", self.a, self.a) - n_functions * np.eye(m)
+        for p in range(n_functions):
+            S += P[p, :, p, :]
+        theta, _ = prior.carrier.pullback(bV, bresidual, S, False)
+        left = 1.0 - self.kappa * self.weight
+        by_task = np.bincount(d.task, beta, minlength=d.n_tasks)
+        by_intercept = np.sum(by_task**2 + left**2 * at_task - self.weight * left)
+        intercept = 0.5 * float(by_intercept) if c else 0.0
+        return TaskAdjoints(theta, noise, weights=bR, intercept=intercept)
+
+    def _inverse_diagonal(self) -> Array:
+        """The diagonal of every task's A^-1 given the shared functions."""
+        return self.D - self.kappa[self.prior.design.task] * self.tau * self.D**2
+
+    def _coefficients(self, R: Array, V: Array, task: Codes | None) -> Array:
+        """R (x) (v - kappa v_t) of rows, through LB: their squares sum to the variance that u leaves."""
+        if task is not None:
+            V = V - self.kappa[task][:, None] * self.v[task]
+        J = (R[:, :, None] * V[:, None, :]).reshape(len(V), -1)
+        return linalg.right_solve_transposed(J, self.LB)
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every row, for sites that are not too weak (tau v = 1 - A^-1)."""
+        d, prior = self.prior.design, self.prior
+        by_task = np.bincount(d.task, self.w * self.alpha, minlength=d.n_tasks)
+        mean = self._shared_mean(prior.R[d.task], prior.carrier.V, d.index)
+        mean += self.residual * self.w * self.alpha + prior.intercept * by_task[d.task]
+        spread = np.empty(len(mean))
+        for at in _blocks(len(mean)):
+            J = self._coefficients(prior.R[d.task[at]], prior.carrier.V[d.index[at]], d.task[at])
+            spread[at] = np.einsum("ij,ij->i", J, J)
+        return mean, (1.0 - self._inverse_diagonal() + self.tau * self.D**2 * spread) / self.tau
+
+    def predict(self, X: Array, task: Codes, full: bool = False, new: NewTasks | None = None) -> Prediction:
+        """Functions at new rows; the residual of a shared function at a new input is independent of the rest."""
+        prior, c = self.prior, self.prior.intercept
+        assert new is None  # tasks that were never seen have no weights
+        by_task = np.bincount(prior.design.task, self.w * self.alpha, minlength=prior.design.n_tasks)
+        own = np.einsum("tp,tp->t", prior.R, prior.R)
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        parts = []
+        for at in [slice(0, len(X))] if full else _blocks(len(X)):
+            V, residual = prior.carrier.at(X[at])
+            mean[at] = self._shared_mean(prior.R[task[at]], V, np.arange(len(V))) + c * by_task[task[at]]
+            J = self._coefficients(prior.R[task[at]], V, task[at])
+            variance[at] = own[task[at]] * residual + self.kappa[task[at]]
+            parts.append((J, variance[at].copy()))
+            variance[at] += np.einsum("ij,ij->i", J, J)
+            if not full:
+                parts.clear()
+        if not full:
+            return Prediction(mean, variance)
+        J, alone = parts[0]
+        K = J @ J.T + np.where(task[:, None] == task, self.kappa[task], 0.0)
+        K.flat[:: len(K) + 1] += alone - self.kappa[task]
+        return Prediction(mean, np.diagonal(K).copy(), K)
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
