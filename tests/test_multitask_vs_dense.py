@@ -1,9 +1,9 @@
 """Every path of the symmetric multi-task GP against the matrix written out: evidence, predictions, derivatives."""
 
 import numpy as np
-import oracles_multitask as oracle
 import pytest
 
+import oracles_multitask as oracle
 from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks
 from borrow.data import merge
 from borrow.kernels import Constant, Matern, SquaredExponential
@@ -84,6 +84,7 @@ def test_dense_path(which, own):
     np.testing.assert_allclose(g.B + g.B.T, 2 * differences(lambda b: value(B=0.5 * (b + b.T)), B), atol=1e-6)
     assert g.intercept == pytest.approx(differences(lambda v: value(c=float(v)), np.array(c)), abs=1e-6)
     for t in (0, 2) if own else ():
+
         def moved(theta, t=t):
             return value(specific=[k.with_theta(theta) if i == t else k for i, k in enumerate(specific)])
 
@@ -107,9 +108,7 @@ def test_complete_path():
     assert full_evidence(posterior, tau) == pytest.approx(oracle.evidence(K, cells.y, 1 / tau), abs=1e-8)
     X, task = rng.normal(size=(7, 2)), rng.integers(0, 3, 7)
     cross = oracle.prior_covariance(X, task, cells.X, cells.task, KERNEL, B)
-    mean, cov = oracle.predict(
-        K, cross, oracle.prior_covariance(X, task, X, task, KERNEL, B), cells.y, 1 / tau
-    )
+    mean, cov = oracle.predict(K, cross, oracle.prior_covariance(X, task, X, task, KERNEL, B), cells.y, 1 / tau)
     p, full = posterior.predict(X, task), posterior.predict(X, task, full=True)
     np.testing.assert_allclose(p.mean, mean, atol=1e-8)
     np.testing.assert_allclose(p.variance, np.diag(cov), atol=1e-8)

@@ -12,6 +12,7 @@ _HOMES = {
     "DirichletProcessClassifier": "borrow.models.baselines.dirichlet_process",
     "FocusedGPClassifier": "borrow.models.focused_classifier",
     "FocusedGPRegressor": "borrow.models.focused_regressor",
+    "MultiTaskGPRegressor": "borrow.models.multitask_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",
@@ -20,7 +21,14 @@ _HOMES = {
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
 }
 
-__all__ = ["FocusedGPRegressor", "PooledGPRegressor", "SingleTaskGPRegressor", "datasets", "kernels"]
+__all__ = [
+    "FocusedGPRegressor",
+    "MultiTaskGPRegressor",
+    "PooledGPRegressor",
+    "SingleTaskGPRegressor",
+    "datasets",
+    "kernels",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -157,10 +157,12 @@ def maximise(
     bounds: Mapping[str, tuple[Array, Array]],
     max_iter: int,
     tol: float = 1e-6,
+    patience: int = 1,
+    memory: int = 20,
 ) -> Optimum:
-    """L-BFGS on the objective, with bounds by name, until a step gains less than `tol`.
+    """L-BFGS on the objective, with bounds by name, until `patience` steps together gain less than `tol`.
 
-    Where a factorisation fails the step is shortened.
+    Where a factorisation fails the step is shortened. `memory` is the number of steps that L-BFGS remembers.
     """
     low = pack({n: bounds[n][0] for n in start})
     high = pack({n: bounds[n][1] for n in start})
@@ -178,12 +180,12 @@ def maximise(
         worst[0] = -value if not np.isfinite(worst[0]) else max(worst[0], -value)
         return -value, -pack(gradient)
 
-    last = [np.inf]
+    trace = [np.inf] * patience
 
     def stop_when_still(intermediate_result: OptimizeResult) -> None:
-        if last[0] - intermediate_result.fun < tol:
+        if trace[-patience] - intermediate_result.fun < tol:
             raise StopIteration
-        last[0] = intermediate_result.fun
+        trace.append(intermediate_result.fun)
 
     result = minimize(
         descend,
@@ -192,7 +194,7 @@ def maximise(
         method="L-BFGS-B",
         bounds=np.column_stack([low, high]),
         callback=stop_when_still,
-        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20},
+        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0.0, "gtol": 1e-6, "maxcor": memory},
     )
     x, message = result.x, str(result.message)
     names = [(n, i) for n, v in start.items() for i in range(v.size)]
@@ -208,16 +210,17 @@ def race(
     bounds: Mapping[str, tuple[Array, Array]],
     max_iter: int,
     heat: int = 25,
+    **options: Any,
 ) -> Optimum:
-    """Run every start for a few iterations, then the best one to the end."""
+    """Run every start for a few iterations, then the best one to the end. Options are those of `maximise`."""
     if len(starts) == 1:
-        return maximise(objective, starts[0], bounds, max_iter)
-    heats = [maximise(objective, s, bounds, min(heat, max_iter)) for s in starts]
+        return maximise(objective, starts[0], bounds, max_iter, **options)
+    heats = [maximise(objective, s, bounds, min(heat, max_iter), **options) for s in starts]
     best = max(heats, key=lambda o: o.objective)
     log.debug("starts reached %s", [round(o.objective, 3) for o in heats])
     if best.converged or max_iter <= heat:
         return best
-    end = maximise(objective, best.values, bounds, max_iter - heat)
+    end = maximise(objective, best.values, bounds, max_iter - heat, **options)
     return replace(end, n_iter=end.n_iter + best.n_iter)
 
 

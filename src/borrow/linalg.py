@@ -119,7 +119,7 @@ def symmetric_eigen(A: Array) -> tuple[Array, Array]:
 
 
 def cholesky_pullback(L: Array, bL: Array) -> Array:
-    """Adjoint of a symmetric A from that of its factor: 1/2 L^-T (low + low') L^-1, low = tril(L'bL), diagonal halved."""
+    """Adjoint of a symmetric A from its factor's: 1/2 L^-T (low + low') L^-1, low = tril(L'bL) with half its diagonal."""
     low = np.tril(L.T @ bL)
     low.flat[:: len(L) + 1] *= 0.5
     return 0.5 * right_solve(solve_lower_transposed(L, low + low.T), L)
@@ -161,5 +161,5 @@ def squared_distances(A: Array, C: Array) -> Array:
     norms = a[:, None] + c  # added at once, so that D is symmetric to the last bit where A is C
     D += norms
     norms *= np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5)
-    D[norms > D] = 0.0
+    D *= norms <= D
     return D

@@ -32,8 +32,8 @@ REPEATED = 0.75
 class TaskAdjoints(NamedTuple):
     """Derivatives of the evidence by what a multi-task prior was built from.
 
-    A path gives either `B`, or `weights` and `diagonal` of B = weights weights' + diag(diagonal); `noise` is by 1/tau of
-    each row.
+    A path gives either `B`, or `weights` and `diagonal` of B = weights weights' + diag(diagonal); `noise` is by 1/tau
+    of each row.
     """
 
     theta: Array
@@ -79,8 +79,9 @@ class DenseTasks(_Forgetful):
         for t in range(len(B)):
             at = self.rows(t)
             K[at, at] += intercept
-            if own[t][0] is not None:
-                K[at, at] += own[t][0]
+            block = own[t][0]
+            if block is not None:
+                K[at, at] += block
         self.K = K
 
     def at_rows(self, K: Array) -> Array:
@@ -88,17 +89,8 @@ class DenseTasks(_Forgetful):
         return K.copy() if self.index is None else K[self.index][:, self.index]
 
     def to_inputs(self, bK: Array) -> Array:
-        """The adjoint of `at_rows`: within a task inputs are distinct, so a block adds without collisions."""
-        if self.index is None:
-            return bK
-        N = len(self.inputs)
-        half = np.zeros((N, len(bK)))
-        for t in range(len(self.B)):
-            half[self.index[self.rows(t)]] += bK[self.rows(t)]
-        out = np.zeros((N, N))
-        for t in range(len(self.B)):
-            out[:, self.index[self.rows(t)]] += half[:, self.rows(t)]
-        return out
+        """The adjoint of `at_rows`."""
+        return bK if self.index is None else self.design.gather(bK)
 
     def _own(self, t: int) -> tuple[Array | None, Any]:
         kernel, at = self.specific[t], self.rows(t)
@@ -156,7 +148,7 @@ class DensePosterior(_Forgetful):
         """The adjoint of k on the distinct inputs, for EM."""
         prior, w = self.prior, self.w
         Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L) * np.multiply.outer(0.5 * w, w)
-        return prior.to_inputs(Q * prior.B[prior.task][:, prior.task])
+        return prior.design.gather(Q * prior.B[prior.task][:, prior.task])
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row.

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from borrow.data import Cells
 from borrow.linalg import Array
@@ -43,6 +44,12 @@ class Design:
     def rows(self, t: int) -> slice:
         """Rows of task t."""
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
+    def gather(self, A: Array) -> Array:
+        """(n, n) summed over the rows at each pair of distinct inputs, (N, N)."""
+        n = len(A)
+        onto = sparse.csr_array((np.ones(n), (self.index, np.arange(n))), shape=(len(self.inputs), n))
+        return onto @ (onto @ A).T
 
     @cached_property
     def complete(self) -> bool:

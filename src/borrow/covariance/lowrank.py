@@ -1,7 +1,7 @@
 """Few functions shared by many tasks, in terms of the distinct inputs (seed 001, section 3).
 
-Task t is  f_t = sum_p R[t, p] h_p + b_t,  K^f = R R' of rank P, b_t ~ N(0, c) a random intercept. Each h_p ~ GP(0, k) is
-carried by whitened values u_p at Z:  h_p(x) = v(x)'u_p + residual, v = L^-1 k(Z, x), L = chol k(Z, Z). With Z all
+Task t is  f_t = sum_p R[t, p] h_p + b_t,  K^f = R R' of rank P, b_t ~ N(0, c) a random intercept. Each h_p ~ GP(0, k)
+is carried by whitened values u_p at Z:  h_p(x) = v(x)'u_p + residual, v = L^-1 k(Z, x), L = chol k(Z, Z). With Z all
 distinct inputs this is exact; with fewer it is Nystrom's, the lost variance kept on the diagonal.
 
 Row i of task t at the distinct input j, with precision tau (a site, see `shared`), has residual variance
@@ -10,7 +10,7 @@ kappa_t = c / (1 + c sum omega), v_t = sum omega v_j. Everything about the rows 
 
     g_pq[j] = sum R_tp R_tq omega,   blocks of B:  I [p = q] + V' diag(g_pq) V - sum_t kappa_t R_tp R_tq v_t v_t',
 
-so that evidence and gradient cost P^2 N m^2 + (P m)^3 and a few passes over the rows: no n x n matrix and no n x P m one.
+so that evidence and gradient cost P^2 N m^2 + (P m)^3 and a few passes over the rows: no n x n matrix, no n x P m one.
 P = B^-1, a = P b are the covariance and mean of u; H_i = D w R_t (x) (v_j - kappa_t v_t), and the adjoints are those of
 `shared` with these sums put in.
 """
@@ -82,7 +82,7 @@ class LowRankPosterior(_Forgetful):
     def _by_input(self, values: Array) -> Array:
         """Sums of the rows' values by input."""
         d = self.prior.design
-        return np.bincount(d.index, values, minlength=len(d.inputs))
+        return np.bincount(d.index, values, minlength=len(d.inputs)).astype(np.float64, copy=False)
 
     def _shared_mean(self, R: Array, V: Array, index: Codes) -> Array:
         return np.einsum("ip,ip->i", R, (V @ self.a.T)[index])
@@ -109,7 +109,9 @@ class LowRankPosterior(_Forgetful):
         P = linalg.inverse_from_factor(self.LB).reshape(n_functions, m, n_functions, m)
         beta = self.w * self.alpha
         bV = np.stack([self._by_input(R[d.task, p] * beta) for p in range(n_functions)]).T @ self.a
-        bR = np.stack([np.bincount(d.task, beta * (V @ a)[d.index], minlength=d.n_tasks) for a in self.a], axis=1)
+        bR: Array = np.stack(
+            [np.bincount(d.task, beta * (V @ a)[d.index], minlength=d.n_tasks) for a in self.a], axis=1
+        )
         spread = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
         at_task = np.zeros(d.n_tasks)  # v_t' P_t v_t
         for p, q in self.pairs:
@@ -157,7 +159,7 @@ class LowRankPosterior(_Forgetful):
         return linalg.right_solve_transposed(J, self.LB)
 
     def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every row, for sites that are not too weak (tau v = 1 - A^-1)."""
+        """Posterior mean and variance of the function at every row: tau v = 1 - diag A^-1, for sites not too weak."""
         d, prior = self.prior.design, self.prior
         by_task = np.bincount(d.task, self.w * self.alpha, minlength=d.n_tasks)
         mean = self._shared_mean(prior.R[d.task], prior.carrier.V, d.index)

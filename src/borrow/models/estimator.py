@@ -63,6 +63,16 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         primary = self._primary_code(rows.labels)
         return build(rows, self.normalize_y, () if primary is None else (primary,))
 
+    def _read(
+        self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
+    ) -> tuple[Rows, Schema]:
+        """The table as rows."""
+        return read_training(self, X, y, tasks, sample_weight, replicates)
+
+    def _largest_block(self, data: TaskData) -> int:
+        """Rows of the largest matrix that is factored."""
+        return int(np.diff(data.cells.starts).max())
+
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
         """Code of the task that matters, where the model has one."""
         return None
@@ -75,14 +85,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         `sample_weight=k` is the row repeated k times; `replicates=k` says that y is already a mean of k.
         """
         check_settings(self)
-        rows, schema = read_training(self, X, y, tasks, sample_weight, replicates)
+        rows, schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         M = len(schema.labels)
         self._schema: Schema = schema
         self._center, self._scale = (np.broadcast_to(v, M) for v in (data.scaling.center, data.scaling.scale))
         self.tasks_ = as_labels(schema.labels)
-        largest = int(np.diff(data.cells.starts).max())
-        with single_thread(largest):
+        with single_thread(self._largest_block(data)):
             fitted = self._fit(data)
         self.noise_ = dict(zip(schema.labels, (fitted.noise * self._scale**2).tolist(), strict=True))
         self.log_marginal_likelihood_ = fitted.evidence - data.scaling.log_volume

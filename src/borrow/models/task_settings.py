@@ -1,0 +1,165 @@
+"""Arguments of the multi-task estimators that describe K^f, checked and turned into a form."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from borrow.data import column_scales, list_labels
+from borrow.hyper import Values
+from borrow.kernels import resolve
+from borrow.linalg import Array
+from borrow.models.estimator import default_kernel, is_number
+from borrow.models.task_covariance import Features, Form, FreeForm, Given, LowRank, Uniform
+
+DIAGONALS = ("none", "isotropic", "free")
+
+
+def form_of(estimator: Any, M: int, features: Array | None) -> tuple[Form, Values]:
+    """The form that the arguments ask for, and where its parameters start if they say so."""
+    strength = prior_strength(estimator.task_prior, M)
+    kind, rank = estimator.task_covariance, estimator.rank
+    if estimator.diagonal not in DIAGONALS:
+        raise ValueError(f"diagonal={estimator.diagonal!r}: expected 'none', 'isotropic' or 'free'")
+    if features is not None:
+        if rank is not None or not (isinstance(kind, str) and kind == "free"):
+            raise ValueError("task_features= makes K^f from a kernel: leave out task_covariance= and rank=")
+        scales = column_scales(features, np.ones(len(features)))
+        kernel = default_kernel(scales, None, "task_kernel")
+        if estimator.task_kernel is not None:
+            kernel = resolve(estimator.task_kernel, "task_kernel")
+        return Features(features, kernel, scales, strength), {"task_kernel": kernel.theta}
+    if rank is not None:
+        if not (isinstance(kind, str) and kind == "free"):
+            raise ValueError(f"rank={rank!r} and task_covariance={_short(kind)} were given; give one of them")
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= M:
+            raise ValueError(
+                f"rank={rank!r}: expected a whole number from 1 to {M}, the number of tasks, or None (full rank)"
+            )
+        return LowRank(M, int(rank), estimator.diagonal, strength), {}
+    if estimator.diagonal != "none":
+        raise ValueError(f"diagonal={estimator.diagonal!r} goes with rank=: K^f = R R' + diagonal; give rank=")
+    if isinstance(kind, str):
+        forms: dict[str, Form] = {
+            "free": FreeForm(M, strength),
+            "diagonal": LowRank(M, 0, "free", strength),
+            "uniform": Uniform(M, strength),
+        }
+        if kind not in forms:
+            raise ValueError(f"task_covariance={kind!r}: expected 'free', 'diagonal', 'uniform' or a matrix")
+        return forms[kind], {}
+    B = check_matrix(kind, M)
+    if estimator.optimizer is None:
+        return Given(B), {}
+    free = FreeForm(M, strength)
+    return free, free.of_matrix(B)
+
+
+def check_matrix(given: Any, M: int) -> Array:
+    """A symmetric positive semi-definite matrix, one row a task."""
+    B = np.asarray(given)
+    if B.shape != (M, M) or B.dtype.kind not in "iuf" or not np.isfinite(B).all():
+        raise ValueError(
+            f"task_covariance has shape {B.shape}; expected {(M, M)} finite numbers, one row and column a task in the "
+            "order of tasks_ (sorted labels)"
+        )
+    B = B.astype(float)
+    size = float(np.abs(B).max())
+    gap = float(np.abs(B - B.T).max())
+    if gap > 1e-8 * size:
+        raise ValueError(f"task_covariance is not symmetric: entries differ by up to {gap:g}; give (B + B.T) / 2")
+    least = float(np.linalg.eigvalsh(B)[0])
+    if least < -1e-8 * size:
+        raise ValueError(
+            f"task_covariance is not positive semi-definite: its smallest eigenvalue is {least:g}; add at least "
+            f"{-least:.3g} to its diagonal, or give B = R @ R.T"
+        )
+    return 0.5 * (B + B.T)
+
+
+def prior_strength(task_prior: Any, M: int) -> float | None:
+    """Strength of the inverse-Wishart penalty from the constructor's `task_prior`."""
+    if task_prior is None:
+        return None
+    if isinstance(task_prior, str) and task_prior == "auto":
+        return float(M)
+    if is_number(task_prior) and task_prior > 0:
+        return float(task_prior)
+    raise ValueError(f"task_prior={task_prior!r}: expected 'auto', a positive strength, or None")
+
+
+def descriptor_columns(task_features: Any) -> list[Any] | None:
+    """Names or positions where `task_features` names columns of X."""
+    if task_features is None or isinstance(task_features, Mapping):
+        return None
+    if isinstance(task_features, (list, tuple)) and task_features and all(_is_name(v) for v in task_features):
+        return list(task_features)
+    raise ValueError(
+        f"task_features={_short(task_features)}: expected a dict from task label to numbers, or a list of columns of X "
+        "(names, or positions in an array)"
+    )
+
+
+def split_descriptors(X: Any, columns: list[Any]) -> tuple[Any, list[Hashable]]:
+    """X without these columns, and what stands in them, a tuple a row."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        missing = [c for c in columns if c not in frame.columns]
+        if missing:
+            raise ValueError(
+                f"task_features names {list_labels(missing)}, not a column of X; columns are "
+                f"{list_labels(frame.columns)}"
+            )
+        rows = [tuple(float(v) for v in row) for row in frame.select(columns).rows()]
+        rest = frame.drop(columns)
+        return rest.to_native(), _finite(rows)
+    array = np.asarray(X)
+    width = array.shape[1] if array.ndim == 2 else 0
+    wrong = [c for c in columns if isinstance(c, str) or not -width <= c < width]
+    if wrong:
+        raise ValueError(
+            f"task_features names {list_labels(wrong)}; X is an array of {width} columns, 0 to {width - 1}"
+        )
+    at = [int(c) % width for c in columns]
+    labels = [tuple(float(v) for v in row) for row in array[:, at]]
+    return np.delete(array, at, axis=1), _finite(labels)
+
+
+def _finite(labels: list[tuple[float, ...]]) -> list[Hashable]:
+    for i, row in enumerate(labels):
+        if not np.isfinite(row).all():
+            raise ValueError(f"the task features of row {i} are {row}; expected finite numbers: fill or drop the row")
+    return list(labels)
+
+
+def features_of(task_features: Any, labels: tuple[Hashable, ...], columns: list[Any] | None) -> Array | None:
+    """(M, p) in the order of the labels."""
+    if task_features is None:
+        return None
+    if columns is not None:
+        return np.array(labels, dtype=float)
+    missing = [label for label in labels if label not in task_features]
+    if missing:
+        raise ValueError(
+            f"task_features has no entry for task {list_labels(missing)}; give one for every task, or drop these tasks"
+        )
+    rows = [np.atleast_1d(np.asarray(task_features[label])) for label in labels]
+    lengths = {label: row.shape for label, row in zip(labels, rows, strict=True)}
+    if len(set(lengths.values())) > 1 or rows[0].ndim != 1:
+        raise ValueError(f"task_features differ in length: {lengths}; give the same number of features for every task")
+    for label, row in zip(labels, rows, strict=True):
+        if row.dtype.kind not in "iufb" or not np.isfinite(row.astype(float)).all():
+            raise ValueError(f"task_features of {label!r} are {row.tolist()}; expected finite numbers")
+    return np.stack(rows).astype(float)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, (str, int, np.integer)) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:57]}..."
