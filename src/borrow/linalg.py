@@ -119,7 +119,7 @@ def symmetric_eigen(A: Array) -> tuple[Array, Array]:
 
 
 def cholesky_pullback(L: Array, bL: Array) -> Array:
-    """Adjoint of a symmetric A from its factor's: 1/2 L^-T (low + low') L^-1, low = tril(L'bL) with half its diagonal."""
+    """Adjoint of a symmetric A from its factor's: 1/2 L^-T (low + low') L^-1, low = tril(L'bL), half its diagonal."""
     low = np.tril(L.T @ bL)
     low.flat[:: len(L) + 1] *= 0.5
     return 0.5 * right_solve(solve_lower_transposed(L, low + low.T), L)

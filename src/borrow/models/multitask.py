@@ -101,7 +101,7 @@ def choose_path(
     """The cheapest exact algebra for these data, or the approximation asked for (sec. 3).
 
     "complete": two eigendecompositions. "gathered": sums by distinct input, P N of them the size of the problem.
-    "low rank": the same on inducing inputs. "blocks": one block a task given P functions at N inputs. "dense": the rest.
+    "low rank": the same on inducing inputs. "blocks": one block a task given P functions at N inputs. "dense": rows.
     """
     n, M = len(design.X), design.n_tasks
     N, sizes = len(design.inputs), np.diff(design.starts).astype(float)

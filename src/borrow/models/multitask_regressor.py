@@ -261,7 +261,7 @@ class MultiTaskGPRegressor(GPRegressor):
         if transfer_cancels(posterior):
             _say(
                 "every input is seen in every task and there is almost no noise: in that case transfer cancels, and "
-                "the prediction of a task depends on its own targets alone (kernel and noise are still learnt together); "
+                "the prediction of a task depends on its own targets alone (the kernel is still learnt from all); "
                 "to transfer, observe tasks at different inputs"
             )
 
@@ -293,7 +293,8 @@ class MultiTaskGPRegressor(GPRegressor):
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
         model = copy.copy(self)
         data = build(_relabel(self._rows, labels), self.normalize_y)
-        form: Any = replace(self._setup.form, features=features_of(self.task_features, labels, self._descriptors))
+        old_form: Any = self._setup.form
+        form = replace(old_form, features=features_of(self.task_features, labels, self._descriptors))
         design = Design.of(data.cells)
         path = choose_path(design, form, self._setup.intercept, (), self.inducing is not None)
         model._setup = replace(self._setup, cells=data.cells, design=design, form=form, path=path)
