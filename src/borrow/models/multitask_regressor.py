@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from borrow import memory
 from borrow.covariance import Design, choose_inducing
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, Rows, TaskData, build, encode, list_labels, sort_labels
+from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.hyper import Optimum, Values
-from borrow.inference.ep import Sites, cavity
 from borrow.kernels import Kernel, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import (
@@ -43,7 +42,6 @@ from borrow.models.multitask_em import maximise_by_em
 from borrow.models.task_covariance import FreeForm
 from borrow.models.task_settings import descriptor_columns, features_of, form_of, split_descriptors
 from borrow.reading import Schema
-from borrow.table import Table
 
 log = logging.getLogger("borrow")
 
@@ -313,25 +311,8 @@ class MultiTaskGPRegressor(GPRegressor):
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         return self._posterior.predict(X, task, full)
 
-    def leave_one_out(self) -> Table:
-        """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.
-
-        Columns: task, count (rows merged), y, mean, std (of an observation), in the units of y.
-        """
-        check_is_fitted(self, "log_marginal_likelihood_")
-        cells, noise = self._setup.cells, np.array(list(self.noise_.values())) / self._scale**2
-        tau = cells.count / noise[cells.task]
-        mean, variance = cavity(*self._posterior.marginals(), Sites(tau * cells.y, tau))
-        center, scale = self._center[cells.task], self._scale[cells.task]
-        return Table(
-            {
-                "task": [self._schema.labels[t] for t in cells.task],
-                "count": cells.count.tolist(),
-                "y": (center + scale * cells.y).tolist(),
-                "mean": (center + scale * mean).tolist(),
-                "std": (scale * np.sqrt(variance + 1.0 / tau)).tolist(),
-            }
-        )
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        return self._setup.cells, *self._posterior.marginals()
 
 
 def _relabel(rows: Rows, labels: tuple[Hashable, ...]) -> Rows:
