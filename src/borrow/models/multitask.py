@@ -60,7 +60,7 @@ from borrow.linalg import Array
 from borrow.models.task_covariance import Form, Given, LowRank, Parts, log_normal
 
 EXACT = ExactInference()
-#: Less of the fit than this crosses from task to task: transfer has cancelled (sec. 2.3).
+#: Less than this is noise, and less of the fit crosses from task to task: transfer has cancelled (sec. 2.3).
 CANCELLED = 1e-3
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
@@ -135,15 +135,16 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
     if setup.path == "dense":
         return DenseTasks(design, kernel, parts.B, c, specific)
     Z = design.inputs if setup.Z is None else setup.Z
-    if setup.path == "blocks":
-        return _blocks(setup, parts, kernel, Z, c, specific)
     R = parts.R if parts.R is not None else np.asarray(linalg.cholesky_jittered(parts.B)[0])
+    if setup.path == "blocks":
+        return _blocks(setup, parts._replace(R=R), kernel, Z, c, specific)
     return LowRankTasks(design, kernel, Z, R, c)
 
 
 def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, specific: list[Any]) -> SharedCovariance:
     """One block a task given the shared functions: s_t^2 k^x, the intercept and the task's own kernel."""
-    R = parts.R if parts.R is not None else np.zeros((setup.M, 0))
+    R = parts.R
+    assert R is not None  # every form has a factor by now
     own: list[Kernel | None] = []
     for t in range(setup.M):
         terms: list[Kernel] = [] if parts.own is None else [Product.of(Constant(float(parts.own[t])), kernel)]
@@ -257,14 +258,17 @@ def start_correlation(setup: Setup, kernel: Kernel, tau: Array) -> Array:
 
 
 def starts_of(setup: Setup, values: Values) -> list[Values]:
-    """Where the search begins: K^f from the data at the kernel given, and at a fifth of its lengthscales."""
+    """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one.
+
+    The rougher one has a fifth of the lengthscales.
+    """
     out = []
     noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
     tau = setup.design.count / noise[setup.design.task]
     for factor in (1.0, 0.2):
         theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
         C = start_correlation(setup, setup.kernel.with_theta(theta), tau)
-        out.append({**values, "kernel": theta, **setup.form.start(C)})
+        out.append({**setup.form.start(C), **values, "kernel": theta})
     return out
 
 
@@ -281,8 +285,13 @@ def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max
 
 
 def transfer_cancels(posterior: Any) -> bool:
-    """A complete design almost without noise: the prediction of a task depends on its own targets alone (sec. 2.3)."""
-    return isinstance(posterior, CompletePosterior) and posterior.share_of_transfer() < CANCELLED
+    """A complete design almost without noise: the prediction of a task depends on its own targets alone (sec. 2.3).
+
+    Little also crosses where tasks are unrelated or where each was asked to be alone; that is not meant.
+    """
+    if not isinstance(posterior, CompletePosterior) or not posterior.related:
+        return False
+    return max(posterior.share_of_noise(), posterior.share_of_transfer()) < CANCELLED
 
 
 def correlation_kernel(kernel: Kernel) -> Kernel:

@@ -150,6 +150,8 @@ class MultiTaskGPRegressor(GPRegressor):
         self.objective_trace_: list[float] | None = None
         if self.optimizer is not None:
             setup, values, optimum = self._learn(setup, values, data)
+            objective = objective_of(setup, data.column_scales, self.prior)
+            warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
@@ -170,9 +172,10 @@ class MultiTaskGPRegressor(GPRegressor):
         form, start = form_of(self, M, features)
         specific = self._specific(data)
         design = Design.of(cells)
-        path = choose_path(design, form, self.intercept, specific, self.inducing is not None)
+        inducing = self.inducing is not None
+        path = choose_path(design, form, self.intercept, specific, inducing)
         setup = Setup(cells, design, kernel, form, path, None, bool(self.intercept), specific, bool(self.share_noise))
-        if self.solver == "em" and (not isinstance(form, FreeForm) or self.intercept or specific or self.inducing):
+        if self.solver == "em" and (not isinstance(form, FreeForm) or self.intercept or specific or inducing):
             raise ValueError(
                 "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
                 "task_features= and inducing=, or use solver='gradient'"
@@ -227,8 +230,6 @@ class MultiTaskGPRegressor(GPRegressor):
             if isinstance(self.inducing, (int, np.integer)):  # spread again by the kernel that was found
                 setup = self._with_inducing(setup, optimum.values)
                 optimum = optimise(setup, optimum.values, scales, self.prior, self.max_iter)
-        objective = objective_of(setup, scales, self.prior)
-        warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
         return setup, optimum.values, optimum
 
     def _publish(self, labels: tuple[Hashable, ...]) -> None:
@@ -279,6 +280,10 @@ class MultiTaskGPRegressor(GPRegressor):
         check_is_fitted(self, "log_marginal_likelihood_")
         if self._descriptors is None:
             return super().predict(X, tasks, return_std, return_cov, include_noise)
+        if tasks is not None:
+            raise ValueError(
+                f"the columns {self.task_features!r} of X say which task a row belongs to; leave out tasks="
+            )
         X, labels = split_descriptors(X, self._descriptors)
         unseen = [v for v in dict.fromkeys(labels) if v not in self._schema.labels]
         model = self._with_tasks(unseen) if unseen else self
@@ -326,4 +331,4 @@ def _moved(schema: Schema, labels: tuple[Hashable, ...]) -> Codes | None:
 
 
 def _say(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)  # the line that called fit
+    warnings.warn(message, UserWarning, stacklevel=5)  # the line that called fit
