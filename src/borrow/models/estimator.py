@@ -45,7 +45,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     task: str | int | None
     kernel: Any
     noise: Any
-    normalize_y: bool
+    normalize_y: bool | str
     prior: str | None
     optimizer: str | None
     max_iter: int
@@ -199,6 +199,12 @@ def check_settings(estimator: Any) -> None:
         raise ValueError(f"prior={estimator.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
     if estimator.optimizer not in ("lbfgs", None):
         raise ValueError(f"optimizer={estimator.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+    normalize = getattr(estimator, "normalize_y", True)
+    if normalize not in (True, False, "common"):
+        raise ValueError(
+            f"normalize_y={normalize!r}: expected True (scale each task), 'common' (all tasks by the same "
+            "figures, for targets in the same units) or False"
+        )
     for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
         value = getattr(estimator, name, least)
         if not isinstance(value, (int, np.integer)) or value < least:

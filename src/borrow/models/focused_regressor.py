@@ -66,7 +66,7 @@ class FocusedGPRegressor(GPRegressor):
         inducing: Any = "auto",
         rho_prior: Any = "auto",
         background: int = 0,
-        normalize_y: bool = True,
+        normalize_y: bool | str = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,

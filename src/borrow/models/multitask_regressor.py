@@ -92,7 +92,7 @@ class MultiTaskGPRegressor(GPRegressor):
         noise: Any = None,
         inducing: Any = None,
         solver: str = "gradient",
-        normalize_y: bool = True,
+        normalize_y: bool | str = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
         max_iter: int = 1000,
