@@ -108,7 +108,7 @@ def choose_path(
     own = form.diagonal != "none" if isinstance(form, LowRank) else form.rank is not None
     alone = not own and not specific
     if inducing:
-        return "low rank" if alone else "blocks"
+        return "low rank" if alone and merged else "blocks"
     if M > 1 and design.complete and merged and not intercept and not specific:
         return "complete"
     if form.rank is None:
