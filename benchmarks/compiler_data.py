@@ -1,4 +1,4 @@
-"""What the compiler data look like: the figures and the picture of docs/data/compiler.md, from the table of the package.
+"""What the compiler data look like: figures and picture of docs/data/compiler.md, from the table of the package.
 
     python benchmarks/compiler_data.py
 
@@ -112,11 +112,15 @@ def draw(data: CompilerData) -> Figure:
         top = figure.add_subplot(grid[0, :])
         flags = [SHORT.get(data.flags[j], data.flags[j]) for j in columns]
         shown = effects[order][:, columns]
-        per_cent = np.where(np.abs(np.expm1(shown)) < 0.005, "", [[f"{v:+.0f}" for v in r] for r in 100 * np.expm1(shown)])
+        per_cent = np.where(
+            np.abs(np.expm1(shown)) < 0.005, "", [[f"{v:+.0f}" for v in r] for r in 100 * np.expm1(shown)]
+        )
         _cells(top, shown, per_cent, flags, names, 0.45, "RdBu")
         first, last = flags[0], "if-conversion"
-        top.set_title(f"Per cent of speed-up that a flag brings on average: {first} helps everybody, {last} does not",
-                      fontweight="bold")
+        top.set_title(
+            f"Per cent of speed-up that a flag brings on average: {first} helps everybody, {last} does not",
+            fontweight="bold",
+        )
         left = figure.add_subplot(grid[1, 0])
         jitter = np.random.RandomState(0).uniform(-0.32, 0.32, len(data.X))
         for row, m in enumerate(order):
@@ -138,7 +142,9 @@ def draw(data: CompilerData) -> Figure:
     return figure
 
 
-def _cells(ax: Any, values: np.ndarray, text: np.ndarray, across: list[str], down: list[str], most: float, colours: str) -> None:
+def _cells(
+    ax: Any, values: np.ndarray, text: np.ndarray, across: list[str], down: list[str], most: float, colours: str
+) -> None:
     ax.imshow(values, cmap=colours, vmin=-most, vmax=most, aspect="auto")
     for i, j in np.ndindex(values.shape):
         dark = abs(values[i, j]) > 0.62 * most

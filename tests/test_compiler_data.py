@@ -207,15 +207,15 @@ def test_counting_twice_gives_the_same(tmp_path):
 
 @needs_tools
 def test_a_failing_build_says_why(tmp_path):
-    with pytest.raises(RuntimeError, match="gcc .*ended with 1: .*unrecognized"):
+    with pytest.raises(RuntimeError, match=r"gcc .*ended with 1: .*such-optimisation"):
         measure.build("fir", ["-fno-such-optimisation"], tmp_path)
 
 
 @needs_tools
 def test_a_program_that_calls_a_library_is_refused(tmp_path):
-    (tmp_path / "loud.c").write_text("int puts(const char *); unsigned long work(void) { puts(\"\"); return 0; }")
+    (tmp_path / "loud.c").write_text('int puts(const char *); unsigned long work(void) { puts(""); return 0; }')
     subprocess.run(["gcc", "-c", tmp_path / "loud.c", "-o", tmp_path / "loud.o"], check=True)
-    with pytest.raises(RuntimeError, match="loud.o calls U puts"):
+    with pytest.raises(RuntimeError, match=r"loud\.o calls U puts"):
         measure.link(tmp_path / "loud.o", tmp_path)
 
 

@@ -26,18 +26,18 @@ CANONICAL = "canonical: "
 class CompilerData:
     """A complete table: every setting was measured for every program, without noise.
 
-    | field             | shape     | meaning                                                                           |
-    |-------------------|-----------|-----------------------------------------------------------------------------------|
-    | `X`               | (640, 13) | settings: 1 where the flag is on, 0 where it is off; no row occurs twice          |
-    | `speedup`         | (640, 11) | count of the build without flags / count of this build, of the same program       |
-    | `counts`          | (640, 11) | instructions executed                                                             |
-    | `kinds`           | 640       | 'none', 'single', 'all', 'all but one' or 'random'; row 0 is 'none'               |
-    | `flags`           | 13        | names of the columns of X, without the leading -f                                 |
-    | `programs`        | 11        | names of the tasks, sorted                                                        |
-    | `canonical`       | (8, 13)   | settings that are no rows of X, for describing a program                          |
-    | `canonical_names` | 8         |                                                                                   |
-    | `features`        | (11, 8)   | task features: speed-up of each program on the canonical settings                 |
-    | `canonical_counts`| (8, 11)   | the counts behind them                                                            |
+    | field             | shape     | meaning                                                                       |
+    |-------------------|-----------|-------------------------------------------------------------------------------|
+    | `X`               | (640, 13) | settings: 1 where the flag is on, 0 where it is off; no row occurs twice      |
+    | `speedup`         | (640, 11) | count of the build without flags / count of this build, of the same program   |
+    | `counts`          | (640, 11) | instructions executed                                                         |
+    | `kinds`           | 640       | 'none', 'single', 'all', 'all but one' or 'random'; row 0 is 'none'           |
+    | `flags`           | 13        | names of the columns of X, without the leading -f                             |
+    | `programs`        | 11        | names of the tasks, sorted                                                    |
+    | `canonical`       | (8, 13)   | settings that are no rows of X, for describing a program                      |
+    | `canonical_names` | 8         | what their flags are for                                                      |
+    | `features`        | (11, 8)   | task features: speed-up of each program on the canonical settings             |
+    | `canonical_counts`| (8, 11)   | the counts behind them                                                        |
     """
 
     X: Array
