@@ -106,21 +106,24 @@ def draw(data: CompilerData) -> Figure:
     order = leaves_list(linkage(squareform(1.0 - R, checks=False), "average", optimal_ordering=True))
     columns = np.argsort(-np.abs(effects).mean(0))
     names = [data.programs[i] for i in order]
-    with matplotlib.rc_context(figures.STYLE):
+    with matplotlib.rc_context({**figures.STYLE, "axes.titleweight": "bold"}):
         figure = Figure(figsize=(10.0, 9.2), layout="constrained")
         grid = figure.add_gridspec(2, 2, height_ratios=[1.0, 0.95], width_ratios=[1.15, 1.0])
         top = figure.add_subplot(grid[0, :])
         flags = [SHORT.get(data.flags[j], data.flags[j]) for j in columns]
         shown = effects[order][:, columns]
         per_cent = np.where(
-            np.abs(np.expm1(shown)) < 0.005, "", [[f"{v:+.0f}" for v in r] for r in 100 * np.expm1(shown)]
+            np.abs(np.expm1(shown)) < 0.005,
+            "",
+            [[f"{v:+.0f}".replace("-", "\u2212") for v in r] for r in 100 * np.expm1(shown)],
         )
         _cells(top, shown, per_cent, flags, names, 0.45, "RdBu")
-        first, last = flags[0], "if-conversion"
-        top.set_title(
-            f"Per cent of speed-up that a flag brings on average: {first} helps everybody, {last} does not",
-            fontweight="bold",
+        both = [name for name, e in zip(flags, shown.T, strict=True) if e.min() < -0.01 and e.max() > 0.01]
+        top.set_title(f"What a flag brings: {len(both)} of {len(flags)} help one program and hurt another", pad=22)
+        reading = (
+            "Per cent more speed-up with the flag than without, on average over the random settings of the others; "
         )
+        figures.explain(top, reading + "blank: less than half a per cent.")
         left = figure.add_subplot(grid[1, 0])
         jitter = np.random.RandomState(0).uniform(-0.32, 0.32, len(data.X))
         for row, m in enumerate(order):
@@ -133,12 +136,17 @@ def draw(data: CompilerData) -> Figure:
         left.minorticks_off()
         left.grid(axis="y", visible=False)
         left.axvline(1.0, color=figures.MUTED, lw=0.8, ls="--")
-        left.set_title("Speed-up of all settings; bar: all flags on", fontweight="bold")
+        beaten = int(np.sum(data.speedup[data.kinds.index("all")] < data.speedup.max(0)))
+        left.set_title(f"All flags on is not the best for {beaten} of {len(names)} programs", pad=22)
+        figures.explain(left, "A dot for each setting; bar: all flags on.")
         left.set_xlabel("instructions without flags / instructions")
         right = figure.add_subplot(grid[1, 1])
-        both = R[np.ix_(order, order)]
-        _cells(right, both, np.array([[f"{100 * v:.0f}" for v in r] for r in both]), names, names, 1.0, "RdBu")
-        right.set_title("Correlation of log speed-up, per cent", fontweight="bold")
+        R = R[np.ix_(order, order)]
+        text = np.where(np.eye(len(R)) == 1, "", [[f"{100 * v:.0f}" for v in r] for r in R])
+        _cells(right, R, text, names, names, 1.0, "RdBu")
+        low, high = (R[np.triu_indices(len(R), 1)].min(), R[np.triu_indices(len(R), 1)].max())
+        right.set_title(f"Programs correlate from {figures.signed(low)} to {figures.signed(high)}", pad=22)
+        figures.explain(right, "Correlation of log speed-up over the settings, per cent.")
     return figure
 
 
