@@ -125,9 +125,9 @@ def draw(data: CompilerData) -> Figure:
         )
         figures.explain(top, reading + "blank: less than half a per cent.")
         left = figure.add_subplot(grid[1, 0])
-        jitter = np.random.RandomState(0).uniform(-0.32, 0.32, len(data.X))
+        blue, jitter = figures.COLOURS["focused"], np.random.RandomState(0).uniform(-0.32, 0.32, len(data.X))
         for row, m in enumerate(order):
-            dots = left.scatter(data.speedup[:, m], row + jitter, s=2, color=figures.COLOURS["focused"], alpha=0.45, lw=0)
+            dots = left.scatter(data.speedup[:, m], row + jitter, s=2, color=blue, alpha=0.45, lw=0)
             dots.set_rasterized(True)  # 7,040 dots as paths would be a megabyte
             everything = data.speedup[data.kinds.index("all"), m]
             left.plot([everything] * 2, [row - 0.42, row + 0.42], color=figures.INK, lw=1.4)
