@@ -29,6 +29,7 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
 	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
 	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+	$(BIN)/python benchmarks/compiler_data.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
