@@ -268,7 +268,8 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
     for factor in (1.0, 0.2):
         theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
         C = start_correlation(setup, setup.kernel.with_theta(theta), tau)
-        out.append({**setup.form.start(C), **values, "kernel": theta})
+        found = {n: v for n, v in setup.form.start(C).items() if n not in values}
+        out.append({**values, "kernel": theta, **found})
     return out
 
 
