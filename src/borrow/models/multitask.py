@@ -14,7 +14,7 @@ E. V. Bonilla, K. M. A. Chai, C. K. I. Williams: Multi-task Gaussian process pre
 | equation | function                                                                                   |
 |----------|--------------------------------------------------------------------------------------------|
 | (1)      | `prior_of_tasks`: the covariance, in the form that is cheapest for the data                |
-| (2)      | `predict` of the covariances in `borrow.covariance`                                        |
+| (2)      | `condition`: the posterior, whose `predict` is in `borrow.covariance`                      |
 | sec. 2.2 | `multitask_objective`: log evidence and its gradient; EM in `multitask_em`                 |
 | sec. 2.3 | `transfer_cancels`                                                                         |
 | sec. 3   | `choose_path`, `prior_of_tasks`: low rank and Nystrom                                      |
@@ -156,7 +156,7 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
-    """Posterior and log evidence at given hyper-parameters."""
+    """Posterior, which predicts by eq. (2), and log evidence at given hyper-parameters."""
     noise = np.broadcast_to(values["noise"], setup.M) if "noise" in values else None
     with_noise = values if noise is None else {**values, "noise": noise}
     return setup.infer(prior_of_tasks(values, setup), setup.cells, with_noise, start)
@@ -268,7 +268,8 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
     for factor in (1.0, 0.2):
         theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
         C = start_correlation(setup, setup.kernel.with_theta(theta), tau)
-        out.append({**setup.form.start(C), **values, "kernel": theta})
+        found = {n: v for n, v in setup.form.start(C).items() if n not in values}
+        out.append({**values, "kernel": theta, **found})
     return out
 
 
