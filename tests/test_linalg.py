@@ -197,3 +197,15 @@ def test_equal_rows_are_at_distance_zero(d):
     D = linalg.squared_distances(A, C)
     assert_array_equal(D[[4, 0, 4, 2], [0, 1, 2, 3]], np.zeros(4))
     assert np.count_nonzero(D == 0.0) == 4
+
+
+def test_folded_gram_minus_inverse_sums_as_the_full_one():
+    rng = np.random.default_rng(3)
+    A, r = rng.normal(size=(7, 7)), rng.normal(size=7)
+    L = linalg.cholesky(A @ A.T + np.eye(7))
+    S = rng.normal(size=(7, 7))
+    full, folded = linalg.gram_minus_inverse(r[:, None], L), linalg.gram_minus_inverse_folded(r, L)
+    assert np.vdot(folded, S + S.T) == pytest.approx(np.vdot(full, S + S.T), rel=1e-12)
+    assert np.diagonal(folded) == pytest.approx(np.diagonal(full), rel=1e-12)
+    assert not np.tril(folded, -1).any()
+    assert linalg.gram_minus_inverse_folded(np.zeros(0), np.zeros((0, 0))).shape == (0, 0)

@@ -142,6 +142,19 @@ def gram_minus_inverse(R: Array, L: Array) -> Array:
     return symmetric_from_lower(blas.dsyrk(1.0, R.T, beta=-1.0, c=P, trans=1, lower=1, overwrite_c=1))
 
 
+def gram_minus_inverse_folded(r: Array, L: Array) -> Array:
+    """r r' - (L L')^-1 folded: twice its strict upper triangle, and its diagonal; zeros below.
+
+    Any sum of its products with a symmetric matrix is that of the full one, without the pass that mirrors it.
+    """
+    if len(L) == 0:
+        return np.zeros((0, 0))
+    P, _ = lapack.dpotri(L, lower=1)
+    Q = blas.dsyrk(2.0, r[None, :], beta=-2.0, c=P, trans=1, lower=1, overwrite_c=1).T
+    Q.flat[:: len(L) + 1] *= 0.5
+    return Q
+
+
 def log_determinant(L: Array) -> float:
     """log |L L'|."""
     return 2.0 * float(np.log(np.diagonal(L)).sum())
@@ -156,8 +169,7 @@ def squared_distances(A: Array, C: Array) -> Array:
     if A.shape[1] < GEMM_COLUMNS:
         return cdist(A, C, "sqeuclidean")
     a, c = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", C, C)
-    D = A @ C.T
-    D *= -2.0
+    D = (-2.0 * A) @ C.T
     norms = a[:, None] + c  # added at once, so that D is symmetric to the last bit where A is C
     D += norms
     norms *= np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5)

@@ -7,7 +7,8 @@ own. Sites are unit-noise observations s = w f + noise (see `shared`): with A = 
 
     evidence = -1/2 (s'alpha + log|A| + n log 2 pi),   bK = w Q w,   Q = 1/2 (alpha alpha' - A^-1),
 
-and K = B[t, t'] k is linear in either factor: bB[t, t'] = sum over the block of bK k, bk = bK B[t, t'].
+Q is needed in sums with symmetric matrices only: it is kept folded, twice its strict upper triangle and its diagonal.
+K = B[t, t'] k is linear in either factor: bB[t, t'] = sum over the block of bK k, bk = bK B[t, t'].
 Where inputs repeat, k is evaluated once for each distinct input and its adjoint gathered there.
 """
 
@@ -72,21 +73,33 @@ class DenseTasks(_Forgetful):
         self.index: Codes | None = design.index if repeated else None
         self.inputs = design.inputs if repeated else self.X
         self.Kx, self._back_x = kernel.evaluate(self.inputs)
-        own = [self._own(t) for t in range(len(B))]
+        own = [self._own(t) for t in range(len(B))] if specific else []
+        self._own_blocks = [block for block, _ in own]
         self._back_specific = [back for _, back in own]
-        K = self.at_rows(self.Kx)
-        K *= B[self.task][:, self.task]
-        for t in range(len(B)):
-            at = self.rows(t)
-            K[at, at] += intercept
-            block = own[t][0]
+
+    @cached_property
+    def K(self) -> Array:
+        """The prior covariance of all rows."""
+        return self.scaled(np.ones(len(self.X)))[0]
+
+    def scaled(self, w: Array) -> tuple[Array, Array]:
+        """w K w, and w_i B[t_i, t_j] w_j alone."""
+        wBw = (w[:, None] * self.B[self.task]).take(self.task, axis=1)
+        wBw *= w
+        A = wBw * self.at_rows(self.Kx)
+        if self.intercept:
+            for t in range(len(self.B)):
+                at = self.rows(t)
+                A[at, at] += np.multiply.outer(self.intercept * w[at], w[at])
+        for t, block in enumerate(self._own_blocks):
             if block is not None:
-                K[at, at] += block
-        self.K = K
+                at = self.rows(t)
+                A[at, at] += w[at][:, None] * block * w[at]
+        return A, wBw
 
     def at_rows(self, K: Array) -> Array:
-        """A matrix on the distinct inputs, at all pairs of rows."""
-        return K.copy() if self.index is None else K[self.index][:, self.index]
+        """A matrix on the distinct inputs, at all pairs of rows; not to be changed."""
+        return K if self.index is None else K[self.index][:, self.index]
 
     def to_inputs(self, bK: Array) -> Array:
         """The adjoint of `at_rows`."""
@@ -110,8 +123,7 @@ class DensePosterior(_Forgetful):
         self.prior = prior
         self.w = w = np.sqrt(tau)
         s = np.divide(nu, w, out=np.zeros_like(nu), where=w > 0)
-        A = prior.K * w
-        A *= w[:, None]
+        A, self._wBw = prior.scaled(w)
         A.flat[:: len(A) + 1] += 1.0
         self.L = linalg.cholesky(A, overwrite=True)
         self.alpha = linalg.solve(self.L, s)
@@ -126,23 +138,23 @@ class DensePosterior(_Forgetful):
     def adjoints(self, inducing: bool = False) -> TaskAdjoints:
         """Derivatives of the evidence by theta, B, intercept, specific kernels, and the noise of each row."""
         prior, w = self.prior, self.w
-        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L)
-        Q *= (0.5 * w)[:, None]
-        Q *= w
-        noise = np.diagonal(Q).copy()
+        Q = linalg.gram_minus_inverse_folded(self.alpha, self.L)
+        Q *= 0.5
+        noise = w * w * np.diagonal(Q)
         intercept, specific = 0.0, []
-        for t, back in enumerate(prior._back_specific):
-            block = Q[prior.rows(t), prior.rows(t)]
+        for t in range(len(prior.B)) if prior.intercept or prior._back_specific else ():
+            at = prior.rows(t)
+            block = w[at][:, None] * Q[at, at] * w[at]
             intercept += float(block.sum())
-            kernel = prior.specific[t]
+            kernel, back = prior.specific[t], prior._back_specific[t] if prior._back_specific else None
             specific.append(
                 back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
             )
-        onto = _membership(prior.task, len(prior.B))
+        onto = _membership(prior.task, w, len(prior.B))
         bB = onto @ ((prior.at_rows(prior.Kx) * Q) @ onto.T)
-        Q *= prior.B[prior.task][:, prior.task]
+        Q *= self._wBw
         theta = prior._back_x(prior.to_inputs(Q)).theta
-        return TaskAdjoints(theta, noise, B=bB, intercept=intercept, specific=specific)
+        return TaskAdjoints(theta, noise, B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
 
     def by_inputs(self) -> Array:
         """The adjoint of k on the distinct inputs, for EM."""
@@ -200,8 +212,8 @@ def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes, known: bool) ->
     return K
 
 
-def _membership(task: Codes, M: int) -> Array:
-    """(M, n), one where a row belongs to a task."""
+def _membership(task: Codes, w: Array, M: int) -> Array:
+    """(M, n), the weight of a row at its task."""
     E = np.zeros((M, len(task)))
-    E[task, np.arange(len(task))] = 1.0
+    E[task, np.arange(len(task))] = w
     return E

@@ -22,18 +22,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from borrow import linalg
 from borrow.covariance import TaskAdjoints
+from borrow.data import Codes
 from borrow.hyper import VARIANCE_SD, GaussianPrior, Values, kernel_prior
 from borrow.kernels import Kernel
 from borrow.linalg import Array
 
 #: No task starts further from the others than this share of its variance, nor nearer than the rest.
 LEAST_OWN = 0.1
+
+
+@lru_cache(maxsize=32)
+def _lower(M: int) -> tuple[Codes, Codes]:
+    """Where the entries of a lower triangle are."""
+    return np.tril_indices(M)
 
 
 class Parts(NamedTuple):
@@ -68,7 +76,7 @@ class FreeForm:
 
     def _factor(self, values: Values) -> Array:
         L = np.zeros((self.M, self.M))
-        L[np.tril_indices(self.M)] = values["factor"]
+        L[_lower(self.M)] = values["factor"]
         return L
 
     def parts(self, values: Values) -> Parts:
@@ -80,7 +88,7 @@ class FreeForm:
         """2 bB L, lower triangle."""
         bL = adjoints.weights if adjoints.B is None else (adjoints.B + adjoints.B.T) @ self._factor(values)
         assert bL is not None  # a path gives one or the other
-        return {"factor": bL[np.tril_indices(self.M)]}
+        return {"factor": bL[_lower(self.M)]}
 
     def start(self, C: Array) -> Values:
         """The factor of the correlation found, pulled towards independence."""
@@ -88,7 +96,7 @@ class FreeForm:
 
     def of_matrix(self, B: Array) -> Values:
         """The factor of a matrix given."""
-        return {"factor": np.array(linalg.cholesky_jittered(B)[0])[np.tril_indices(self.M)]}
+        return {"factor": np.array(linalg.cholesky_jittered(B)[0])[_lower(self.M)]}
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
         """Inverse Wishart, where it is on."""
@@ -99,7 +107,7 @@ class FreeForm:
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Entries of L."""
-        at = zip(*np.tril_indices(self.M), strict=True)
+        at = zip(*_lower(self.M), strict=True)
         return {"factor": [f"entry ({labels[i]!r}, {labels[j]!r}) of the factor of K^f" for i, j in at]}
 
 
