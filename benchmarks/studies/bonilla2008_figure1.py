@@ -3,10 +3,10 @@
     python benchmarks/studies/bonilla2008_figure1.py [--data compiler spear polybench] [--replications 10]
 
 The paper's programs and transformations were never published. Stand-ins: the compiler data of this project (11
-programs, 13 flags, instruction counts), SPEAR (10 environments, 14 options, solving time in seconds) and PolyBench (30 programs,
-7 flags, speed-up). In each replication every program gets its own random settings (16, 32, 64, 128; PolyBench has 128
-in all and stops at 64); the error is the mean absolute error on the rest (SPEAR: 1,000 of the rest, drawn at random),
-per program and on average. Replication r of size n draws from seed [r, n].
+programs, 13 flags, instruction counts), SPEAR (10 environments, 14 options, solving time in seconds) and PolyBench (30
+programs, 7 flags, speed-up). In each replication every program gets its own random settings (16, 32, 64, 128;
+PolyBench has 128 in all and stops at 64); the error is the mean absolute error on the rest (SPEAR: 1,000 of the rest,
+drawn at random), per program and on average. Replication r of size n draws from seed [r, n].
 
 Methods: no transfer; pooled (one GP, targets as they are); diagonal K^f (only the kernel is shared); parametric (kernel
 on task features; SPEAR has none); free form as in the paper (shared noise, no prior, lengthscales from 1, at most 200

@@ -10,8 +10,8 @@ Rows: no transfer as the paper ran it (raw scores, no prior, lengthscales from 1
 K^f from a kernel on school features, averaged over years (139 tasks) and one task for each distinct row of features
 (288 tasks); ranks 1, 2, 3, 5; rank 1 with a random intercept; a 11' + b I; ridge on all 27 inputs, alone and with
 school intercepts. The multi-task rows scale all scores by the same figures (`normalize_y="common"`): scores are in the
-same units and a school's level carries information. The two parametric rows factor 3,800 x 3,800 matrices, so their splits
-after the first start from the kernels that the first found, for at most 20 iterations.
+same units and a school's level carries information. The two parametric rows factor 3,800 x 3,800 matrices, so their
+splits after the first start from the kernels that the first found, for at most 20 iterations.
 """
 
 from __future__ import annotations
