@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_multitask
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
@@ -205,6 +208,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "compiler programs": compiler_programs,
     "compiler facts": compiler_facts,
     "headline": headline,
+    **pages_multitask.BLOCKS,
 }
 
 
