@@ -125,14 +125,15 @@ def replicate(data: str, table: Responses, n: int, replication: int) -> dict:
     return out
 
 
-def run(data: str, replications: int, jobs: int) -> list[dict]:
+def run(data: str, replications: int, jobs: int, sizes: list[int] | None = None) -> list[dict]:
     """What is not in out/ yet is computed; each replication is a line there."""
     table = load(data)
     store = ROOT / "out" / f"bonilla2008_{data}.jsonl"
     store.parent.mkdir(exist_ok=True)
     done = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
     have = {(r["n"], r["replication"]) for r in done}
-    todo = [(n, r) for n in SIZES[data] for r in range(replications) if (n, r) not in have]
+    wanted = [n for n in SIZES[data] if sizes is None or n in sizes]
+    todo = [(n, r) for n in wanted for r in range(replications) if (n, r) not in have]
     parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
     for result in parallel(delayed(replicate)(data, table, *job) for job in todo):
         done.append(result)
@@ -142,10 +143,15 @@ def run(data: str, replications: int, jobs: int) -> list[dict]:
     return [r for r in done if r["replication"] < replications]
 
 
+def sizes_of(data: str, results: list[dict]) -> list[int]:
+    """Sizes that have results."""
+    return [n for n in SIZES[data] if any(r["n"] == n for r in results)]
+
+
 def summarise(data: str, results: list[dict]) -> dict:
     table = load(data)
     rows, programs = [], []
-    for n in SIZES[data]:
+    for n in sizes_of(data, results):
         part = [r for r in results if r["n"] == n]
         base = np.array([np.mean(r["error"]["no transfer"]) for r in part])
         for method in METHODS:
@@ -181,7 +187,7 @@ def per_program(data: str, results: list[dict]) -> dict:
         m: {
             tasks[t]: [
                 round(float(np.mean([r["error"][m][t] for r in results if r["n"] == n and m in r["error"]])), 5)
-                for n in SIZES[data]
+                for n in sizes_of(data, results)
                 if any(m in r["error"] for r in results if r["n"] == n)
             ]
             for t in range(len(tasks))
@@ -192,7 +198,7 @@ def per_program(data: str, results: list[dict]) -> dict:
 
 def draw(data: str, results: list[dict]) -> None:
     """Three programs and the average, as in the paper: where sharing helps most, in the middle, and least."""
-    table, sizes = load(data), SIZES[data]
+    table, sizes = load(data), sizes_of(data, results)
 
     def curve(method: str, t: int | None) -> np.ndarray:
         return np.array(
@@ -230,10 +236,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--replications", type=int, default=10)
+    parser.add_argument("--sizes", type=int, nargs="+", help="only these; what is in out/ already is kept")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     for data in given.data:
-        results = run(data, given.replications, given.jobs)
+        results = run(data, given.replications, given.jobs, given.sizes)
         found = summarise(data, results)
         found["per program"] = per_program(data, results)
         write_result(f"bonilla2008_{data}", {"seeds": "[replication, settings]", **found})
