@@ -234,6 +234,8 @@ def test_fitted_model_is_the_multivariate_normal_of_the_rows(name, normalize_y):
     X, tasks, y = table()
     model = borrow.MultiTaskGPRegressor(**{"kernel": SMOOTH, "noise": NOISE, **SETTINGS[name]}, normalize_y=normalize_y)
     model.fit(X, y, tasks=tasks)
+    if not isinstance(SETTINGS[name].get("task_covariance", ""), str):
+        np.testing.assert_array_equal(model.task_covariance_, B3)
     X_new, new_tasks = np.vstack([X[:4], [[0.3], [9.0]]]), np.array(["a", "c", "b", "a", "b", "c"])
     code, new_code = np.searchsorted(model.tasks_, tasks), np.searchsorted(model.tasks_, new_tasks)
     mean, cov, density = literal_posterior(model, X, code, y, X_new, new_code)
@@ -522,7 +524,7 @@ def test_descriptor_that_was_never_seen_is_a_new_task(settings, normalize_y):
         kernel=SMOOTH,
         task_features=["size", "age"],
         task_kernel=TASK_KERNEL,
-        noise=0.1,
+        noise={(0.0, 2.0): 0.02, (0.5, -1.0): 0.1, (1.0, 1.0): 0.4},
         optimizer=None,
         normalize_y=normalize_y,
         **settings,
@@ -647,6 +649,16 @@ def test_inducing_inputs_are_their_own_dense_approximation(given, optimizer):
     found, found_cov = model.predict(GRID, np.array(["a", "b", "c"])[at], return_cov=True)
     np.testing.assert_allclose(found, center[at] + scale[at] * mean, atol=1e-8)
     np.testing.assert_allclose(found_cov, cov * np.multiply.outer(scale[at], scale[at]), atol=1e-8)
+
+
+def test_inducing_inputs_are_spread_again_by_the_kernel_found():
+    X, tasks, y = table(repeats=0)
+    settings = {"kernel": SquaredExponential(1.0, 40.0), "rank": 2, "intercept": True, "inducing": 5}
+    before = borrow.MultiTaskGPRegressor(**settings, optimizer=None).fit(X, y, tasks=tasks)
+    after = borrow.MultiTaskGPRegressor(**settings).fit(X, y, tasks=tasks)
+    gaps = [np.diff(np.sort(m.inducing_[:, 0])).min() for m in (before, after)]
+    assert not np.array_equal(before.inducing_, after.inducing_)
+    assert gaps[1] > 0.3  # of a range of 4, by a kernel short enough to see it
 
 
 def test_all_inputs_as_inducing_inputs_lose_nothing():
@@ -861,12 +873,22 @@ def test_stronger_penalty_pulls_the_task_covariance_to_the_identity(strength):
 @pytest.mark.parametrize("settings", [{"intercept": True, "share_noise": True}, {"specific_kernel": SMOOTH}], ids=str)
 def test_whole_objective_has_the_right_slope(settings):
     X, tasks, y = table()
-    model = borrow.MultiTaskGPRegressor(kernel=ROUGH, task_covariance=B3, optimizer=None, **settings)
+    model = borrow.MultiTaskGPRegressor(kernel=ROUGH, task_covariance=B3, noise=0.5, optimizer=None, **settings)
     model.fit(X, y, tasks=tasks)
     form = FreeForm(3, 3.0)
     setup, values = replace(model._setup, form=form), {**model._values, **form.of_matrix(B3)}
     objective = objective_of(setup, np.array([1.3]), "auto")
     expected = central_difference(lambda x: objective(unpack(x, values))[0], pack(values))
     np.testing.assert_allclose(pack(objective(values)[1]), expected, atol=1e-6 * np.abs(expected).max())
+    evidence = multitask_objective(setup)(values)[0]
     plain = objective_of(replace(setup, form=FreeForm(3, None)), np.array([1.3]), None)
-    assert plain(values)[0] == multitask_objective(setup)(values)[0]
+    assert plain(values)[0] == evidence
+    # The priors that every GP estimator shares, and that of K^f, written out up to constants.
+    weak = -0.5 * (np.log(0.5) - np.log(1.3)) ** 2 - 0.5 * np.sum((values["noise"] - np.log(0.1)) ** 2) / 4.0
+    if "specific" in values:
+        weak += -1.5 * (np.log(0.8) - np.log(1.3)) ** 2  # of three tasks; their log variance is 0, the mode
+    if "intercept" in values:
+        weak += -0.5 * values["intercept"][0] ** 2 / 4.0
+    inverse = np.linalg.inv(B3)
+    weak += -1.5 * (np.trace(inverse) + np.linalg.slogdet(B3)[1])
+    assert objective(values)[0] == pytest.approx(evidence + weak, abs=1e-9)

@@ -33,9 +33,6 @@ from borrow.linalg import Array, NotPositiveDefiniteError
 from borrow.models.multitask import Setup, condition, objective_of, starts_of
 from borrow.models.task_covariance import FreeForm
 
-#: How far the M-step of theta may go, in turn: given F, a smooth kernel pins theta down so sharply that a line search
-#: which begins far away ends in rounding errors.
-REACH = (0.3, 0.03, 0.003)
 #: Added to the diagonal of K^x in the M-step of theta, as a share: smooth kernels on close inputs have no inverse in
 #: double precision, and the step would stand still.
 NUGGET = 1e-8
@@ -83,12 +80,7 @@ def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: 
         return value, {"kernel": by}
 
     start = {"kernel": values["kernel"]}
-    theta = start["kernel"]
-    for reach in REACH:
-        found = hyper.maximise(objective, start, {"kernel": (theta - reach, theta + reach)}, max_iter)
-        if np.any(found.values["kernel"] != theta):
-            return found.values["kernel"]
-    return theta
+    return hyper.maximise(objective, start, hyper.bounds_around(start), max_iter).values["kernel"]
 
 
 def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> Values:
