@@ -22,7 +22,7 @@ import numpy as np
 
 from borrow import linalg
 from borrow.covariance.design import Codes, Design
-from borrow.covariance.shared import LOG_2PI, Prediction, _Forgetful
+from borrow.covariance.shared import LOG_2PI, Prediction, _Forgetful, marginal_variances
 from borrow.kernels import Kernel
 from borrow.linalg import Array
 
@@ -163,20 +163,8 @@ class DensePosterior(_Forgetful):
         return prior.design.gather(Q * prior.B[prior.task][:, prior.task])
 
     def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every row.
-
-        wKw = A - I, so tau v = 1 - diag A^-1. Sites too weak for that difference take their column of K instead.
-        """
-        K, w = self.prior.K, self.w
-        mean = K @ self.coefficients
-        tau = w * w
-        rest = 1.0 - linalg.diagonal_of_inverse(self.L)
-        weak = rest < 1e-4
-        variance = np.divide(rest, tau, out=np.zeros_like(tau), where=~weak)
-        if weak.any():
-            half = linalg.solve_lower(self.L, w[:, None] * K[:, weak])
-            variance[weak] = np.diagonal(K)[weak] - np.einsum("ij,ij->j", half, half)
-        return mean, variance
+        """Posterior mean and variance of the function at every row."""
+        return self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w)
 
     def predict(self, X: Array, task: Codes, full: bool = False, new: NewTasks | None = None) -> Prediction:
         """Functions at new rows (eq. 2); `new` gives the covariances of tasks that are not those of the fit."""

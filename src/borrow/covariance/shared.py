@@ -203,6 +203,21 @@ class Prediction:
     covariance: Array | None = None
 
 
+def marginal_variances(K: Array, L: Array, w: Array) -> Array:
+    """diag(K - K w A^-1 w K), A = I + w K w = L L'.
+
+    w K w = A - I, so tau v = 1 - diag A^-1, a third of the flops of a solve. Sites too weak for that difference take
+    their columns of K instead.
+    """
+    rest = 1.0 - linalg.diagonal_of_inverse(L)
+    weak = rest < 1e-4
+    variance = np.divide(rest, w * w, out=np.zeros_like(w), where=~weak)
+    if weak.any():
+        half = linalg.solve_lower(L, w[:, None] * K[:, weak])
+        variance[weak] = np.diagonal(K)[weak] - np.einsum("ij,ij->j", half, half)
+    return variance
+
+
 class SharedPosterior:
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
@@ -327,11 +342,10 @@ class SharedPosterior:
                 variance[at] = E / factor.root**2  # type: ignore[union-attr]
                 J[at] -= gain[:, None] * self.H[at]
             else:
-                wE = w[at][:, None] * E
-                mean[at] += self.alpha[at] @ wE
-                half = factor.half(wE)
-                variance[at] = np.diagonal(E) - np.einsum("ij,ij->j", half, half)
-                J[at] -= wE.T @ self.H[at]
+                mean[at] += E @ (w[at] * self.alpha[at])
+                variance[at] = marginal_variances(E, factor.L, w[at])  # type: ignore[union-attr]
+                if J.shape[1]:
+                    J[at] -= E @ (w[at][:, None] * self.H[at])
         J = linalg.right_solve_transposed(J, self.LB)
         return mean, variance + np.einsum("ij,ij->i", J, J)
 
