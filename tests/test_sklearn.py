@@ -22,7 +22,14 @@ BOTH = [borrow.FocusedGPRegressor("subject", "up", n_restarts=0), borrow.SingleT
 FOLDS = KFold(3, shuffle=True, random_state=1)
 
 
-@parametrize_with_checks([borrow.FocusedGPRegressor(), borrow.SingleTaskGPRegressor(), borrow.PooledGPRegressor()])
+@parametrize_with_checks(
+    [
+        borrow.FocusedGPRegressor(),
+        borrow.SingleTaskGPRegressor(),
+        borrow.PooledGPRegressor(),
+        borrow.MultiTaskRBFRegressor(),
+    ]
+)
 def test_scikit_learn_contract(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips one of its checks
     check(estimator)

@@ -31,8 +31,8 @@ from borrow.models.rbf_recursion import Recursion, Stack, leave_one_out
 #: Ridges tried by ridge="auto".
 RIDGES = tuple(10.0**p for p in range(-6, 2))
 #: Ridges of the tasks' constants tried by the two-level design.
-BIAS_RIDGES = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
-#: Weight of the prior of σ² (the variance of the targets), in rows.
+BIAS_RIDGES = (1e-6, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+#: Weight of the prior of σ² (the leave-one-out error), in rows.
 NOISE_ROWS = 0.01
 
 
@@ -43,7 +43,7 @@ class Settings:
     n_basis: int | str  # a number, "auto" (leave-one-out) or "converged"
     limit: int
     ridges: tuple[float, ...]
-    bounds: tuple[float, float] | None
+    tune: bool | tuple[float, float]  # widths of chosen units: no, between a quarter and four times, or within bounds
     tol: float
     structure: Stack | None = None  # rows, labelled or not, that choose the units without labels
 
@@ -148,13 +148,25 @@ def choose_size(settings: Settings, loo: Array) -> int:
     return int(np.argmin(loo)) if settings.n_basis == "auto" else len(loo) - 1
 
 
+def width_bounds(tune: bool | tuple[float, float], width: float) -> tuple[float, float] | None:
+    """Bounds of tuned widths; None where they are not tuned."""
+    if isinstance(tune, tuple):
+        return tune
+    return (width / 4.0, 4.0 * width) if tune else None
+
+
 def grow_path(
-    stack: Stack, candidates: Candidates, settings: Settings, y: Array, ridge: float, bias_ridge: float | None = None
+    stack: Stack,
+    candidates: Candidates,
+    settings: Settings,
+    y: Array,
+    ridge: float,
+    bias_ridge: float | None = None,
 ) -> tuple[Path, Recursion]:
     """Table 1 with one ridge, on the labels or without them; the recursion is that of the labelled rows."""
     tol = settings.tol if settings.n_basis == "converged" else None
     limit = settings.n_basis if isinstance(settings.n_basis, int) else settings.limit
-    structure, bounds = settings.structure, settings.bounds
+    structure, bounds = settings.structure, width_bounds(settings.tune, candidates.width)
     if structure is None:
         path = grow(stack, candidates, y, ridge, limit, bias_ridge=bias_ridge, bounds=bounds, tol=tol)
         return path, path.recursion
@@ -184,7 +196,7 @@ def network_of(stack: Stack, sizes: Sizes) -> Network:
     fit, leverage, _ = sized(recursion, stack.y)
     Y = recursion.root * stack.y
     b, q = recursion.coefficients(Y)[:N], recursion.q[:N]
-    noise = noise_variance(stack, fit[N - 1], leverage[N - 1])
+    noise = noise_variance(stack, fit[N - 1], leverage[N - 1], sizes.best)
     ridges = np.array(recursion.ridge[:N])
     volume = float(np.log(q / ridges[:, None]).sum())
     evidence = log_evidence(stack, volume, float(Y @ Y - (q * b**2).sum()), noise)
@@ -200,13 +212,12 @@ def log_evidence(stack: Stack, volume: float, least: float, noise: float) -> flo
     return float(stack.log_constant.sum()) - 0.5 * (n * np.log(2.0 * np.pi * noise) + volume + quadratic)
 
 
-def noise_variance(stack: Stack, fit: Array, leverage: Array) -> float:
+def noise_variance(stack: Stack, fit: Array, leverage: Array, loo: float) -> float:
     """σ²: residual sum of squares over what the leverages leave of the rows, with a hundredth of a row of prior."""
     r = stack.rows
     rss = float((r.precision * (r.y - fit[r.cell]) ** 2 + r.scatter).sum())
-    mean = float(r.precision @ r.y) / stack.n_rows
-    spread = float((r.precision * (r.y - mean) ** 2 + r.scatter).sum()) / stack.n_rows
-    prior = spread if spread > 1e-20 * max(mean**2, 1e-300) else 1.0
+    size = float(r.precision @ r.y**2) / stack.n_rows
+    prior = loo if loo > 1e-20 * size else 1.0  # nothing but zeros tells nothing of the noise
     return (rss + NOISE_ROWS * prior) / (max(stack.n_rows - float(leverage.sum()), 0.0) + NOISE_ROWS)
 
 
@@ -241,21 +252,31 @@ def joint_fits(recursion: Recursion, F: Array, ridge: float, y: Array) -> list[J
     return out
 
 
+def constants(stack: Stack, ridge: float) -> Recursion:
+    """The tasks' constants alone."""
+    recursion = Recursion(stack, 1)
+    recursion.add(recursion.root, ridge)
+    return recursion
+
+
+def shifted(stack: Stack, by: Array) -> Stack:
+    """The same rows with `by` (n,) taken from the targets of each cell."""
+    rows = replace(stack.rows, y=stack.rows.y - by[stack.rows.cell])
+    return replace(stack, y=stack.y - by, rows=rows)
+
+
 def fit_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> Network:
     """A network for all rows, task networks on its residuals, the weights of both fitted together."""
     structure = settings.structure
     pooled = replace(settings, structure=None if structure is None else structure.pooled())
-    first = best_path(stack.pooled(), candidates, pooled)
+    levels = [sized(constants(stack, ridge), stack.y) for ridge in BIAS_RIDGES]
+    level = min(levels, key=lambda s: s[2][0])[0][0]
+    first = best_path(shifted(stack.pooled(), level), candidates, pooled)
     basis0 = first.path.basis.first(first.size)
     F = activations(stack.X, basis0) * stack.root
-    residual = stack.y - sized(first.recursion, stack.y)[0][first.size]
-
-    def with_constant(ridge: float) -> float:
-        recursion = Recursion(stack, 1)
-        recursion.add(recursion.root, ridge)
-        return joint_fits(recursion, F, first.ridge, stack.y)[0].loo
-
-    bias = min(BIAS_RIDGES, key=with_constant)
+    fits0 = [(joint_fits(constants(stack, ridge), F, first.ridge, stack.y)[0], ridge) for ridge in BIAS_RIDGES]
+    joint, bias = min(fits0, key=lambda found: found[0].loo)
+    residual = stack.y - joint.weights @ F / stack.root
 
     def one(ridge: float) -> tuple[Sizes, list[Joint]]:
         path, recursion = grow_path(stack, candidates, settings, residual, ridge, bias)
@@ -273,7 +294,7 @@ def two_level_network(stack: Stack, first: Sizes, F: Array, sizes: Sizes, joint:
     q, Y = recursion.q[:N], recursion.root * stack.y
     b = recursion.coefficients(Y - joint.weights @ F)[:N]
     E = np.stack([recursion.coefficients(f)[:N] for f in F], axis=2).transpose(1, 0, 2)
-    noise = noise_variance(stack, joint.fit, joint.leverage)
+    noise = noise_variance(stack, joint.fit, joint.leverage, joint.loo)
     ridges = np.array(recursion.ridge[:N])
     volume = float(np.log(q / ridges[:, None]).sum()) + log_determinant(joint.L) - len(F) * np.log(first.ridge)
     evidence = log_evidence(stack, volume, joint.least, noise)

@@ -14,23 +14,22 @@ X. Liao, L. Carin: Radial basis function network for multi-task learning. NIPS 1
 | ρ                | `ridge` (that of φ^0: `bias_ridge`)|                                                      |
 | e_n              | `Path.trace`                       | (N + 2,), without any unit first                     |
 
-| equation            | function                                                                             |
-|---------------------|--------------------------------------------------------------------------------------|
-| (1)                 | `activations`                                                                        |
-| (2), (3), (4)       | `fitted_error`: what is left of the error, weights at their best                     |
-| (5), (6)            | `error_reductions`: all candidates at once, no refit                                 |
-| Table 1 (5)         | `grow`: steps 2 to 10                                                                |
-| Table 1 step 6 (5)  | `tuned_width`                                                                        |
-| sec. 4              | `determinant_gains`: the unsupervised criterion                                      |
-| sec. 4              | `novelty`, γ of Corollary 2                                                          |
-| sec. 4              | `select_rows`: the next rows to label, by Corollary 2                                |
+| equation | function                                                              |
+|----------|-----------------------------------------------------------------------|
+| (1)      | `activations`                                                         |
+| (2)-(4)  | `fitted_error`: what is left of the error, weights at their best      |
+| (5), (6) | `error_reductions`: all candidates at once, no refit                  |
+| (5), T 1 | `grow`: Table 1, steps 2 to 10                                        |
+| (5), T 1 | `tuned_width`: Table 1, step 6                                        |
+| sec. 4   | `determinant_gains`: the unsupervised criterion                       |
+| sec. 4   | `select_rows`: the next rows to label, by Corollary 2                 |
 
 Deviations, each with its reason:
 - Table 1 updates A^-1 by the printed block inverse (A-2). With wide functions that loses every digit by 20 units; here
   u_j = M φ_j and its pivot q_j are kept instead (`rbf_recursion`): one read-only pass over the candidates a step.
 - "If q_k = 0, delete": q_k ≥ ρ > 0 always. It is clamped there; nothing is deleted but what was chosen.
 - The paper drops det(ρI) from the unsupervised criterion as a constant. It depends on N: the trace would jump by
-  2K ln ρ a unit. Choices at a step are the same; the trace here adds -2 Σ_k ln(q_k/ρ), which falls from 0 whatever ρ is.
+  2K ln ρ a unit. Choices at a step are the same; the trace here adds -2 Σ_k ln(q_k/ρ), falling from 0 for any ρ.
 - Corollary 2 prints A_k = Σ_i [ρI + φφ']; ρI stands outside the sum, as in (3).
 - "Converged" (step 9) is not defined: here, a decrease under `tol` of the error at hand. It is the paper's rule, not
   our default, since it overfits: every unit gives each task a weight more, and the training error goes on falling.
@@ -193,7 +192,8 @@ def tuned_width(
 ) -> float:
     """Step 6 of Table 1: the width of largest δe (5), by three ever finer grids of its logarithm.
 
-    `start` stays where none is better. `square` are squared distances to the centre, `residual` the weighted residuals My, so that g = φ'My.
+    `start` stays where none is better. `square` are squared distances to the centre, `residual` the weighted residuals
+    My, so that g = φ'My.
     """
 
     def gains(widths: Array) -> Array:
@@ -220,11 +220,6 @@ def absorb(stack: Stack, basis: Basis, ridge: float, bias_ridge: float | None = 
     for phi, rho in zip(activations(stack.X, basis) * recursion.root, ridges, strict=True):
         recursion.add(phi, rho)
     return recursion
-
-
-def novelty(own: Array, shared: Array) -> Array:
-    """γ = (1 + φ'A^-1φ)² of Corollary 2 (sec. 4), from rows of whitened features (n, ·)."""
-    return (1.0 + np.einsum("ij,ij->i", own, own) + np.einsum("ij,ij->i", shared, shared)) ** 2
 
 
 def select_rows(own: Array, shared: Array, starts: Codes, left: Array, room: Array, n: int) -> list[tuple[int, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,13 +69,14 @@ def is_whole(value: Any, least: int) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= least
 
 
-def input_scales(X: Array) -> Array:
+def input_scales(X: Array, weight: Array) -> Array:
     """Range of columns with two values, two standard deviations of others, 1 where a column is constant.
 
     A standard deviation blows up rare dummies, so that a few rows lie far from all others; two of them put other
     columns on the footing of a balanced dummy.
     """
-    low, high, sd = X.min(axis=0), X.max(axis=0), X.std(axis=0)
+    low, high = X.min(axis=0), X.max(axis=0)
+    sd = np.sqrt(np.average((X - np.average(X, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
     two_valued = np.all((low == X) | (high == X), axis=0)
     scales = np.where(two_valued, high - low, 2.0 * sd)
     return np.where(sd > 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300), scales, 1.0)
@@ -101,11 +102,9 @@ def typical_distance(stack: Stack) -> float:
     return float(np.sqrt(square)) if square > 1e-20 * max(float(mean @ mean), 1e-300) else 1.0
 
 
-def width_bounds(tune: Any, width: float) -> tuple[float, float] | None:
-    """Bounds of tuned widths; None where they are not tuned."""
-    if isinstance(tune, (bool, np.bool_)):
-        return (width / 4.0, 4.0 * width) if tune else None
-    return float(tune[0]), float(tune[1])
+def tuning(tune: Any) -> bool | tuple[float, float]:
+    """`tune_width` as the designs take it."""
+    return bool(tune) if isinstance(tune, (bool, np.bool_)) else (float(tune[0]), float(tune[1]))
 
 
 def draw_pool(stack: Stack, candidates: Any, random: np.random.RandomState) -> Array:
@@ -122,10 +121,10 @@ def draw_pool(stack: Stack, candidates: Any, random: np.random.RandomState) -> A
 
 
 def prepare(e: Any, rows: Rows, scales: Array) -> Problem:
-    """What the estimator's design is fitted to."""
+    """What the estimator's design is fitted to; the rows are in order."""
     if e.design == "one":
-        rows = Rows(rows.X, np.zeros_like(rows.task), ("all",), rows.y, rows.weight, rows.replicates)
-    rows, M = rows.in_order(), len(rows.labels)
+        rows = Rows(rows.X, np.zeros_like(rows.task), ("all",), rows.y, rows.weight, rows.replicates).in_order()
+    M = len(rows.labels)
     seen = rows.take(np.isfinite(rows.y))
     cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, M)
     scaling = target_scaling(cells, e.normalize_y)
@@ -138,12 +137,12 @@ def prepare(e: Any, rows: Rows, scales: Array) -> Problem:
         e.n_basis if isinstance(e.n_basis, str) else int(e.n_basis),
         int(e.max_basis),
         RIDGES if e.ridge == "auto" else (float(e.ridge),),
-        width_bounds(e.tune_width, width),
+        tuning(e.tune_width),
         float(e.tol),
         structure,
     )
     random = check_random_state(e.random_state)
-    pool = np.zeros((0, rows.X.shape[1])) if e.design == "independent" else draw_pool(base, e.candidates, random)
+    pool = base.X[:0] if e.design == "independent" else draw_pool(base, e.candidates, random)
     return Problem(stack, base, pool, width, settings, scaling)
 
 
@@ -161,7 +160,7 @@ def fit_design(e: Any, problem: Problem) -> list[Network]:
         if len(stack.y) == 0:
             networks.append(unlabelled(stack))
             continue
-        own = Settings(s.n_basis, s.limit, s.ridges, s.bounds, s.tol, None if s.structure is None else base)
+        own = s if s.structure is None else replace(s, structure=base)
         candidates = Candidates.at(draw_pool(base, e.candidates, random), base, problem.width)
         networks.append(fit_tasks(stack, candidates, own))
     return networks

@@ -10,10 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, list_labels
+from borrow.data import Codes, Rows, list_labels
 from borrow.linalg import Array
 from borrow.models.estimator import GPRegressor, as_labels, by_label, single_thread
-from borrow.models.rbf_designs import Network
+from borrow.models.rbf_designs import Network, width_bounds
 from borrow.models.rbf_network import Candidates, activations, grow, select_rows
 from borrow.models.rbf_problem import (
     check_settings,
@@ -24,8 +24,8 @@ from borrow.models.rbf_problem import (
     merge_inputs,
     prepare,
     read_inputs,
+    tuning,
     typical_distance,
-    width_bounds,
 )
 from borrow.models.rbf_recursion import Stack
 from borrow.reading import Schema, read_new, read_training
@@ -44,7 +44,8 @@ class MultiTaskRBFRegressor(GPRegressor):
         paper's: shared units, weights for each task), "independent" (a network for each task), "one" (tasks ignored).
     n_basis : hidden units; "auto" chooses by leave-one-out among 0 to `max_basis`, "converged" is the paper's rule with
         `tol`, which overfits. A number is for each level of the two-level design.
-    width : of the units before tuning, in units of the scaled inputs; "auto" is the root mean squared distance of rows.
+    width : of the units before tuning, in units of the scaled inputs; "auto" is the root mean squared distance of
+        rows (leave-one-out is no judge of widths: narrow units fit the rows that chose them).
     ridge : ρ; "auto" chooses by leave-one-out. The two-level design chooses that of the tasks' constants always so.
     tune_width : True tunes each chosen unit's width between a quarter and four times `width`; a pair gives the bounds.
     basis : "supervised", or "unsupervised" (units chosen by the inputs alone, rows with NaN target included).
@@ -96,7 +97,8 @@ class MultiTaskRBFRegressor(GPRegressor):
         """Fit to a table; X, y and tasks in any of the forms that every estimator takes."""
         check_settings(self)
         rows, schema = read_training(self, X, y, tasks, sample_weight, replicates)
-        scales = self._input_scales(rows.X)
+        rows = rows.in_order()  # sums are then the same for any order of rows
+        scales = self._input_scales(rows)
         problem = prepare(self, rows, scales)
         with single_thread(len(problem.stack.y)):
             networks = fit_design(self, problem)
@@ -120,8 +122,8 @@ class MultiTaskRBFRegressor(GPRegressor):
             )
         return self
 
-    def _input_scales(self, X: Array) -> Array:
-        return input_scales(X) if self.scale_inputs else np.ones(X.shape[1])
+    def _input_scales(self, rows: Rows) -> Array:
+        return input_scales(rows.X, rows.weight) if self.scale_inputs else np.ones(rows.X.shape[1])
 
     def _publish(self) -> None:
         """Set the model's own attributes."""
@@ -197,7 +199,7 @@ class MultiTaskRBFRegressor(GPRegressor):
             scales = self.input_scales_
         else:
             rows = read_inputs(self, X, tasks)
-            features, task, labels, scales = rows.X, rows.task, rows.labels, self._input_scales(rows.X)
+            features, task, labels, scales = rows.X, rows.task, rows.labels, self._input_scales(rows)
         room = by_label(per_task, labels, "per_task", default=len(features))
         for label, most in zip(labels, room, strict=True):
             if not is_whole(most, 0):
@@ -235,7 +237,7 @@ class MultiTaskRBFRegressor(GPRegressor):
             stack.y,
             ridge,
             int(self.max_basis if isinstance(self.n_basis, str) else self.n_basis),
-            bounds=width_bounds(self.tune_width, width),
+            bounds=width_bounds(tuning(self.tune_width), width),
             unsupervised=True,
             tol=float(self.tol) if self.n_basis == "converged" else None,
         )
