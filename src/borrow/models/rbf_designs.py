@@ -265,8 +265,17 @@ def shifted(stack: Stack, by: Array) -> Stack:
     return replace(stack, y=stack.y - by, rows=rows)
 
 
-def fit_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> Network:
-    """A network for all rows, task networks on its residuals, the weights of both fitted together."""
+class TwoLevels(NamedTuple):
+    """Paths of both levels, and the joint fit at every size of the task level."""
+
+    first: Sizes
+    F: Array  # weighted functions of the shared level (N0 + 1, n)
+    sizes: Sizes
+    fits: list[Joint]
+
+
+def search_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> TwoLevels:
+    """A network for all rows, less the levels of the tasks; then task networks on its residuals."""
     structure = settings.structure
     pooled = replace(settings, structure=None if structure is None else structure.pooled())
     levels = [sized(constants(stack, ridge), stack.y) for ridge in BIAS_RIDGES]
@@ -284,13 +293,18 @@ def fit_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> 
         loo = np.array([j.loo for j in fits])
         return Sizes(path, recursion, ridge, loo, choose_size(settings, loo)), fits
 
-    sizes, fits = min((one(r) for r in settings.ridges), key=lambda found: found[0].best)
-    return two_level_network(stack, first, F, sizes, fits[sizes.size])
+    return TwoLevels(first, F, *min((one(r) for r in settings.ridges), key=lambda found: found[0].best))
 
 
-def two_level_network(stack: Stack, first: Sizes, F: Array, sizes: Sizes, joint: Joint) -> Network:
+def fit_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> Network:
+    """The network of both levels, their weights fitted together, at the sizes of least leave-one-out error."""
+    return two_level_network(stack, search_two_levels(stack, candidates, settings))
+
+
+def two_level_network(stack: Stack, found: TwoLevels) -> Network:
     """The network of both levels at the chosen sizes."""
-    recursion, N = sizes.recursion, sizes.size + 1
+    first, F, sizes, fits = found
+    recursion, N, joint = sizes.recursion, sizes.size + 1, fits[sizes.size]
     q, Y = recursion.q[:N], recursion.root * stack.y
     b = recursion.coefficients(Y - joint.weights @ F)[:N]
     E = np.stack([recursion.coefficients(f)[:N] for f in F], axis=2).transpose(1, 0, 2)
