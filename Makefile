@@ -29,9 +29,12 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
 	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
 	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+	$(BIN)/python benchmarks/studies/liao2006_table2.py
+	$(BIN)/python benchmarks/studies/liao2006_figure2.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/rbf.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

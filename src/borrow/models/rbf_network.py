@@ -190,10 +190,10 @@ def tuned_width(
     bounds: tuple[float, float],
     unsupervised: bool,
 ) -> float:
-    """Step 6 of Table 1: the width of largest δe (5), by three ever finer grids of its logarithm.
+    """Step 6 of Table 1: the width of largest δe (5), uphill from `start` as the paper has it, then by finer grids.
 
-    `start` stays where none is better. `square` are squared distances to the centre, `residual` the weighted residuals
-    My, so that g = φ'My.
+    Uphill means to the nearest maximum over the logarithm of the width, in steps of a quarter: the highest of all is
+    often a spike. `square` are squared distances to the centre, `residual` the weighted residuals My, so that g = φ'My.
     """
 
     def gains(widths: Array) -> Array:
@@ -201,16 +201,22 @@ def tuned_width(
         Q = recursion.pivots(F, recursion.project(F)[0], ridge).T
         return determinant_gains(Q, ridge) if unsupervised else error_reductions(recursion.sums(F * residual).T, Q)
 
-    low, high = np.log(bounds)
-    best, most = start, float(gains(np.array([start]))[0])
-    grid = np.linspace(low, high, 13)
-    for _ in range(3):
-        values = gains(np.exp(grid))
-        i, step = int(np.argmax(values)), grid[1] - grid[0]
-        if values[i] > most:
-            best, most = float(np.exp(grid[i])), float(values[i])
-        grid = np.linspace(max(low, grid[i] - step), min(high, grid[i] + step), 9)
-    return best
+    low, high, step = np.log(bounds[0]), np.log(bounds[1]), np.log(1.25)
+    at = float(np.clip(np.log(start), low, high))
+    down, up = int(np.ceil((at - low) / step)), int(np.ceil((high - at) / step))
+    grid = np.clip(at + step * np.arange(-down, up + 1), low, high)
+    values = gains(np.exp(grid))
+    i, padded = down, np.concatenate([[-np.inf], values, [-np.inf]])
+    way = 1 if padded[i + 2] >= padded[i] else -1  # values[i + 1] against values[i - 1]
+    while padded[i + 1 + way] > padded[i + 1]:
+        i += way
+    best, most = grid[i], values[i]
+    for _ in range(2):
+        grid = np.clip(np.linspace(best - step, best + step, 9), low, high)
+        values, step = gains(np.exp(grid)), step / 4.0
+        if values.max() > most:
+            best, most = grid[np.argmax(values)], values.max()
+    return float(np.exp(best))
 
 
 def absorb(stack: Stack, basis: Basis, ridge: float, bias_ridge: float | None = None) -> Recursion:
