@@ -157,7 +157,11 @@ def rbf_active(test: str) -> str:
     result = load("liao2006_figure2")
     curves, head = result["curves"], ["network", "rows chosen", *(f"{n:,}" for n in result["sizes"])]
     names = [k.split(", ", 2)[2] for k in curves if k.startswith(f"{test}, active")]
-    rows = [[m, kind, *curves[f"{test}, {kind}, {m}"]] for m in names for kind in ("active", "random")]
+    rows = [
+        [m, kind, *("" if v is None else v for v in curves[f"{test}, {kind}, {m}"])]
+        for m in names
+        for kind in ("active", "random")
+    ]
     return table(head, rows) + made_by(result, f"seeds 0 to {result['seeds'][-1]}")
 
 

@@ -243,7 +243,7 @@ def test_network_of_many_tasks_is_a_ridge_regression_of_each():
     settings = Settings(6, 6, (0.01,), False, 1e-3)
     network = network_of(stack, best_path(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings))
     new = np.random.default_rng(2).uniform(-4, 4, (15, 2))
-    evidence = 0.0
+    evidence, left, rows_left = 0.0, 0.0, 0.0
     for k, (X1, y1) in enumerate(tasks):
         Phi = oracle.design(X1, network.basis.centers, network.basis.widths)
         w, _ = oracle.ridge_fit(Phi, y1, np.full(7, 0.01))
@@ -255,7 +255,10 @@ def test_network_of_many_tasks_is_a_ridge_regression_of_each():
         assert_allclose((network.features(new, at)[0] ** 2).sum(axis=1), variance, rtol=1e-7)
         covariance = network.noise * (np.eye(len(y1)) + Phi @ Phi.T / 0.01)
         evidence += multivariate_normal(np.zeros(len(y1)), covariance).logpdf(y1)
+        left += np.sum((y1 - Phi @ w) ** 2)
+        rows_left += len(y1) - np.trace(Phi @ np.linalg.solve(Phi.T @ Phi + 0.01 * np.eye(7), Phi.T))
     assert_allclose(network.evidence, evidence, rtol=1e-9)
+    assert_allclose(network.noise, (left + 0.01 * network.growth.loo[-1]) / (rows_left + 0.01), rtol=1e-9)
     assert_array_equal(network.mean(new, np.full(15, 4)), 0.0)  # nothing known of the last task
 
 

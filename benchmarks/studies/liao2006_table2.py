@@ -156,15 +156,16 @@ def study(data: School, splits: int, store: Store) -> dict[str, Any]:
             )
     gaps = {}
     for mode, design in HINDSIGHT:
+        some = seeds[:3] if design == "two-level" else seeds  # both levels are searched anew: the dearest part
         curves = [
             store.get(
                 f"hindsight {mode} / {design} / {s}",
                 lambda s=s, m=mode, d=design: hindsight(data, s, m, d, store.found[f"{m} / {d} / {s}"]["ridge"]),
             )
-            for s in seeds
+            for s in some
         ]
-        gap = [e - min(c) for e, c in zip(errors[mode, design], curves, strict=True)]
-        gaps[f"{mode}, {design}"] = [round(float(np.mean(gap)), 2), round(float(np.max(gap)), 2)]
+        gap = [e - min(c) for e, c in zip(errors[mode, design], curves, strict=False)]
+        gaps[f"{mode}, {design}, {len(some)} splits"] = [round(float(np.mean(gap)), 2), round(float(np.max(gap)), 2)]
     literal, ours = errors["paper, leave-one-out", "multi-task"], errors["ours", "two-level"]
     facts = {
         "paper's mode, leave-one-out, multi-task (at most 107)": round(float(np.mean(literal)), 2),

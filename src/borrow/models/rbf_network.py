@@ -155,7 +155,8 @@ def grow(
         if tol is not None and chosen and fall <= tol * abs(trace[-1]):
             converged = True
         trace.append(trace[-1] - fall)
-        if len(chosen) == limit or not open_.any() or (converged and tol is not None):
+        converged |= not open_.any()  # step 4: no candidate is left
+        if len(chosen) == limit or (converged and tol is not None) or not open_.any():
             break
         for k, at, block in by_task:
             T = u[at] @ block
