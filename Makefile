@@ -33,9 +33,12 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/bonilla2008_school.py
 	$(BIN)/python benchmarks/studies/bonilla2008_jura.py
 	$(BIN)/python benchmarks/compiler_data.py
+	$(BIN)/python benchmarks/studies/liao2006_table2.py
+	$(BIN)/python benchmarks/studies/liao2006_figure2.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/rbf.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -197,6 +197,53 @@ def headline() -> str:
     return table(["what", "figure", "command"], rows)
 
 
+def rbf_table() -> str:
+    result = load("liao2006_table2")
+    rows = [
+        [
+            r["mode"] or "reference",
+            r["network"],
+            f"{r['error']:.2f} ± {r['sd']:.2f}",
+            r.get("units", ""),
+            f"{100 * r['in 90 % band']:.0f} %" if "units" in r else "",
+            r.get("seconds", ""),
+        ]
+        for r in result["table"]
+    ]
+    head = ["mode", "network", "squared error", "units", "scores in 90 % band", "seconds a fit"]
+    return table(head, rows) + made_by(result, f"splits 0 to {result['seeds'][-1]}")
+
+
+def rbf_facts() -> str:
+    result = load("liao2006_table2")
+    facts = {k: v for k, v in result["facts"].items() if not isinstance(v, dict)}
+    nested = {f"{k}: {n}": v for k, d in result["facts"].items() if isinstance(d, dict) for n, v in d.items()}
+    return table(["figure", "measured"], [[k, v] for k, v in {**facts, **nested}.items()])
+
+
+def rbf_active(test: str) -> str:
+    result = load("liao2006_figure2")
+    curves, head = result["curves"], ["network", "rows chosen", *(f"{n:,}" for n in result["sizes"])]
+    names = [k.split(", ", 2)[2] for k in curves if k.startswith(f"{test}, active")]
+    rows = [
+        [m, kind, *("" if v is None else v for v in curves[f"{test}, {kind}, {m}"])]
+        for m in names
+        for kind in ("active", "random")
+    ]
+    return table(head, rows) + made_by(result, f"seeds 0 to {result['seeds'][-1]}")
+
+
+def rbf_gain() -> str:
+    result = load("liao2006_figure2")
+    ((what, gains),) = [(k, v) for k, v in result.items() if k.startswith("active less random")]
+    return table(["network", what], [[m, f"{mean} ± {error}"] for m, (mean, error) in gains.items()])
+
+
+def bench_rbf() -> str:
+    result = load("bench_rbf")
+    return table(["figure", "measured"], [[k, v] for k, v in result["figures"].items()]) + made_by(result, "seed 0")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "synthetic contiguous": lambda: synthetic("contiguous"),
     "synthetic random": lambda: synthetic("random"),
@@ -209,6 +256,12 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "compiler facts": compiler_facts,
     "headline": headline,
     **pages_multitask.BLOCKS,
+    "rbf table": rbf_table,
+    "rbf facts": rbf_facts,
+    "rbf active fixed": lambda: rbf_active("fixed"),
+    "rbf active left over": lambda: rbf_active("left over"),
+    "rbf gain": rbf_gain,
+    "bench rbf": bench_rbf,
 }
 
 

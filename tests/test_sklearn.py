@@ -29,6 +29,7 @@ FOLDS = KFold(3, shuffle=True, random_state=1)
         borrow.SingleTaskGPRegressor(),
         borrow.PooledGPRegressor(),
         borrow.MultiTaskGPRegressor(),
+        borrow.MultiTaskRBFRegressor(),
     ]
 )
 def test_scikit_learn_contract(estimator, check, monkeypatch):

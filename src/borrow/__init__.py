@@ -14,6 +14,7 @@ _HOMES = {
     "FocusedGPRegressor": "borrow.models.focused_regressor",
     "MultiTaskGPClassifier": "borrow.models.multitask_classifier",
     "MultiTaskGPRegressor": "borrow.models.multitask_regressor",
+    "MultiTaskRBFRegressor": "borrow.models.rbf_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",
