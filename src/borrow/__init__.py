@@ -12,6 +12,8 @@ _HOMES = {
     "DirichletProcessClassifier": "borrow.models.baselines.dirichlet_process",
     "FocusedGPClassifier": "borrow.models.focused_classifier",
     "FocusedGPRegressor": "borrow.models.focused_regressor",
+    "MultiTaskIVMClassifier": "borrow.models.ivm_classifier",
+    "MultiTaskIVMRegressor": "borrow.models.ivm_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",
