@@ -14,8 +14,8 @@ Modes
 - "ours, kernel=None": nothing given at all: the start is sqrt(10) column scales;
 - "two rounds": that with n_rounds=2;
 - "no prior": "ours" by plain maximum likelihood;
-- "paper": the paper's kernel (smooth + linear + bias, one scale a column, from ones), maximum likelihood, five rounds of
-  at most 50 iterations (random: one round of 200, as the paper has it for regression).
+- "paper": the paper's kernel (smooth + linear + bias, one scale a column, from ones), maximum likelihood, five rounds
+  of at most 50 iterations (random: one round of 200, as the paper has it for regression).
 
 Every finished (mode, method, d, speaker) is a line in out/lawrence2004_vowels.jsonl; a run that was stopped goes on.
 """
@@ -151,7 +151,7 @@ def authors() -> list[dict]:
     path = find_shared("vowel/reference_icml2004_vowel_results.csv", "The authors' stored results are not here.")
     lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
     out = []
-    for method in ("MT-IVM", "IVM", "sub-sampling"):
+    for method in ("MT-IVM", "IVM", "random-subsample"):
         sizes = sorted({float(r[2]) for r in lines if r[1].startswith(method) and r[2]})
         for d in sizes:
             part = [r for r in lines if r[1].startswith(method) and r[2] and float(r[2]) == d]
@@ -202,7 +202,7 @@ def picture(rows: list[dict], stored: list[dict]) -> Figure:
         for r in rows
     }
     fixed, nearest = by["ours", "not learnt"][0]["percent right"], by["", "nearest row"][0]["percent right"]
-    names = {"MT-IVM": "MT-IVM", "sub-sampling": "random", "IVM": "IVM"}
+    names = {"MT-IVM": "MT-IVM", "random-subsample": "random", "IVM": "IVM"}
     with matplotlib.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.5, 3.9), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
@@ -233,7 +233,7 @@ def picture(rows: list[dict], stored: list[dict]) -> Figure:
                         ms=6,
                     )
             level = fixed if mode == "ours" else by["paper", "not learnt"][0]["percent right"]
-            for value, text, shift in ((level, "kernel not learnt", 0), (nearest, "nearest row", 0)):
+            for value, text in ((level, "kernel not learnt"), (nearest, "nearest row")):
                 ax.axhline(value, color=figures.MUTED, lw=0.9, ls=figures.DASHES if text != "nearest row" else ":")
                 above = value >= max(level, nearest)
                 ax.annotate(

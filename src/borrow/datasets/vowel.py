@@ -28,9 +28,9 @@ def load_vowel() -> Vowels:
     """The rows of the study of Lawrence & Platt (2004), section 5.2: 15 speakers, 11 vowels, 6 frames of each."""
     path = find_shared(
         "vowel/vowel.csv",
-        "The vowel frames are not here. The file is a table of 990 rows (speaker, frame, vowel, vowel_word, x0 to x9) made "
-        "from vowel-context.data of the UCI set 'Connectionist Bench (Vowel Recognition - Deterding Data)', described "
-        "at https://archive.ics.uci.edu/dataset/152/connectionist+bench+vowel+recognition+deterding+data.",
+        "The vowel frames are not here. The file is a table of 990 rows (speaker, frame, vowel, vowel_word, x0 to x9) "
+        "made from vowel-context.data of the UCI set 'Connectionist Bench (Vowel Recognition - Deterding Data)', "
+        "described at https://archive.ics.uci.edu/dataset/152/connectionist+bench+vowel+recognition+deterding+data.",
     )
     with path.open(newline="") as file:
         rows: list[dict[str, Any]] = list(csv.DictReader(file))

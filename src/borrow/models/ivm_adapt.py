@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ def inputs_alone(estimator: Any, X: Any, schema: Schema) -> Array:
         return _without_task(estimator, X, schema)
     column = schema.task if hasattr(X, "columns") and schema.names is not None else schema.position
     return _split(estimator, X, None, column, reset=False).features
+
+
+def keep_names(child: Any, X: Any, schema: Schema) -> None:
+    """A model adapted to a frame expects the same columns of frames to come."""
+    if hasattr(X, "columns") and schema.names is not None:
+        child._schema = replace(child._schema, names=schema.names)
+        if all(isinstance(n, str) for n in schema.names):
+            child.feature_names_in_ = np.array(schema.names, dtype=object)
 
 
 def scaling_of_new_task(y: Array, centers: Array, scales: Array) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from borrow.models.baselines.gp_classifiers import GPModel, as_task_data, publis
 from borrow.models.classifier import BinaryData, TaskClassifier
 from borrow.models.estimator import check_settings, default_kernel, single_thread, warn_unfinished
 from borrow.models.ivm import Active, Selection, condition, frozen_objective, gather, select
-from borrow.models.ivm_adapt import inputs_alone
+from borrow.models.ivm_adapt import inputs_alone, keep_names
 from borrow.models.ivm_rounds import Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
 from borrow.reading import Schema
@@ -225,7 +225,8 @@ class MultiTaskIVMClassifier(TaskClassifier):
                     np.flatnonzero(keep),
                 )
                 models.append(child._model(data, model.kernel, how))  # type: ignore[attr-defined]
-        child._schema = Schema(None, None, self._schema.names, inputs.shape[1], (0,))
+        child._schema = Schema(None, None, None, inputs.shape[1], (0,))
+        keep_names(child, X, self._schema)
         child.tasks_, child.classes_, child._models = np.array([0]), self.classes_, models
         child.n_features_in_ = inputs.shape[1]
         child._after_fit(models)

@@ -21,7 +21,7 @@ from borrow.kernels import Kernel
 from borrow.linalg import Array
 from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.models.ivm import Active, Selection, blocks_of, condition, gather, log_evidence, select
-from borrow.models.ivm_adapt import inputs_alone, scaling_of_new_task
+from borrow.models.ivm_adapt import inputs_alone, keep_names, scaling_of_new_task
 from borrow.models.ivm_noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm_rounds import Outcome, Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
@@ -217,7 +217,9 @@ class MultiTaskIVMRegressor(GPRegressor):
     def _warn_noise(self, problem: Regression, found: Outcome, active: Active, cells: Cells) -> None:
         """A noise at its floor, or so small that the rows left out contradict it."""
         log_noise = found.values["noise"]
-        told = self.prior is None and self.noise_from == "active"  # then warn_unfinished names the floor
+        if len(active.rows) == problem.n_rows:  # an exact GP: warn_unfinished says what there is to say
+            return
+        told = self.prior is None and self.noise_from == "active"  # warn_unfinished has named the floor
         if float(log_noise.min()) <= np.log(NOISE_FLOOR) + 1e-6 and np.ptp(cells.y) > 0 and not told:
             warnings.warn(
                 f"the noise variance is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets the "
@@ -262,7 +264,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         noise = np.array(list(self.noise_.values())) / self._scale**2
         scaled = float(np.exp(np.mean(np.log(noise))))
         child.set_params(n_active=len(features), noise=scaled * child._known_scaling[1] ** 2)
-        return child.fit(features, y)
+        child.fit(features, y)
+        keep_names(child, X, self._schema)
+        return child
 
 
 def _noise_names(shared: bool, labels: tuple[Hashable, ...]) -> list[str]:
