@@ -29,9 +29,13 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
 	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
 	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+	$(BIN)/python benchmarks/studies/lawrence2004_sines.py
+	$(BIN)/python benchmarks/studies/lawrence2004_regression.py
+	$(BIN)/python benchmarks/studies/lawrence2004_vowels.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/ivm.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

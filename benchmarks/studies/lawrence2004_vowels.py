@@ -55,7 +55,11 @@ MODES: dict[str, dict] = {
     "no prior": {"kernel": SquaredExponential(1.0, ONES), "prior": None},
     "paper": PAPER,
 }
-SIZES = {
+SIZES = {  # in the order of running
+    ("ours", "not learnt"): (0,),
+    ("ours, kernel=None", "not learnt"): (0,),
+    ("paper", "not learnt"): (0,),
+    ("", "nearest row"): (0,),
     ("ours", "MT-IVM"): (50, 100, 200, 300),
     ("ours", "random"): (50, 100, 200, 300),
     ("ours", "IVM"): (50, 100, 200),
@@ -63,13 +67,9 @@ SIZES = {
     ("ours, kernel=None", "random"): (100, 200),
     ("two rounds", "MT-IVM"): (100, 200),
     ("no prior", "MT-IVM"): (100, 200),
-    ("paper", "MT-IVM"): (50, 100, 200, 300),
-    ("paper", "random"): (50, 100, 200, 300),
-    ("paper", "IVM"): (50, 100, 200),
-    ("ours", "not learnt"): (0,),
-    ("ours, kernel=None", "not learnt"): (0,),
-    ("paper", "not learnt"): (0,),
-    ("", "nearest row"): (0,),
+    ("paper", "random"): (100, 200, 300),
+    ("paper", "MT-IVM"): (300, 100, 200),
+    ("paper", "IVM"): (100, 200),
 }
 
 
@@ -128,7 +128,7 @@ def summarise(fits: list[dict]) -> list[dict]:
     """A row for each mode, method and d: mean over speakers and frames, standard error over speakers."""
     rows = []
     for mode, method in SIZES:
-        for d in SIZES[mode, method]:
+        for d in sorted(SIZES[mode, method]):
             part = [f for f in fits if (f["mode"], f["method"], f["d"]) == (mode, method, d)]
             by_speaker = np.array([np.mean(f["right"]) for f in part])
             rows.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfc, erfcx, log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from borrow.covariance.shared import LOG_2PI
 from borrow.data import Cells
@@ -61,20 +61,17 @@ class Probit:
 def hazard(z: Array) -> tuple[Array, Array]:
     """r = phi(z) / Phi(z) and z + r, both positive.
 
-    r comes from the scaled complementary error function, exact far into the tail; z + r, which cancels there, from the
+    r = sqrt(2/pi) / erfcx(-z / sqrt 2), exact far into both tails; z + r, which cancels in the lower one, from the
     asymptotic series of Mills' ratio below -50.
     """
-    r = np.sqrt(2.0 / np.pi) * np.exp(-0.5 * np.square(np.maximum(z, 0.0))) / _scaled_tail(z)
+    r = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
+    far = z < -50.0
+    if not far.any():
+        return r, z + r
     q = 1.0 / np.minimum(z, -50.0)
     p = q * q
     series = -q * (1.0 + p * (-2.0 + p * (10.0 + p * (-74.0 + 706.0 * p))))
-    return r, np.where(z < -50.0, series, z + r)
-
-
-def _scaled_tail(z: Array) -> Array:
-    """2 Phi(z), times exp(z^2/2) where z is negative."""
-    t = -z / np.sqrt(2.0)
-    return np.where(z < 0, erfcx(np.maximum(t, 0.0)), erfc(np.minimum(t, 0.0)))
+    return r, np.where(far, series, z + r)
 
 
 class Logistic:

@@ -36,6 +36,9 @@ class Factors(Protocol):
     def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """g and nu."""
 
+    def score(self, at: Any, nu: Array, variance: Array) -> Array:
+        """Something that grows with the entropy gain and needs no logarithm."""
+
     def gain(self, at: Any, nu: Array, variance: Array) -> Array:
         """By how much the entropy would fall, up to rounding -1/2 log(1 - nu variance)."""
 
@@ -54,6 +57,10 @@ class GaussianFactors:
         """g = nu (y - mean), nu = 1 / (variance + noise)."""
         nu = 1.0 / (variance + self.noise[at])
         return nu * (self.y[at] - mean), nu
+
+    def score(self, at: Any, nu: Array, variance: Array) -> Array:
+        """variance / noise."""
+        return variance / self.noise[at]
 
     def gain(self, at: Any, nu: Array, variance: Array) -> Array:
         """1/2 log(1 + variance / noise): 1 - nu variance would cancel where the noise is small."""
@@ -76,6 +83,10 @@ class ProbitFactors:
         y, root = self.y[at], np.sqrt(1.0 + variance)
         r, excess = hazard(y * (mean + self.bias[at]) / root)
         return y * r / root, r * excess / (1.0 + variance)
+
+    def score(self, at: Any, nu: Array, variance: Array) -> Array:
+        """nu variance, which is below 1."""
+        return nu * variance
 
     def gain(self, at: Any, nu: Array, variance: Array) -> Array:
         """-1/2 log(1 - nu variance)."""
@@ -102,6 +113,10 @@ class TaskPosterior:
         self.size = 0
         self.M = np.empty((0, len(variance)))
 
+    def at(self, n: int) -> tuple[Array, Array]:
+        """Mean and variance of row n, as arrays of one."""
+        return self.mean[n : n + 1], self.variance[n : n + 1]
+
     def include(self, n: int, g: float, nu: float) -> None:
         """Take in row n: s = k_n - M'a with a the n-th column of M; then mean += g s, variance -= nu s^2."""
         if self.size == len(self.M):
@@ -115,5 +130,4 @@ class TaskPosterior:
         self.mean += g * s
         row = np.multiply(s, np.sqrt(nu), out=self.M[self.size])
         self.variance -= row * row
-        np.maximum(self.variance, 0.0, out=self.variance)
         self.size += 1

@@ -7,11 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
-from borrow.kernels.compose import Sum
-from borrow.kernels.dot import Constant, Linear
-from borrow.kernels.stationary import SquaredExponential
-from borrow.linalg import Array
+from borrow.kernels.base import Gradient, Leaf, Pullback
+from borrow.linalg import Array, squared_distances
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,8 +16,10 @@ class SmoothLinear(Leaf):
     """variance exp(-|a - c|^2 / 2) + linear_variance a'c + bias_variance; a = x / lengthscale, c = z / lengthscale.
 
     One vector of lengthscales serves both parts (Lawrence & Platt 2004, section 5.2): what is irrelevant is irrelevant
-    to both. A sum of `SquaredExponential`, `Linear` and `Constant` would have scales of its own in each. With ba the
-    adjoint of a, d/d log lengthscale_j = -sum_i ba_ij a_ij, and the same for c.
+    to both. A sum of `SquaredExponential`, `Linear` and `Constant` would have scales of its own in each. With
+    S = -1/2 bK variance exp(.) the adjoint of |a - c|^2, T = linear_variance bK that of a'c, and W = T - 2 S,
+
+        ba = 2 rowsum(S) a + W c,   bc = 2 colsum(S) c + W'a,   d/d log lengthscale_j = -sum_i ba_ij a_ij - sum_k bc_kj c_kj.
     """
 
     variance: float = 1.0
@@ -31,26 +30,39 @@ class SmoothLinear(Leaf):
     learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale", "linear_variance", "bias_variance")
     per_column: ClassVar[tuple[str, ...]] = ("lengthscale",)
 
-    @property
-    def _inner(self) -> Kernel:
-        """The kernel of scaled inputs; theta is (variance, linear_variance, bias_variance)."""
-        smooth = SquaredExponential(self.variance, 1.0, fixed=("lengthscale",))
-        return Sum((smooth, Linear(self.linear_variance), Constant(self.bias_variance)))
-
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
         l = self._columns("lengthscale", X)
-        A, C = X / l, None if Z is None else Z / l
-        K, back = self._inner.evaluate(A, C)
+        A = X / l
+        C = A if Z is None else Z / l
+        E = squared_distances(A, C)
+        E *= -0.5
+        np.exp(E, out=E)
+        inner = A @ C.T
+        K = self.variance * E
+        K += self.linear_variance * inner
+        K += self.bias_variance
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            g = back(bK, inputs=True)
-            assert g.X is not None  # asked for
-            by_l = -np.einsum("ij,ij->j", g.X, A)
-            if C is not None and g.Z is not None:
-                by_l -= np.einsum("ij,ij->j", g.Z, C)
-            theta = self._theta(g.theta, by_l)
-            return Gradient(theta, g.X / l, None if g.Z is None else g.Z / l) if inputs else Gradient(theta)
+            W = bK * E
+            by_variance = self.variance * float(W.sum())
+            W *= -0.5 * self.variance  # S
+            rows, columns = 2.0 * W.sum(axis=1), 2.0 * W.sum(axis=0)
+            W *= -2.0
+            W += self.linear_variance * bK
+            WC = W @ C
+            by_l = -(rows @ (A * A) + columns @ (C * C) + 2.0 * np.einsum("ij,ij->j", A, WC))
+            theta = self._gather(
+                variance=by_variance,
+                lengthscale=by_l,
+                linear_variance=self.linear_variance * float(np.vdot(bK, inner)),
+                bias_variance=self.bias_variance * float(bK.sum()),
+            )
+            if not inputs:
+                return Gradient(theta)
+            bX = (rows[:, None] * A + WC) / l
+            bZ = (columns[:, None] * C + W.T @ A) / l
+            return Gradient(theta, bX + bZ) if Z is None else Gradient(theta, bX, bZ)
 
         return K, pullback
 
@@ -58,15 +70,17 @@ class SmoothLinear(Leaf):
         """variance + linear_variance |a|^2 + bias_variance."""
         l = self._columns("lengthscale", X)
         A = X / l
-        d, back = self._inner.evaluate_diag(A)
+        square = np.einsum("ij,ij->i", A, A)
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            g = back(bd, inputs=True)
-            assert g.X is not None  # asked for
-            theta = self._theta(g.theta, -np.einsum("ij,ij->j", g.X, A))
-            return Gradient(theta, g.X / l if inputs else None)
+            bA = 2.0 * self.linear_variance * bd[:, None] * A
+            total = float(bd.sum())
+            theta = self._gather(
+                variance=self.variance * total,
+                lengthscale=-np.einsum("ij,ij->j", bA, A),
+                linear_variance=self.linear_variance * float(bd @ square),
+                bias_variance=self.bias_variance * total,
+            )
+            return Gradient(theta, bA / l if inputs else None)
 
-        return d, pullback
-
-    def _theta(self, inner: Array, by_l: Array) -> Array:
-        return self._gather(variance=inner[0], lengthscale=by_l, linear_variance=inner[1], bias_variance=inner[2])
+        return self.variance + self.linear_variance * square + self.bias_variance, pullback

@@ -13,15 +13,16 @@ N. D. Lawrence, J. C. Platt: Learning to learn with the informative vector machi
 | beta, z            | `Selection.tau`, `.z`                  | (d,), precision and mean of the sites             |
 | theta              | `values["kernel"]`, `values["noise"]`  | logarithms                                        |
 
-| equation        | function                                                                             |
-|-----------------|--------------------------------------------------------------------------------------|
-| (2), (3)        | `select`: slopes of log Z, by `borrow.inference.adf`                                 |
-| (4), (5)        | `select`: updates of mean and variance, by `adf.TaskPosterior.include`               |
-| (10)            | `select`: entropy gain of every candidate                                            |
-| (11), (12)      | `select`: Sigma = K - M'M, s = k - M'a, by `adf.TaskPosterior.include`               |
-| (15), (16)      | `select`: algorithm 2, one inclusion touches one task                                |
-| (13), (14)      | `log_evidence`: log N(z; 0, K_I + B^-1) summed over tasks, and its derivatives       |
-| sec. 5          | `frozen_objective`: what is maximised between two selections                         |
+| equation | function                                                                       |
+|----------|--------------------------------------------------------------------------------|
+| (2), (3) | `select`: slopes of log Z, by `borrow.inference.adf`                           |
+| (4), (5) | `select`: updates of mean and variance, by `adf.TaskPosterior.include`         |
+| (10)     | `select`: entropy gain of every candidate                                      |
+| (11), (12) | `select`: Sigma = K - M'M, s = k - M'a, by `adf.TaskPosterior.include`         |
+| (15)     | `select`: algorithm 2, one inclusion touches one task                          |
+| (16)     | `condition`: the posterior of each task                                        |
+| (13), (14) | `log_evidence`: log N(z; 0, K_I + B^-1) summed over tasks, and its derivatives |
+| sec. 5   | `frozen_objective`: what is maximised between two selections                   |
 
 The stored text of the paper lost its displayed equations; numbers are those that its sentences refer to.
 
@@ -58,7 +59,9 @@ from borrow.kernels import Kernel
 from borrow.linalg import Array
 
 #: Small tasks share a matrix of at most so many rows.
-BLOCK = 48
+BLOCK = 64
+#: Tasks of at most so many rows have their covariance computed at once, where all of these have few entries.
+SMALL, MOST_SMALL = 128, 4e6
 
 Report = Callable[[int], None]
 
@@ -107,48 +110,63 @@ def select(
     `order` gives the rows to include instead (random sub-sampling, or all of them).
     """
     spans = [slice(i, j) for i, j in pairwise(starts.tolist())]
-    tasks = [_start(kernel, X[at]) for at in spans]
+    sizes = np.diff(starts)
+    small = sizes <= SMALL if float(np.sum(sizes[sizes <= SMALL] ** 2.0)) <= MOST_SMALL else sizes < 0
+    tasks = [_start(kernel, X[at], bool(whole)) for at, whole in zip(spans, small, strict=True)]
     inside = [np.zeros(at.stop - at.start, dtype=bool) for at in spans]
-    best, row = np.full(len(spans), -np.inf), np.zeros(len(spans), dtype=np.intp)
+    best, row, slopes = np.full(len(spans), -np.inf), [0] * len(spans), [(0.0, 0.0)] * len(spans)
 
     def score(m: int) -> None:
-        """(10) for all rows of task m that are not active."""
+        """Candidates of task m in the order of (10)."""
         at, q = spans[m], tasks[m]
-        _, nu = factors.slopes(at, q.mean, q.variance)
-        gain = factors.gain(at, nu, q.variance)
-        gain[inside[m]] = -np.inf
-        row[m] = n = int(np.argmax(gain))
-        best[m] = gain[n]
+        g, nu = factors.slopes(at, q.mean, q.variance)
+        worth = factors.score(at, nu, q.variance)
+        worth[inside[m]] = -np.inf
+        n = int(worth.argmax())
+        best[m], row[m], slopes[m] = worth[n], n, (float(g[n]), float(nu[n]))
 
     if order is None:
         for m in range(len(spans)):
             if len(inside[m]):
                 score(m)
     d = min(d, len(X)) if order is None else len(order)
-    active, gains, tau, z = np.empty(d, dtype=np.intp), np.empty(d), np.empty(d), np.empty(d)
+    active, before = np.empty(d, dtype=np.intp), np.empty((2, d))
     task_of = np.repeat(np.arange(len(spans)), np.diff(starts))
     for k in range(d):
-        m = int(np.argmax(best)) if order is None else int(task_of[order[k]])
-        n = int(row[m]) if order is None else int(order[k]) - spans[m].start
-        q, at = tasks[m], spans[m].start + n
-        mean, variance = q.mean[n : n + 1], q.variance[n : n + 1]
-        one = slice(at, at + 1)
-        g, nu = factors.slopes(one, mean, variance)
-        active[k], gains[k] = at, factors.gain(one, nu, variance)[0]
-        tau[k], z[k] = (v[0] for v in factors.sites(one, mean, variance))
-        q.include(n, float(g[0]), float(nu[0]))
+        if order is None:
+            m = int(best.argmax())
+            n, (g, nu) = row[m], slopes[m]
+        else:
+            m = int(task_of[order[k]])
+            n, one = int(order[k]) - spans[m].start, slice(int(order[k]), int(order[k]) + 1)
+            g, nu = (float(v[0]) for v in factors.slopes(one, *tasks[m].at(n)))
+        q = tasks[m]
+        active[k], before[0, k], before[1, k] = spans[m].start + n, q.mean[n], q.variance[n]
+        q.include(n, g, nu)
         inside[m][n] = True
         if order is None:
             score(m)
         if report is not None:
             report(k + 1)
+    np.maximum(before[1], 0.0, out=before[1])  # rounding
+    gains = factors.gain(active, factors.slopes(active, *before)[1], before[1])
+    tau, z = factors.sites(active, *before)
     mean, variance = (np.concatenate([getattr(q, name) for q in tasks]) for name in ("mean", "variance"))
-    return Selection(active, gains, tau, z, mean, variance)
+    return Selection(active, gains, tau, z, mean, np.maximum(variance, 0.0))
 
 
-def _start(kernel: Kernel, X: Array) -> TaskPosterior:
-    """q(f) of a task before any inclusion: the prior."""
-    return TaskPosterior(lambda n: kernel(X, X[n : n + 1])[:, 0], np.array(kernel.diag(X)))
+def _start(kernel: Kernel, X: Array, whole: bool) -> TaskPosterior:
+    """q(f) of a task before any inclusion: the prior. `whole`: k(X, X) at once when its first column is asked for."""
+    if not whole:
+        return TaskPosterior(lambda n: kernel(X, X[n : n + 1])[:, 0], np.array(kernel.diag(X)))
+    K: list[Array] = []
+
+    def column(n: int) -> Array:
+        if not K:
+            K.append(kernel(X))
+        return K[0][n]
+
+    return TaskPosterior(column, np.array(kernel.diag(X)))
 
 
 def gather(selection: Selection, X: Array, starts: Codes) -> Active:
