@@ -105,6 +105,14 @@ def test_active_rows_are_numbered_as_given_also_where_rows_are_left_out():
     assert model.predict(TABLE[["x"]]).shape == (len(TABLE), 2)
 
 
+def test_given_noise_is_kept_without_an_optimiser():
+    y = TABLE["y"] * np.where(TABLE["who"] == "a", 10.0, 1.0)
+    given = {"a": 1.0, "b": 0.02, "c": 0.03}
+    kept = Regressor("who", noise=given, optimizer=None).fit(INPUTS, y)
+    assert kept.noise_ == pytest.approx(given)
+    assert Regressor("who", noise=0.5, optimizer=None).fit(INPUTS, y).noise_ == pytest.approx(dict.fromkeys("abc", 0.5))
+
+
 def test_gains_fall_and_are_positive():
     gain = Regressor("who", n_active=60).fit(INPUTS, TABLE["y"]).entropy_gain_
     assert np.all(gain > 0)

@@ -19,7 +19,8 @@ class SmoothLinear(Leaf):
     to both. A sum of `SquaredExponential`, `Linear` and `Constant` would have scales of its own in each. With
     S = -1/2 bK variance exp(.) the adjoint of |a - c|^2, T = linear_variance bK that of a'c, and W = T - 2 S,
 
-        ba = 2 rowsum(S) a + W c,   bc = 2 colsum(S) c + W'a,   d/d log lengthscale_j = -sum_i ba_ij a_ij - sum_k bc_kj c_kj.
+        ba = 2 rowsum(S) a + W c,    bc = 2 colsum(S) c + W'a,
+        d/d log lengthscale_j = -sum_i ba_ij a_ij - sum_k bc_kj c_kj.
     """
 
     variance: float = 1.0

@@ -183,9 +183,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
         require_memory(self.n_active, cells.starts)
         start = np.log(self._start_noise(data))
-        values: Values = {"kernel": kernel.theta, "noise": start[:1] if self.share_noise else start}
-        if self.share_noise and np.ptp(start) > 0:  # tasks of different scales: in the middle
-            values["noise"] = start.mean(keepdims=True)
+        values: Values = {"kernel": kernel.theta, "noise": start}
+        if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
+            values["noise"] = start.mean(keepdims=True)  # tasks of different scales: in the middle
         n_noise = len(values["noise"])
         problem = Regression(cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from)
         learn, d = self.optimizer is not None, int(self.n_active)
@@ -198,7 +198,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         noise = problem.noise_of(found.values, np.arange(len(data.labels)))
         optimum = found.optimum
         if optimum is not None:
-            names = {"kernel": kernel.parameter_names(), "noise": _noise_names(self.share_noise, data.labels)}
+            names = {"kernel": kernel.parameter_names(), "noise": _noise_names(n_noise == 1, data.labels)}
             warn_unfinished(self, optimum, names, problem.penalised(active))
             self._warn_noise(problem, found, active, cells)
         warn_cycle(found.cycle)
@@ -265,6 +265,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         scaled = float(np.exp(np.mean(np.log(noise))))
         child.set_params(n_active=len(features), noise=scaled * child._known_scaling[1] ** 2)
         child.fit(features, y)
+        del child._known_scaling  # a later fit has its own
         keep_names(child, X, self._schema)
         return child
 
