@@ -35,10 +35,14 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/compiler_data.py
 	$(BIN)/python benchmarks/studies/liao2006_table2.py
 	$(BIN)/python benchmarks/studies/liao2006_figure2.py
+	$(BIN)/python benchmarks/studies/lawrence2004_sines.py
+	$(BIN)/python benchmarks/studies/lawrence2004_regression.py
+	$(BIN)/python benchmarks/studies/lawrence2004_vowels.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
 	$(BIN)/python benchmarks/rbf.py
+	$(BIN)/python benchmarks/ivm.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

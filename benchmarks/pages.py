@@ -167,6 +167,62 @@ def compiler_facts() -> str:
     return table(["what", "figure"], rows) + made_by(result, "no randomness")
 
 
+def ivm_facts(name: str, seeds: str) -> str:
+    result = load(name)
+    rows = [[k, v] for k, v in result["facts"].items()]
+    return table(["figure (wanted)", "measured"], rows) + made_by(result, seeds)
+
+
+def ivm_regression() -> str:
+    rows = [
+        [
+            r["method"],
+            r["d"],
+            r["median KL"],
+            "{} to {}".format(*r["quartiles"]),
+            r["median lengthscale"],
+            r["median variance"],
+            r["median noise"],
+            r["noise collapsed"],
+            r["noise warnings"],
+            "" if r["last overlap"] is None else r["last overlap"],
+            r["seconds"],
+        ]
+        for r in load("lawrence2004_regression")["table"]
+    ]
+    head = ["method", "d", "median KL", "quartiles", "length-scale", "variance", "noise", "noise < 0.001", "warned"]
+    return table([*head, "last overlap", "seconds"], rows)
+
+
+def ivm_vowels() -> str:
+    result = load("lawrence2004_vowels")
+    rows = [
+        [
+            r["mode"],
+            r["method"],
+            r["d"] or "",
+            f"{r['percent right']:.2f} ± {r['standard error']:.2f}",
+            f"{r['first frame']:.2f}",
+            r["seconds"] if r["d"] else "",
+        ]
+        for r in result["table"]
+    ]
+    head = ["mode", "method", "d", "percent right", "first frame only", "seconds a speaker"]
+    return table(head, rows) + made_by(result, f"seeds: {result['seed']}")
+
+
+def ivm_authors() -> str:
+    rows = [
+        [r["method"], r["d"], f"{r['percent right']:.1f}", r["seconds"]] for r in load("lawrence2004_vowels")["authors"]
+    ]
+    return table(["the authors' stored results", "d", "percent right", "seconds (2004)"], rows)
+
+
+def bench_ivm() -> str:
+    result = load("bench_ivm")
+    return table(["figure", "measured"], [[k, v] for k, v in result["figures"].items()]) + made_by(result, "seed 0")
+
+
 def headline() -> str:
     facts, b = load("leen2011_synthetic")["facts"], load("bench_focused")["figures"]
     families = {r["family"]: r for r in load("leen2011_negative_transfer_6000")["table"]}
@@ -254,6 +310,13 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench focused": bench,
     "compiler programs": compiler_programs,
     "compiler facts": compiler_facts,
+    "ivm sines": lambda: ivm_facts("lawrence2004_sines", "seeds 0 to 19"),
+    "ivm regression facts": lambda: ivm_facts("lawrence2004_regression", "seeds 0 to 9"),
+    "ivm regression": ivm_regression,
+    "ivm vowels facts": lambda: ivm_facts("lawrence2004_vowels", "4,950 answers a figure; ± one standard error"),
+    "ivm vowels": ivm_vowels,
+    "ivm authors": ivm_authors,
+    "bench ivm": bench_ivm,
     "headline": headline,
     **pages_multitask.BLOCKS,
     "rbf table": rbf_table,

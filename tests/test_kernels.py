@@ -15,6 +15,7 @@ from borrow.kernels import (
     Periodic,
     Product,
     RationalQuadratic,
+    SmoothLinear,
     SquaredExponential,
     Sum,
 )
@@ -46,6 +47,8 @@ DOT = {
     "linear": lambda d: Linear(0.7),
     "linear_ard": lambda d: Linear(ramp(d, 0.3, 1.4)),
     "network": lambda d: NeuralNetwork(1.4, 0.8, 0.6),
+    "smooth_linear": lambda d: SmoothLinear(0.9, 1.2 * d**0.5, 0.6, 0.3),
+    "smooth_linear_ard": lambda d: SmoothLinear(1.3, ramp(d, 0.8, 4.0), 0.4, 0.7),
     "network_ard": lambda d: NeuralNetwork(0.9, ramp(d, 0.2, 1.7), 1.3),
 }
 COMPOSED = {
@@ -95,6 +98,9 @@ def formula(k, x, z):
     r = math.sqrt(sum(((x[j] - z[j]) / at(k.lengthscale, j)) ** 2 for j in columns))
     if isinstance(k, SquaredExponential):
         return k.variance * math.exp(-(r**2) / 2)
+    if isinstance(k, SmoothLinear):
+        inner = sum(x[j] * z[j] / at(k.lengthscale, j) ** 2 for j in columns)
+        return k.variance * math.exp(-(r**2) / 2) + k.linear_variance * inner + k.bias_variance
     if isinstance(k, RationalQuadratic):
         return k.variance * (1 + r**2 / (2 * k.alpha)) ** -k.alpha
     polynomial = {0.5: 1, 1.5: 1 + math.sqrt(3) * r, 2.5: 1 + math.sqrt(5) * r + 5 * r**2 / 3}[k.nu]

@@ -13,7 +13,7 @@ import borrow
 SOURCE = Path(borrow.__file__).parent
 # data -> kernel -> covariance -> inference -> model -> answer; imports only point to the left.
 LAYERS = [
-    {"linalg", "memory", "table"},
+    {"linalg", "memory", "progress", "table"},
     {"data", "kernels"},
     {"reading", "reading_classes", "covariance", "hyper"},
     {"likelihoods"},
@@ -58,7 +58,7 @@ def test_only_linalg_names_lapack():
             assert "lapack" not in path.read_text().replace("LAPACK", ""), path
 
 
-@pytest.mark.parametrize("name", ["focused", "multitask", "rbf_network"])
+@pytest.mark.parametrize("name", ["focused", "ivm", "multitask", "rbf_network"])
 def test_equation_table_and_code_agree(name):
     """Every function that the model's equation table names exists in its file and carries a tag of that equation."""
     path = SOURCE / "models" / f"{name}.py"

@@ -15,6 +15,8 @@ _HOMES = {
     "MultiTaskGPClassifier": "borrow.models.multitask_classifier",
     "MultiTaskGPRegressor": "borrow.models.multitask_regressor",
     "MultiTaskRBFRegressor": "borrow.models.rbf_regressor",
+    "MultiTaskIVMClassifier": "borrow.models.ivm_classifier",
+    "MultiTaskIVMRegressor": "borrow.models.ivm_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",

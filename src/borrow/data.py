@@ -30,6 +30,7 @@ class Rows:
     y: Array
     weight: Array
     replicates: Array
+    number: Codes | None = None  # of the row of X that each came from
 
     def take(self, which: Any) -> Rows:
         """Some of the rows, or all of them in another order."""
@@ -40,6 +41,7 @@ class Rows:
             y=self.y[which],
             weight=self.weight[which],
             replicates=self.replicates[which],
+            number=None if self.number is None else self.number[which],
         )
 
     def in_order(self) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfc, erfcx, log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from borrow.covariance.shared import LOG_2PI
 from borrow.data import Cells
@@ -48,25 +48,30 @@ class Probit:
     With z = y m / sqrt(1 + v) and r = phi(z) / Phi(z):
 
         log Z = log Phi(z),   d1 = y r / sqrt(1 + v),   d2 = -r (z + r) / (1 + v).
-
-    r comes from the scaled complementary error function, exact far into the tail; z + r, which cancels there, from its
-    asymptotic series below -1e4.
     """
 
     def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z and its first two derivatives by the mean."""
         root = np.sqrt(1.0 + variance)
         z = y * mean / root
-        r = np.sqrt(2.0 / np.pi) * np.exp(-0.5 * np.square(np.maximum(z, 0.0))) / _scaled_tail(z)
-        far = np.minimum(z, -1e4)
-        excess = np.where(z < -1e4, -1.0 / far + 2.0 / far**3, z + r)
+        r, excess = hazard(z)
         return log_ndtr(z), y * r / root, -r * excess / (1.0 + variance)
 
 
-def _scaled_tail(z: Array) -> Array:
-    """2 Phi(z), times exp(z^2/2) where z is negative."""
-    t = -z / np.sqrt(2.0)
-    return np.where(z < 0, erfcx(np.maximum(t, 0.0)), erfc(np.minimum(t, 0.0)))
+def hazard(z: Array) -> tuple[Array, Array]:
+    """r = phi(z) / Phi(z) and z + r, both positive.
+
+    r = sqrt(2/pi) / erfcx(-z / sqrt 2), exact far into both tails; z + r, which cancels in the lower one, from the
+    asymptotic series of Mills' ratio below -50.
+    """
+    r = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
+    far = z < -50.0
+    if not far.any():
+        return r, z + r
+    q = 1.0 / np.minimum(z, -50.0)
+    p = q * q
+    series = -q * (1.0 + p * (-2.0 + p * (10.0 + p * (-74.0 + 706.0 * p))))
+    return r, np.where(far, series, z + r)
 
 
 class Logistic:

@@ -58,12 +58,12 @@ def read_training(
         labels = sort_labels(values) if values is not None else (0,)
         codes = encode(values, labels) if values is not None else np.zeros(n, dtype=np.intp)
         flat = targets
-    keep = weight > 0
+    keep, number = weight > 0, np.repeat(np.arange(n), len(flat) // n if n else 1)
     if not np.isfinite(flat[keep]).any():
         why = "every y is NaN" if keep.all() else "every row has a NaN y or a sample_weight of zero"
         raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
     schema = Schema(table.column, table.position, table.names, features.shape[1], labels, wide)
-    return Rows(features[keep], codes[keep], labels, flat[keep], weight[keep], counts[keep]), schema
+    return Rows(features[keep], codes[keep], labels, flat[keep], weight[keep], counts[keep], number[keep]), schema
 
 
 def unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:

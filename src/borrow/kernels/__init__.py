@@ -5,6 +5,7 @@ from typing import Any
 from borrow.kernels.base import Gradient, Kernel, Leaf
 from borrow.kernels.compose import Product, Sum
 from borrow.kernels.dot import Constant, Linear, NeuralNetwork
+from borrow.kernels.shared_scales import SmoothLinear
 from borrow.kernels.stationary import Matern, Periodic, RationalQuadratic, SquaredExponential
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Periodic",
     "Product",
     "RationalQuadratic",
+    "SmoothLinear",
     "SquaredExponential",
     "Sum",
     "resolve",

@@ -32,6 +32,7 @@ class BinaryData:
     labels: tuple[Hashable, ...]
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
+    number: Codes | None = None  # of the row of X that each came from
 
     @property
     def task(self) -> Codes:
@@ -126,4 +127,4 @@ def _binary(rows: Rows, positive: int) -> BinaryData:
     y = np.where(seen.y == positive, 1.0, -1.0)
     free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
     starts = np.searchsorted(seen.task, np.arange(M + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight))
+    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)

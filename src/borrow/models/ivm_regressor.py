@@ -1,0 +1,295 @@
+"""The regressor on the multi-task IVM: validate, call, store, warn. The paper is in `ivm.py`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from borrow import hyper
+from borrow.covariance.shared import LOG_2PI, Prediction
+from borrow.data import Cells, Codes, Rows, Scaling, TaskData, build
+from borrow.hyper import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.inference.adf import GaussianFactors
+from borrow.kernels import Kernel
+from borrow.linalg import Array
+from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
+from borrow.models.ivm import Active, Selection, blocks_of, condition, gather, log_evidence, select
+from borrow.models.ivm_adapt import inputs_alone, keep_names, scaling_of_new_task
+from borrow.models.ivm_noise import noise_from_rest, rows_left_out, spectra
+from borrow.models.ivm_rounds import Outcome, Settings, alternate
+from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
+
+#: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
+STILL, TURNS = 0.01, 8
+#: A mean standardised squared residual of the rows left out above this means that the noise has collapsed.
+COLLAPSED = 4.0
+
+
+@dataclass(frozen=True)
+class Regression:
+    """All rows of all tasks with Gaussian noise, one variance or one a task."""
+
+    cells: Cells
+    kernel: Kernel
+    scales: Array
+    n_noise: int  # 1, or the number of tasks
+    prior: str | None
+    max_iter: int
+    noise_from: str = "rest"
+
+    @property
+    def n_rows(self) -> int:
+        """Rows to choose from."""
+        return len(self.cells.y)
+
+    def noise_of(self, values: Values, task: Codes) -> Array:
+        """Noise variance of rows of these tasks."""
+        noise = np.exp(values["noise"])
+        return np.full(len(task), noise[0]) if len(noise) == 1 else noise[task]
+
+    def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
+        """Rows that tell most at these hyper-parameters."""
+        c = self.cells
+        factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
+        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report)
+
+    def active(self, selection: Selection) -> Active:
+        """The rows selected, stacked by task."""
+        return gather(selection, self.cells.X, self.cells.starts)
+
+    def objective(self, active: Active) -> Objective:
+        """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).
+
+        With 1/tau = s2/k of row i and b_i its adjoint, d/d log s2 = sum_i b_i s2/k_i - dof/2 + scatter/(2 s2).
+        """
+        c, blocks = self.cells, blocks_of(active.starts)
+        task, every = active.task, np.arange(len(c.dof))
+
+        def objective(values: Values) -> tuple[float, Values]:
+            tau = c.count[active.rows] / self.noise_of(values, task)
+            kernel = self.kernel.with_theta(values["kernel"])
+            value, by_theta, by_variance = log_evidence(kernel, active.X, blocks, tau, c.y[active.rows])
+            noise = self.noise_of(values, every)
+            value -= 0.5 * float(np.sum(c.dof * (LOG_2PI + np.log(noise)) + c.scatter / noise))
+            by = np.bincount(task, by_variance / tau, minlength=len(noise)) - 0.5 * (c.dof - c.scatter / noise)
+            by_noise = np.array([by.sum()]) if len(values["noise"]) == 1 else by
+            return value + float(c.log_count.sum()), {"kernel": by_theta, "noise": by_noise}
+
+        return objective
+
+    def penalised(self, active: Active) -> Objective:
+        """The same with the priors that are switched on."""
+        objective = self.objective(active)
+        if self.prior is None:
+            return objective
+        priors = {"kernel": hyper.kernel_prior(self.kernel, self.scales), "noise": hyper.noise_prior(self.n_noise)}
+        return hyper.with_prior(objective, hyper.independent_priors(priors))
+
+    def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
+        """Kernel from the chosen rows; noise from the others, where there are any, else from the chosen ones too."""
+        active = self.active(selection)
+        low = float(np.log(NOISE_FLOOR))
+        bounds = hyper.bounds_around(values, {"noise": low})
+        objective = self.penalised(active)
+        if self.noise_from == "active" or not len(rows_left_out(self.n_rows, active.rows)):
+            optimum = hyper.maximise(objective, values, bounds, self.max_iter)
+            return optimum.values, optimum
+        n_iter = 0
+        prior = None if self.prior is None else hyper.noise_prior(self.n_noise)
+        for _ in range(TURNS):
+            parts = spectra(self.kernel.with_theta(values["kernel"]), self.cells, active)
+            noise = noise_from_rest(parts, values["noise"], prior)
+            moved = float(np.max(np.abs(noise - values["noise"])))
+            held = {**bounds, "noise": (noise, noise)}
+            optimum = hyper.maximise(objective, {**values, "noise": noise}, held, self.max_iter)
+            values, n_iter = optimum.values, n_iter + optimum.n_iter
+            if moved < STILL:
+                break
+        return values, replace(optimum, n_iter=n_iter)
+
+
+class MultiTaskIVMRegressor(GPRegressor):
+    """One kernel for all tasks, learnt from the few rows of all of them that tell most.
+
+    Tasks are independent given the kernel. Rows are chosen across tasks by how much each lowers the entropy of the
+    posterior; predictions for a task come from its own chosen rows.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    n_active : how many rows to choose, of all tasks together.
+    kernel : default squared exponential with one lengthscale a column; sums and products as any.
+    noise : starting variance in the units of y (the variance, with `optimizer=None`); a number or a dict by label.
+    share_noise : one noise variance for all tasks (of scaled targets), as in the paper, or one a task.
+    noise_from : "rest" learns the noise from the rows that were not chosen, "active" from the chosen ones (the paper).
+    n_rounds : how often rows are chosen and the kernel learnt; the paper has 5.
+    selection : "entropy", or "random" sub-sampling.
+    verbose : True reports on standard error how many rows are chosen; None does so on a terminal.
+    normalize_y, prior, optimizer, max_iter, random_state : as in every GP estimator.
+
+    Fitted attributes beyond the common ones: `active_` (row numbers of X in order of inclusion), `entropy_gain_`,
+    `active_counts_` (dict by label), `rounds_` (a table: overlap of the rounds' choices). `log_marginal_likelihood_` is
+    that of the chosen rows. Standard deviations do not count the uncertainty of the hyper-parameters.
+    """
+
+    def __init__(
+        self,
+        task: str | int | None = None,
+        n_active: int = 200,
+        *,
+        kernel: Any = None,
+        noise: Any = None,
+        share_noise: bool = True,
+        noise_from: str = "rest",
+        n_rounds: int = 1,
+        selection: str = "entropy",
+        normalize_y: bool = True,
+        prior: str | None = "auto",
+        optimizer: str | None = "lbfgs",
+        max_iter: int = 500,
+        verbose: bool | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.task = task
+        self.n_active = n_active
+        self.kernel = kernel
+        self.noise = noise
+        self.share_noise = share_noise
+        self.noise_from = noise_from
+        self.n_rounds = n_rounds
+        self.selection = selection
+        self.normalize_y = normalize_y
+        self.prior = prior
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _arrange(self, rows: Rows) -> TaskData:
+        check_ivm(self)
+        self._numbers = first_rows(rows)
+        known = getattr(self, "_known_scaling", None)
+        data = build(rows, self.normalize_y and known is None)
+        return data if known is None else _rescaled(data, known)
+
+    def _fit(self, data: TaskData) -> Fitted:
+        cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
+        require_memory(self.n_active, cells.starts)
+        start = np.log(self._start_noise(data))
+        values: Values = {"kernel": kernel.theta, "noise": start}
+        if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
+            values["noise"] = start.mean(keepdims=True)  # tasks of different scales: in the middle
+        n_noise = len(values["noise"])
+        problem = Regression(cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from)
+        learn, d = self.optimizer is not None, int(self.n_active)
+        how = Settings(d, self.n_rounds, self.selection, learn, self.random_state, self.verbose)
+        found = alternate(problem, values, how)
+        active = problem.active(found.selection)
+        self.kernel_ = kernel.with_theta(found.values["kernel"])
+        self._posterior = condition(self.kernel_, active)
+        self._publish(found, active, data.labels)
+        noise = problem.noise_of(found.values, np.arange(len(data.labels)))
+        optimum = found.optimum
+        if optimum is not None:
+            names = {"kernel": kernel.parameter_names(), "noise": _noise_names(n_noise == 1, data.labels)}
+            warn_unfinished(self, optimum, names, problem.penalised(active))
+            self._warn_noise(problem, found, active, cells)
+        warn_cycle(found.cycle)
+        value = problem.objective(active)(found.values)[0]
+        sizes = np.diff(active.starts) + cells.dof
+        inside = float(sizes @ np.log(data.scaling.scale))  # the chosen rows' part of the change of units
+        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
+        return Fitted(value + data.scaling.log_volume - inside, noise, 0.0, n_iter, converged and found.cycle is None)
+
+    def _publish(self, found: Outcome, active: Active, labels: tuple[Hashable, ...]) -> None:
+        self.active_ = self._numbers[found.selection.active]
+        self.entropy_gain_ = found.selection.gain
+        self.active_counts_ = dict(zip(labels, np.diff(active.starts).tolist(), strict=True))
+        self.rounds_ = found.rounds
+
+    def _warn_noise(self, problem: Regression, found: Outcome, active: Active, cells: Cells) -> None:
+        """A noise at its floor, or so small that the rows left out contradict it."""
+        log_noise = found.values["noise"]
+        if len(active.rows) == problem.n_rows:  # an exact GP: warn_unfinished says what there is to say
+            return
+        told = self.prior is None and self.noise_from == "active"  # warn_unfinished has named the floor
+        if float(log_noise.min()) <= np.log(NOISE_FLOOR) + 1e-6 and np.ptp(cells.y) > 0 and not told:
+            warnings.warn(
+                f"the noise variance is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets the "
+                "targets exactly; if they are not exact, raise n_active, or give noise= with optimizer=None",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        elif self.noise_from == "active" and (ratio := self._misfit(problem, found, active)) > COLLAPSED:
+            warnings.warn(
+                f"the noise has collapsed: rows that were not chosen miss their predictions by {ratio:.3g} times the "
+                "variance expected; chosen rows do not identify it: use noise_from='rest', or raise n_active",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _misfit(self, problem: Regression, found: Outcome, active: Active) -> float:
+        """Mean standardised squared residual of rows left out: 1 where the noise is right."""
+        c = problem.cells
+        rest = rows_left_out(len(c.y), active.rows)
+        p = self._posterior.predict(c.X[rest], c.task[rest])
+        noise = problem.noise_of(found.values, c.task[rest]) / c.count[rest]
+        return float(np.mean((c.y[rest] - p.mean) ** 2 / (p.variance + noise))) if len(rest) else 1.0
+
+    def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
+        tell_prior_tasks(self.active_counts_, task)
+        return self._posterior.predict(X, task, full)
+
+    def adapt(self, X: Any, y: Any) -> MultiTaskIVMRegressor:
+        """A task never seen, from its rows X, y and the kernel and noise learnt: a fitted model of that task alone.
+
+        X has the columns of the inputs; the task column may be there too. Its targets are centred and scaled by
+        their own figures as far as the rows carry them, else by those of the other tasks.
+        """
+        check_is_fitted(self, "log_marginal_likelihood_")
+        child = clone(self).set_params(task=None, kernel=self.kernel_, optimizer=None, selection="entropy")
+        features = inputs_alone(self, X, self._schema)
+        y = np.asarray(y)
+        if y.ndim != 1 or len(y) != len(features):
+            raise ValueError(f"X has {len(features)} rows and y has the shape {y.shape}; adapt takes one target a row")
+        scale = self._scale if self.normalize_y else np.ones(1)
+        child._known_scaling = scaling_of_new_task(y, self._center, scale) if self.normalize_y else (0.0, 1.0)
+        noise = np.array(list(self.noise_.values())) / self._scale**2
+        scaled = float(np.exp(np.mean(np.log(noise))))
+        child.set_params(n_active=len(features), noise=scaled * child._known_scaling[1] ** 2)
+        child.fit(features, y)
+        del child._known_scaling  # a later fit has its own
+        keep_names(child, X, self._schema)
+        return child
+
+
+def _noise_names(shared: bool, labels: tuple[Hashable, ...]) -> list[str]:
+    return ["noise"] if shared else [f"noise of task {label!r}" for label in labels]
+
+
+def _rescaled(data: TaskData, known: tuple[float, float]) -> TaskData:
+    """Targets in the units of the model that was adapted."""
+    center, scale = known
+    c = data.cells
+    cells = replace(c, y=(c.y - center) / scale, scatter=c.scatter / scale**2)
+    rows = float(len(c.y) + c.dof.sum())
+    return replace(
+        data, cells=cells, scaling=Scaling(np.array([center]), np.array([scale]), rows * float(np.log(scale)))
+    )
+
+
+def first_rows(rows: Rows) -> Codes:
+    """Number of the first row of X that went into each cell."""
+    rows = rows.in_order()
+    seen = rows.take(np.isfinite(rows.y))
+    assert seen.number is not None  # read from a table
+    new = np.ones(len(seen.y), dtype=bool)
+    new[1:] = (seen.task[1:] != seen.task[:-1]) | np.any(seen.X[1:] != seen.X[:-1], axis=1)
+    return np.minimum.reduceat(seen.number, np.flatnonzero(new))
