@@ -12,6 +12,8 @@ _HOMES = {
     "DirichletProcessClassifier": "borrow.models.baselines.dirichlet_process",
     "FocusedGPClassifier": "borrow.models.focused_classifier",
     "FocusedGPRegressor": "borrow.models.focused_regressor",
+    "HierarchicalGPClassifier": "borrow.models.hierarchical_classifier",
+    "HierarchicalGPRegressor": "borrow.models.hierarchical_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",

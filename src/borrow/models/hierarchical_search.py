@@ -1,0 +1,253 @@
+"""What the paper leaves to its user: the base kernel's parameters, tau, the noise, when to stop.
+
+Plain EM is not safe: its noise estimate collapses and the learnt covariance overfits (docs/papers/hierarchical.md). So
+every fourth row of each task is held out, EM runs on the rest for a few settings, and its answers for the held-out
+rows are scored after every iteration. The best setting, with its number of iterations, is then run on all rows;
+learning nothing (tau infinite, K = kappa) is always among them. EM's own objective cannot choose: it sees the rows that
+K was fitted to, and so do leave-one-out residuals, from the second iteration on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from borrow import hyper
+from borrow.data import Cells, Codes
+from borrow.hyper import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.inference import em
+from borrow.kernels import Kernel
+from borrow.linalg import Array, cholesky, gram_minus_inverse, log_determinant, solve_lower, solve_lower_transposed
+from borrow.models.hierarchical import (
+    Basis,
+    Moments,
+    Problem,
+    State,
+    Strengths,
+    arrange,
+    expect,
+    log_hyper_prior,
+    maximise,
+    start,
+    stretch,
+)
+
+HELD_OUT = 0.25
+#: Settings stop when the held-out score has not risen for this many iterations.
+PATIENCE = 2
+#: tau in units of the number of tasks.
+TAUS = (0.25, 1.0, 4.0)
+#: Noise in units of the base kernel's mean variance, where it is chosen and not learnt.
+NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+#: Rows of a task that the base kernel's parameters are learnt from, at most.
+ROWS_FOR_KERNEL = 500
+
+Score = Callable[[list[tuple[Array, Array]], list[Array], float], float]
+
+
+def fit_em(
+    problem: Problem,
+    strengths: Strengths,
+    noise: float,
+    max_iter: int,
+    tol: float,
+    accelerate: bool = False,
+    watch: Any = None,
+    held: list[Codes] | None = None,
+) -> em.Run[State, Moments]:
+    """EM from K = kappa, mu = 0; `tol` is of the objective per row."""
+
+    def e_step(state: State) -> tuple[Moments, float]:
+        prior = log_hyper_prior(state, problem.basis, strengths)  # first: it says where K left its domain
+        moments = expect(state, problem, held=held)
+        return moments, moments.evidence + prior
+
+    return em.run(
+        start(problem.basis, noise),
+        e_step,
+        lambda state, moments: maximise(state, moments, problem, strengths),
+        max_iter,
+        tol * problem.n_rows,
+        stretch if accelerate else None,
+        watch,
+    )
+
+
+def base_objective(kernel: Kernel, X: Any, cells: Cells) -> Objective:
+    """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0.
+
+    bK_l = 1/2 (a a' - A^-1) with A = k(X_l, X_l) + noise/count, a = A^-1 y, summed over the tasks of equal rows.
+    """
+    problem = arrange(Basis(kernel, X, np.eye(0), np.eye(0)), _thinned(cells))
+
+    def objective(values: Values) -> tuple[float, Values]:
+        at, noise = kernel.with_theta(values["kernel"]), float(np.exp(values["noise"][0]))
+        total, by_theta, by_noise = 0.0, np.zeros(kernel.n_theta), 0.0
+        for g in problem.groups:
+            K, pullback = at.evaluate(X[g.rows])
+            A = np.array(K)
+            A.flat[:: len(A) + 1] += noise / g.count
+            L = cholesky(A, overwrite=True)
+            w, tasks = solve_lower(L, g.Y), g.Y.shape[1]
+            total -= 0.5 * (float(np.vdot(w, w)) + tasks * (log_determinant(L) + len(A) * np.log(2 * np.pi)))
+            bK = 0.5 * tasks * gram_minus_inverse(solve_lower_transposed(L, w) / np.sqrt(tasks), L)
+            by_theta += pullback(bK).theta
+            by_noise += float(np.diagonal(bK) @ (noise / g.count))
+        total -= 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
+        by_noise += 0.5 * (problem.scatter / noise - problem.dof)
+        return total, {"kernel": by_theta, "noise": np.array([by_noise])}
+
+    return objective
+
+
+def fit_base(
+    kernel: Kernel, noise: float, X: Any, cells: Cells, scales: Array, prior: str | None, max_iter: int
+) -> tuple[Kernel, float, Optimum]:
+    """Kernel parameters and noise that explain the tasks as independent functions."""
+    begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
+    rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
+    objective = base_objective(kernel, X, cells)
+    if prior is not None:
+        on = {"kernel": hyper.kernel_prior(kernel, scales), "noise": hyper.noise_prior(1)}
+        objective = hyper.with_prior(objective, hyper.independent_priors(on))
+    bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
+    starts = [begin, rough] if kernel.marks("lengthscale").any() else [begin]
+    optimum = hyper.race(objective, starts, bounds, max_iter)
+    return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0])), optimum
+
+
+def _thinned(cells: Cells) -> Cells:
+    """At most so many cells a task, evenly taken."""
+    sizes = np.diff(cells.starts)
+    if sizes.max(initial=0) <= ROWS_FOR_KERNEL:
+        return cells
+    at = [
+        cells.starts[t] + np.unique(np.linspace(0, n - 1, min(n, ROWS_FOR_KERNEL)).astype(np.intp))
+        for t, n in enumerate(sizes)
+        if n
+    ]
+    kept = np.concatenate(at)
+    starts = np.searchsorted(kept, cells.starts)
+    return replace(cells, X=cells.X[kept], y=cells.y[kept], count=cells.count[kept], starts=starts)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows put aside: a mask of the cells, and for each group of the rest its tasks, positions and targets."""
+
+    mask: Any
+    tasks: list[Codes]
+    positions: list[Codes]
+    targets: list[Array]
+
+
+def hold_out(cells: Cells, problem: Problem, random: np.random.RandomState) -> Held | None:
+    """A quarter of the cells of each group of tasks, at least one of every group of two or more.
+
+    A task with two values of y, alone in its group, gives a quarter of each: rare labels are held out too.
+    """
+    mask = np.zeros(len(cells.y), dtype=bool)
+    for tasks in (g.tasks for g in problem.groups):
+        first = cells.of(int(tasks[0]))
+        n = first.stop - first.start
+        kinds = np.unique(cells.y[first]) if len(tasks) == 1 else np.zeros(1)
+        parts = [np.flatnonzero(cells.y[first] == k) for k in kinds] if len(kinds) == 2 else [np.arange(n)]
+        for part in parts:
+            some = random.permutation(part)[: int(np.ceil(HELD_OUT * len(part))) if len(part) > 1 else 0]
+            for t in tasks:
+                mask[cells.starts[t] + some] = True
+    if not mask.any():
+        return None
+    rest = arrange(problem.basis, cells, ~mask)
+    position = cells.X[:, 0].astype(np.intp)
+    positions, targets = [], []
+    for g in rest.groups:
+        at = [np.flatnonzero(mask[cells.of(int(t))]) + cells.starts[t] for t in g.tasks]
+        positions.append(position[at[0]])
+        targets.append(np.column_stack([cells.y[a] for a in at]))
+    return Held(mask, [g.tasks for g in rest.groups], positions, targets)
+
+
+def log_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> float:
+    """Mean log density of the held-out rows."""
+    total, n = 0.0, 0
+    for (mean, variance), y in zip(answers, targets, strict=True):
+        v = (variance + noise)[:, None]
+        total -= 0.5 * float(np.sum((y - mean) ** 2 / v + np.log(2 * np.pi * v)))
+        n += y.size
+    return total / max(n, 1)
+
+
+def ranking(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> float:
+    """Mean area under the ROC curve, over the tasks whose held-out rows have both labels; NaN where none has."""
+    areas = []
+    for (mean, _), y in zip(answers, targets, strict=True):
+        for f, own in zip(mean.T, y.T, strict=True):
+            above = own > own.mean()
+            n, k = len(own), int(above.sum())
+            if 0 < k < n:
+                areas.append((rankdata(f)[above].sum() - 0.5 * k * (k + 1)) / (k * (n - k)))
+    return float(np.mean(areas)) if areas else np.nan
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting, its number of iterations, its held-out score and answers, and the scores of all settings."""
+
+    tau: float
+    noise: float
+    n_iter: int
+    score: float
+    answers: list[tuple[Array, Array]]
+    tried: list[dict[str, float]]
+
+
+def choose(
+    problem: Problem,
+    held: Held,
+    strengths: Strengths,
+    taus: tuple[float, ...],
+    noises: tuple[float, ...],
+    score: Score,
+    max_iter: int,
+    tol: float,
+) -> Choice:
+    """The setting whose answers for held-out rows score best.
+
+    Every noise is tried with K = kappa; then each tau with the best of them and the next smaller one.
+    """
+    tried: list[dict[str, float]] = []
+    best: list[Any] = []
+
+    def record(tau: float, begin: float, n_iter: int, value: float, answers: list[tuple[Array, Array]]) -> bool:
+        tried.append({"tau": tau, "noise": begin, "n_iter": n_iter, "score": value})
+        if not best or value > best[0].score:
+            best[:] = [Choice(tau, begin, n_iter, value, answers, tried)]
+            return True
+        return False
+
+    for noise in noises:
+        moments = expect(start(problem.basis, noise), problem, moments=False, held=held.positions)
+        value = score(moments.held, held.targets, noise)
+        record(np.inf, noise, 0, value, moments.held)
+    at = noises.index(best[0].noise)
+    for noise in noises[max(at - 1, 0) : at + 1]:
+        for tau in taus:
+            peak = [-np.inf, 0.0]
+
+            def watch(
+                i: int, state: State, moments: Moments, tau: float = tau, noise: float = noise, peak: Any = peak
+            ) -> bool:
+                value = score(moments.held, held.targets, state.noise)
+                if value > peak[0]:
+                    peak[:] = [value, i]
+                if i > 0:
+                    record(tau, noise, i, value, moments.held)
+                return bool(i - peak[1] >= PATIENCE)
+
+            fit_em(problem, replace(strengths, tau=tau), noise, max_iter, tol, watch=watch, held=held.positions)
+    return best[0]
