@@ -28,7 +28,7 @@ __all__ = ["FocusedGPRegressor", "PooledGPRegressor", "SingleTaskGPRegressor", "
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets"):
+    if name in ("kernels", "datasets", "store"):
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 

@@ -57,8 +57,10 @@ def run(
 
     `stretch(old, new, factor)` is the state `factor` steps along from old to new; without it plain EM.
     """
-    statistics, value = expect(state)
-    trace, steps, evaluations, factor, converged = [value], [], 1, 1.0, False
+    statistics, first = expect(state)
+    value = float(first)
+    trace, evaluations, factor, converged = [value], 1, 1.0, False
+    steps: list[float] = []
     if watch is not None and watch(0, state, statistics):
         return Run(state, statistics, trace, evaluations, True, steps)
     for iteration in range(1, max_iter + 1):
@@ -80,7 +82,7 @@ def run(
             evaluations += 1
         state, statistics, value = taken
         gain = value - trace[-1]
-        trace.append(value)
+        trace.append(float(value))
         steps.append(length)
         factor = min(factor * GROWTH, LONGEST)
         if watch is not None and watch(iteration, state, statistics):

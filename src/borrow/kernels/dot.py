@@ -65,7 +65,7 @@ class Linear(Leaf):
         """sum_j variance_j x_j^2."""
         v = self._columns("variance", X)
         if sparse.issparse(X):
-            return self._sparse(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+            return self._sparse(np.asarray(X.multiply(X).sum(axis=1)).ravel())  # type: ignore[attr-defined]
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
             theta = self._gather(variance=v * (bd @ (X * X)))
@@ -78,7 +78,7 @@ class Linear(Leaf):
         if np.ndim(self.variance):
             raise ValueError("Linear: sparse inputs need a single variance; rescale the columns instead")
         dense = product.toarray() if sparse.issparse(product) else np.asarray(product)
-        K = self.variance * dense
+        K: Array = float(self.variance) * dense  # type: ignore[arg-type]  # a single one, as checked
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             if inputs:

@@ -292,7 +292,7 @@ def expect(state: State, problem: Problem, moments: bool = True, held: list[Code
             used += n
     total = add_gram(total, buffer[:used], -1.0)
     evidence += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
-    return Moments(D, total, residual, evidence, probes)
+    return Moments(D, total, residual, float(evidence), probes)
 
 
 def _probe(basis: Basis, state: State, G: Array, D: Array, positions: Codes) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The classifier on the hierarchical model: regression on -1 and +1, as the paper does it, turned into probabilities."""
+"""The classifier on the hierarchical model: regression on -1 and +1, as in the paper, turned into probabilities."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         task: str | int | None = None,
         *,
         base_kernel: Any = None,
-        mean_strength: float = 1.0,
+        mean_strength: float = np.inf,
         covariance_strength: Any = "auto",
         noise: float | None = None,
         learn_noise: bool = False,

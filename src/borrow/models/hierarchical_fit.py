@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.linalg import Array, cholesky, solve, solve_lower
 from borrow.models.estimator import default_kernel, is_number
 from borrow.models.hierarchical import (
+    Basis,
     Moments,
     Problem,
     State,
@@ -46,6 +47,8 @@ from borrow.models.hierarchical_search import (
     ranking,
 )
 
+#: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.
+MARGIN = (1.0, 0.0)
 #: Rows of new inputs answered at a time.
 BLOCK = 2000
 
@@ -111,14 +114,14 @@ class Fit:
     def means(self, X: Any) -> Array:
         """Posterior means of all tasks at new inputs, and the prior mean in the last column."""
         basis = self.problem.basis
-        return by_blocks(X, lambda part: np.asarray(basis.kernel(part, basis.Z)) @ self.alpha)
+        return by_blocks(X, partial(_weigh, basis, self.alpha))
 
     def mean_of(self, X: Any, task: Codes) -> Array:
         """Posterior mean of each row's task."""
         basis, out = self.problem.basis, np.empty(X.shape[0])
         for t in np.unique(task):
             at, a = np.flatnonzero(task == t), self.alpha[:, t]
-            out[at] = by_blocks(X[at], lambda part, a=a: np.asarray(basis.kernel(part, basis.Z)) @ a)
+            out[at] = by_blocks(X[at], partial(_weigh, basis, a))
         return out
 
     def variance_of(self, X: Any, task: Codes, full: bool) -> Array:
@@ -129,9 +132,7 @@ class Fit:
             if full:
                 out[np.ix_(at, at)] = posterior_at(self.problem, self.state, int(t), X[at], True)
             else:
-                out[at] = by_blocks(
-                    X[at], lambda part, t=t: posterior_at(self.problem, self.state, int(t), part, False)
-                )
+                out[at] = by_blocks(X[at], partial(posterior_at, self.problem, self.state, int(t), full=False))
         return out
 
     def leave_one_out(self) -> list[Array]:
@@ -146,6 +147,10 @@ class Fit:
             left = solve(L, g.Y - g.of(self.state.mu)[:, None]) / np.diagonal(inverse)[:, None]
             out.append(g.Y - left)
         return out
+
+
+def _weigh(basis: Basis, alpha: Array, X: Any) -> Array:
+    return np.asarray(basis.kernel(X, basis.Z)) @ alpha
 
 
 def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
@@ -190,8 +195,9 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         if held is not None and not (alone and len(noises) == 1):
             taus = tuple(t * problem.m for t in TAUS) if settings.tau == "auto" else (float(settings.tau),)
             rest = arrange(problem.basis, cells, ~held.mask)
-            score = _ranking_or_density if settings.rank else log_density
-            choice = choose(rest, held, strengths, () if alone else taus, noises, score, settings.max_iter, tol)
+            score, margin = (_ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
+            some = () if alone else taus
+            choice = choose(rest, held, strengths, some, noises, score, margin, settings.max_iter, tol)
             noise, n_iter = choice.noise, choice.n_iter
             if settings.tau == "auto":
                 strengths, tol = replace(strengths, tau=choice.tau), -np.inf
@@ -204,15 +210,27 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         moments = expect(state, problem, moments=False)
         parts: Any = (state, moments, [moments.evidence], True)
     else:
+        if settings.rank and choice is None and problem.basis.Phi is not None:
+            held = hold_out(cells, problem, check_random_state(settings.random_state))
+            choice = None if held is None else _held_out_run(problem, cells, held, strengths, noise, n_iter, tol)
         accelerate = settings.accelerate and settings.tau != "auto"
         done = fit_em(problem, strengths, noise, n_iter, tol, accelerate)
         parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
     return Fit(X, n_labelled, problem, parts[0], parts[1], strengths, parts[2], parts[3], choice, held, optimum)
 
 
-def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> float:
-    area = ranking(answers, targets, noise)
-    return area if np.isfinite(area) else log_density(answers, targets, noise)
+def _held_out_run(
+    problem: Problem, cells: Cells, held: Held, strengths: Strengths, noise: float, n_iter: int, tol: float
+) -> Choice:
+    """Answers for held-out rows at settings that were given, for probabilities."""
+    rest = arrange(problem.basis, cells, ~held.mask)
+    done = fit_em(rest, strengths, noise, n_iter, tol, held=held.positions)
+    return Choice(strengths.tau, noise, done.n_iter, np.nan, done.statistics.held, [])
+
+
+def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> Array:
+    areas = ranking(answers, targets, noise)
+    return areas if np.isfinite(areas).any() else log_density(answers, targets, noise)
 
 
 def _check_memory(kernel: Kernel, Z: Any) -> None:

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data import Codes, Scaling, build
-from borrow.kernels import Kernel, LearnedKernel
+from borrow.data import Scaling, build
+from borrow.kernels import Kernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical import is_linear
@@ -206,7 +206,7 @@ def publish(estimator: Any, fit: Fit) -> None:
     """What regressor and classifier have in common; warns where EM ran out of iterations."""
     estimator.X_ = fit.X
     estimator.kernel_ = fit.problem.basis.kernel
-    estimator.learned_kernel_: LearnedKernel = fit.learned
+    estimator.learned_kernel_ = fit.learned
     estimator.objective_trace_ = fit.trace
     estimator.covariance_strength_ = fit.strengths.tau
     estimator.choices_ = tried_table(fit)
@@ -231,7 +231,8 @@ def read_inputs(estimator: Any, X: Any) -> Any:
     schema: Schema = estimator._schema
     if schema.task is not None and not sparse.issparse(X) and not _lacks(X, schema):
         frame = _frame(X)
-        X = np.delete(np.asarray(X), schema.position, axis=1) if frame is None else frame.drop(schema.task).to_native()
+        keep = [j for j in range(np.shape(X)[1]) if j != schema.position]
+        X = np.asarray(X)[:, keep] if frame is None else frame.drop(schema.task).to_native()
     return read_points(estimator, X, schema, None if len(schema.labels) == 1 else schema.labels[0])[0]
 
 
@@ -259,6 +260,3 @@ def own_units(y: Array, centers: Array, scales: Array) -> tuple[float, float]:
     between = float(np.var(logs, ddof=1)) if len(logs) > 1 else 0.0
     kept = between / (between + 2.0 / (n - 1))
     return center, float(np.exp(0.5 * (logs.mean() + kept * (2.0 * np.log(spread) - logs.mean()))))
-
-
-__all__ = ["AdaptedRegressor", "Codes", "HierarchicalGPRegressor"]

@@ -39,14 +39,15 @@ from borrow.models.hierarchical import (
 HELD_OUT = 0.25
 #: Settings stop when the held-out score has not risen for this many iterations.
 PATIENCE = 2
-#: tau in units of the number of tasks.
-TAUS = (0.25, 1.0, 4.0)
+#: tau in units of the number of tasks; the next is tried while it pays.
+TAUS = (1.0, 0.25, 0.05)
 #: Noise in units of the base kernel's mean variance, where it is chosen and not learnt.
 NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 #: Rows of a task that the base kernel's parameters are learnt from, at most.
 ROWS_FOR_KERNEL = 500
 
-Score = Callable[[list[tuple[Array, Array]], list[Array], float], float]
+#: One score a task, NaN for tasks that have none.
+Score = Callable[[list[tuple[Array, Array]], list[Array], float], Array]
 
 
 def fit_em(
@@ -172,26 +173,26 @@ def hold_out(cells: Cells, problem: Problem, random: np.random.RandomState) -> H
     return Held(mask, [g.tasks for g in rest.groups], positions, targets)
 
 
-def log_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> float:
-    """Mean log density of the held-out rows."""
-    total, n = 0.0, 0
+def log_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> Array:
+    """Mean log density of the held-out rows of each task."""
+    out = []
     for (mean, variance), y in zip(answers, targets, strict=True):
         v = (variance + noise)[:, None]
-        total -= 0.5 * float(np.sum((y - mean) ** 2 / v + np.log(2 * np.pi * v)))
-        n += y.size
-    return total / max(n, 1)
+        density = -0.5 * ((y - mean) ** 2 / v + np.log(2 * np.pi * v))
+        out.append(density.mean(axis=0) if len(y) else np.full(y.shape[1], np.nan))
+    return np.concatenate(out)
 
 
-def ranking(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> float:
-    """Mean area under the ROC curve, over the tasks whose held-out rows have both labels; NaN where none has."""
+def ranking(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> Array:
+    """Area under the ROC curve of each task; NaN where its held-out rows have one label only."""
     areas = []
     for (mean, _), y in zip(answers, targets, strict=True):
         for f, own in zip(mean.T, y.T, strict=True):
-            above = own > own.mean()
+            above = own > own.mean() if len(own) else np.zeros(0, dtype=bool)
             n, k = len(own), int(above.sum())
-            if 0 < k < n:
-                areas.append((rankdata(f)[above].sum() - 0.5 * k * (k + 1)) / (k * (n - k)))
-    return float(np.mean(areas)) if areas else np.nan
+            ranks = rankdata(f)[above].sum() - 0.5 * k * (k + 1)
+            areas.append(ranks / (k * (n - k)) if 0 < k < n else np.nan)
+    return np.array(areas)
 
 
 @dataclass(frozen=True)
@@ -213,41 +214,51 @@ def choose(
     taus: tuple[float, ...],
     noises: tuple[float, ...],
     score: Score,
+    margin: float,
     max_iter: int,
     tol: float,
 ) -> Choice:
     """The setting whose answers for held-out rows score best.
 
-    Every noise is tried with K = kappa; then each tau with the best of them and the next smaller one.
+    Every noise is tried with K = kappa; then, with the best of them and the next smaller one, tau after tau until one
+    is worse than the one before. Learning must beat not learning by `margin` standard errors of the gain over tasks.
     """
     tried: list[dict[str, float]] = []
     best: list[Any] = []
 
-    def record(tau: float, begin: float, n_iter: int, value: float, answers: list[tuple[Array, Array]]) -> bool:
+    def record(tau: float, begin: float, n_iter: int, by_task: Array, answers: list[tuple[Array, Array]]) -> float:
+        value = float(np.nanmean(by_task))
         tried.append({"tau": tau, "noise": begin, "n_iter": n_iter, "score": value})
+        if np.isfinite(tau) and base:
+            gain = (by_task - base[0])[np.isfinite(by_task)]
+            if gain.mean() < margin * gain.std() / np.sqrt(max(len(gain) - 1, 1)):
+                return value
         if not best or value > best[0].score:
             best[:] = [Choice(tau, begin, n_iter, value, answers, tried)]
-            return True
-        return False
+            base[:] = base if np.isfinite(tau) else [by_task]
+        return value
 
+    base: list[Array] = []
     for noise in noises:
         moments = expect(start(problem.basis, noise), problem, moments=False, held=held.positions)
-        value = score(moments.held, held.targets, noise)
-        record(np.inf, noise, 0, value, moments.held)
+        record(np.inf, noise, 0, score(moments.held, held.targets, noise), moments.held)
     at = noises.index(best[0].noise)
     for noise in noises[max(at - 1, 0) : at + 1]:
+        before = -np.inf
         for tau in taus:
-            peak = [-np.inf, 0.0]
+            peak = [-np.inf, 0]
 
             def watch(
                 i: int, state: State, moments: Moments, tau: float = tau, noise: float = noise, peak: Any = peak
             ) -> bool:
-                value = score(moments.held, held.targets, state.noise)
+                by_task = score(moments.held, held.targets, state.noise)
+                value = record(tau, noise, i, by_task, moments.held) if i else float(np.nanmean(by_task))
                 if value > peak[0]:
                     peak[:] = [value, i]
-                if i > 0:
-                    record(tau, noise, i, value, moments.held)
                 return bool(i - peak[1] >= PATIENCE)
 
             fit_em(problem, replace(strengths, tau=tau), noise, max_iter, tol, watch=watch, held=held.positions)
+            if peak[0] < before:
+                break
+            before = peak[0]
     return best[0]
