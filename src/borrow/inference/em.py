@@ -51,9 +51,8 @@ def run(
     max_iter: int,
     tol: float,
     stretch: Callable[[State, State, float], State] | None = None,
-    watch: Callable[[int, State, Statistics], bool] | None = None,
 ) -> Run[State, Statistics]:
-    """EM until a step gains less than `tol`, or `watch(iteration, state, statistics)` asks to stop.
+    """EM until a step gains less than `tol`.
 
     `stretch(old, new, factor)` is the state `factor` steps along from old to new; without it plain EM.
     """
@@ -61,9 +60,7 @@ def run(
     value = float(first)
     trace, evaluations, factor, converged = [value], 1, 1.0, False
     steps: list[float] = []
-    if watch is not None and watch(0, state, statistics):
-        return Run(state, statistics, trace, evaluations, True, steps)
-    for iteration in range(1, max_iter + 1):
+    for _ in range(max_iter):
         proposal = maximise(state, statistics)
         taken: Any = None
         if stretch is not None and factor > 1.0:
@@ -85,9 +82,6 @@ def run(
         trace.append(float(value))
         steps.append(length)
         factor = min(factor * GROWTH, LONGEST)
-        if watch is not None and watch(iteration, state, statistics):
-            converged = True
-            break
         if gain < tol:
             converged = True
             break

@@ -18,6 +18,7 @@ from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical import is_linear
 from borrow.models.hierarchical_fit import Fit, NewTask, check_arguments, learn
 from borrow.models.hierarchical_regressor import own_units, publish, read_inputs, read_new_task, settings_of
+from borrow.models.hierarchical_search import spread
 from borrow.reading import Schema
 from borrow.reading_classes import read_classes
 from borrow.reading_pool import Pool, read_points, read_pool, unfold_sparse
@@ -210,9 +211,9 @@ class AdaptedClassifier:
 def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float]:
     """Slope and offset of the sigmoid: on held-out rows where there are any, else on leave-one-out values."""
     groups = fit.problem.groups
-    if fit.choice is not None and fit.held is not None:
-        tasks, targets = fit.held.tasks, fit.held.targets
-        means = [mean for mean, _ in fit.choice.answers]
+    if fit.choice is not None:
+        tasks, targets = ([v for f in fit.folds for v in part(f)] for part in (lambda f: f.tasks, lambda f: f.targets))
+        means = [mean for fold in fit.choice.answers for mean, _ in fold]
     elif fit.problem.basis.Phi is None:
         tasks, means, targets = [g.tasks for g in groups], fit.leave_one_out(), [g.Y for g in groups]
     else:
@@ -222,4 +223,7 @@ def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float]:
     y = np.where(y > 0, 1.0, -1.0)
     if len(np.unique(y)) < 2:
         return 2.0, 0.0
-    return sigmoid(margin, y)
+    slope, offset = sigmoid(margin, y)
+    if fit.choice is not None:  # with all rows f is larger than with three quarters of them, and the slope as much less
+        slope *= fit.choice.spread / max(spread(fit.problem, fit.state, fit.moments), 1e-12)
+    return slope, offset

@@ -44,6 +44,7 @@ from borrow.models.hierarchical_search import (
     fit_em,
     hold_out,
     log_density,
+    path,
     ranking,
 )
 
@@ -84,7 +85,7 @@ class Fit:
     trace: list[float]
     converged: bool
     choice: Choice | None
-    held: Held | None
+    folds: list[Held]  # what the settings were chosen on
     optimum: Optimum | None
 
     @cached_property
@@ -187,17 +188,18 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
     mean_variance = float(np.mean(kernel.diag(Z)))
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
     strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)
-    choice, held, n_iter, tol = None, None, settings.max_iter, settings.tol
+    choice, n_iter, tol = None, settings.max_iter, settings.tol
+    folds: list[Held] = []
     if settings.tau == "auto" or chosen_noise:
-        held = hold_out(cells, problem, check_random_state(settings.random_state))
+        folds = hold_out(cells, problem, check_random_state(settings.random_state))
         noises = tuple(r * mean_variance for r in NOISES) if chosen_noise else (noise,)
         alone = problem.m < 2
-        if held is not None and not (alone and len(noises) == 1):
+        if folds and not (alone and len(noises) == 1):
             taus = tuple(t * problem.m for t in TAUS) if settings.tau == "auto" else (float(settings.tau),)
-            rest = arrange(problem.basis, cells, ~held.mask)
+            alone = alone or not np.isfinite(taus[0])
             score, margin = (_ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
             some = () if alone else taus
-            choice = choose(rest, held, strengths, some, noises, score, margin, settings.max_iter, tol)
+            choice = choose(folds, strengths, some, noises, score, margin, settings.max_iter)
             noise, n_iter = choice.noise, choice.n_iter
             if settings.tau == "auto":
                 strengths, tol = replace(strengths, tau=choice.tau), -np.inf
@@ -211,21 +213,18 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         parts: Any = (state, moments, [moments.evidence], True)
     else:
         if settings.rank and choice is None and problem.basis.Phi is not None:
-            held = hold_out(cells, problem, check_random_state(settings.random_state))
-            choice = None if held is None else _held_out_run(problem, cells, held, strengths, noise, n_iter, tol)
+            folds = hold_out(cells, problem, check_random_state(settings.random_state))
+            choice = _held_out_run(folds, strengths, noise, n_iter) if folds else None
         accelerate = settings.accelerate and settings.tau != "auto"
         done = fit_em(problem, strengths, noise, n_iter, tol, accelerate)
         parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
-    return Fit(X, n_labelled, problem, parts[0], parts[1], strengths, parts[2], parts[3], choice, held, optimum)
+    return Fit(X, n_labelled, problem, parts[0], parts[1], strengths, parts[2], parts[3], choice, folds, optimum)
 
 
-def _held_out_run(
-    problem: Problem, cells: Cells, held: Held, strengths: Strengths, noise: float, n_iter: int, tol: float
-) -> Choice:
+def _held_out_run(folds: list[Held], strengths: Strengths, noise: float, n_iter: int) -> Choice:
     """Answers for held-out rows at settings that were given, for probabilities."""
-    rest = arrange(problem.basis, cells, ~held.mask)
-    done = fit_em(rest, strengths, noise, n_iter, tol, held=held.positions)
-    return Choice(strengths.tau, noise, done.n_iter, np.nan, done.statistics.held, [])
+    *_, (_, by_task, answers, size) = path(folds, strengths, noise, log_density, n_iter)
+    return Choice(strengths.tau, noise, n_iter, float(by_task.mean()), answers, size, [])
 
 
 def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> Array:
