@@ -33,16 +33,19 @@ class Margins:
     scale: Array
     slope: float
     offset: float
+    shrink: float
+
+    def log_odds(self, f: Array, center: Any, scale: Any) -> Array:
+        """Of a function in units of scaled targets."""
+        return self.slope * (center + scale * self.shrink * f) + self.offset
 
     def decision(self, X: Any, task: Codes) -> Array:
         """Log odds of +1."""
-        f = self.center[task] + self.scale[task] * self.fit.mean_of(X, task)
-        return self.slope * f + self.offset
+        return self.log_odds(self.fit.mean_of(X, task), self.center[task], self.scale[task])
 
     def decisions(self, X: Any) -> Array:
         """Log odds of +1 for every task, in columns."""
-        f = self.center + self.scale * self.fit.means(X)[:, :-1]
-        return self.slope * f + self.offset
+        return self.log_odds(self.fit.means(X)[:, :-1], self.center, self.scale)
 
     def probability(self, X: Any, task: Codes) -> Array:
         """Probability of +1."""
@@ -124,8 +127,8 @@ class HierarchicalGPClassifier(TaskClassifier):
         data = build(replace(pool.rows, y=y), self.normalize_y)
         settings = settings_of(self, data.scaling, rank=True)
         fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings)
-        slope, offset = calibrate(fit, data.scaling.center, data.scaling.scale)
-        return Margins(fit, data.scaling.center, data.scaling.scale, slope, offset)
+        sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
+        return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of `classes_[1]`; one column a class where there are more than two; one a task for wide fits."""
@@ -193,7 +196,7 @@ class AdaptedClassifier:
     def decision_function(self, X: Any) -> Array:
         """Log odds of `classes_[1]`; one column a class where there are more than two."""
         rows = read_inputs(self.source, X)
-        values = np.column_stack([m.slope * (c + s * t.mean(rows)) + m.offset for m, t, c, s in self.tasks])
+        values = np.column_stack([m.log_odds(t.mean(rows), c, s) for m, t, c, s in self.tasks])
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_proba(self, X: Any) -> Array:
@@ -208,22 +211,23 @@ class AdaptedClassifier:
         return self.source.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float]:
-    """Slope and offset of the sigmoid: on held-out rows where there are any, else on leave-one-out values."""
-    groups = fit.problem.groups
+def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float, float]:
+    """Slope and offset of the sigmoid: on held-out rows where there are any, else on leave-one-out values.
+
+    With all rows f is larger than with three quarters of them; the third number brings it back to that size.
+    """
+    groups, shrink = fit.problem.groups, 1.0
     if fit.choice is not None:
         tasks, targets = ([v for f in fit.folds for v in part(f)] for part in (lambda f: f.tasks, lambda f: f.targets))
         means = [mean for fold in fit.choice.answers for mean, _ in fold]
+        shrink = min(fit.choice.spread / max(spread(fit.problem, fit.state, fit.moments), 1e-12), 1.0)
     elif fit.problem.basis.Phi is None:
         tasks, means, targets = [g.tasks for g in groups], fit.leave_one_out(), [g.Y for g in groups]
     else:
-        return 2.0, 0.0  # f estimates P(+1) - P(-1): log odds have about this slope around zero
+        return 2.0, 0.0, 1.0  # f estimates P(+1) - P(-1): log odds have about this slope around zero
     margin = np.concatenate([(center[t] + scale[t] * f).ravel() for t, f in zip(tasks, means, strict=True)])
     y = np.concatenate([(center[t] + scale[t] * v).ravel() for t, v in zip(tasks, targets, strict=True)])
     y = np.where(y > 0, 1.0, -1.0)
     if len(np.unique(y)) < 2:
-        return 2.0, 0.0
-    slope, offset = sigmoid(margin, y)
-    if fit.choice is not None:  # with all rows f is larger than with three quarters of them, and the slope as much less
-        slope *= fit.choice.spread / max(spread(fit.problem, fit.state, fit.moments), 1e-12)
-    return slope, offset
+        return 2.0, 0.0, 1.0
+    return (*sigmoid(margin, y), shrink)
