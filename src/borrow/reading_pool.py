@@ -149,5 +149,9 @@ def _arrange(distinct: Any, rows: Rows) -> Pool:
     place[order] = np.arange(len(order))
     X, n = distinct[order], int(labelled.sum())
     seen = X[:n]
-    scales = np.ones(X.shape[1]) if sparse.issparse(X) else dense_scales(seen, np.ones(n))
+    if sparse.issparse(X):  # one scale for all columns, so that their squares add up to a row's mean square
+        size = max(float(seen.multiply(seen).sum()) / n, 1e-300)
+        scales = np.full(X.shape[1], np.sqrt(size / X.shape[1]))
+    else:
+        scales = dense_scales(seen, np.ones(n))
     return Pool(X, n, replace(rows, X=place[code][:, None].astype(np.float64)), scales)

@@ -20,17 +20,17 @@ normal-inverse-Wishart prior around the base kernel k. What theta is, is the `Ba
 | m                          | `Problem.m`          | tasks that have a label                             |
 | Phi_l                      | `Group`              | rows of task l; tasks with equal rows are one group |
 
-| equation   | function                                                                                     |
-|------------|----------------------------------------------------------------------------------------------|
-| (4), (10)  | `log_hyper_prior`                                                                            |
-| (5), (6)   | `expect`: with a primal basis                                                                |
-| (12), (13) | `expect`: in function space, f^l = mu + G'(y - mu_l), C_l = K - K_:l G                       |
-| (7), (14)  | `maximise`                                                                                   |
-| (8), (15)  | `maximise`                                                                                   |
-| (9), (16)  | `maximise`                                                                                   |
-| (17)       | `coefficients`                                                                               |
-| (18)       | `learned_root`                                                                               |
-| (19)       | `learned_kernel`                                                                             |
+| equation | function |
+|---|---|
+| (4), (10) | `log_hyper_prior` |
+| (5), (6) | `expect`, with a primal basis |
+| (12), (13) | `expect`, in function space: f^l = mu + G'(y - mu_l), C_l = K - K_:l G |
+| (7), (14) | `maximise` |
+| (8), (15) | `maximise` |
+| (9), (16) | `maximise` |
+| (17) | `coefficients` |
+| (18) | `learned_root` |
+| (19) | `learned_kernel` |
 
 Deviations, each with its reason:
 - (12)-(16) are printed for alpha = kappa^-1 f. In f the same iterates need no inverse of kappa and n_l x n_l systems
