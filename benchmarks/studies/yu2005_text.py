@@ -2,15 +2,15 @@
 
     python benchmarks/studies/yu2005_text.py [--draws 10]      writes docs/results/yu2005_text.json; resumes
 
-A draw takes 50 of the 81 topics, a pool of 1,000 documents, and for each topic 300 labelled ones of the pool (drawn again
-where they hold no positive). "All" are the 9,700 documents that are unlabelled for the topic, "partially labelled" the 700
-of them in the pool. AUC and macro F are means over topics; micro F counts over all topics.
+A draw takes 50 of the 81 topics, a pool of 1,000 documents, and for each topic 300 labelled ones of the pool (drawn
+again where they hold no positive). "All" are the 9,700 documents that are unlabelled for the topic, "partially labelled"
+the 700 of them in the pool. AUC and macro F are means over topics; micro F counts over all topics.
 
-Twice. *As the paper ran it*: targets -1 and +1, linear kernel, no intercept anywhere; parameters by cross-validated error
-rate; a document is given a topic where f > 0. *Fairly*: targets centred per topic, or an intercept, for every method;
-parameters by cross-validated AUC; a topic is given to the best-scored share of the test documents that equals its share
-among the labelled ones. Ridge and SVM have one parameter for all topics, as the paper's multi-task GP has; regularised
-multi-task learning takes C from the SVM and mu from a fifth of the rows held out.
+Twice. *As the paper ran it*: targets -1 and +1, linear kernel, no intercept anywhere; parameters by cross-validated
+error rate; a document is given a topic where f > 0. *Fairly*: targets centred per topic, or an intercept, for every
+method; parameters by cross-validated AUC; a topic is given to the best-scored share of the test documents that equals
+its share among the labelled ones. Ridge and SVM have one parameter for all topics, as the paper's multi-task GP has;
+regularised multi-task learning takes C from the SVM and mu from a fifth of the rows held out.
 """
 
 from __future__ import annotations
@@ -214,7 +214,9 @@ def coupled_rows(X, tasks: np.ndarray, n_tasks: int, mu: float, intercept: bool)
     own = sparse.csr_array(
         (X.data, X.indices + d * np.repeat(tasks, np.diff(X.indptr)).astype(np.int64), X.indptr), shape=(n, n_tasks * d)
     )
-    return sparse.csr_array(sparse.hstack([X / np.sqrt(mu), own]))
+    both = sparse.csr_array(sparse.hstack([X / np.sqrt(mu), own]))
+    both.indices, both.indptr = both.indices.astype(np.int32), both.indptr.astype(np.int32)  # as liblinear wants them
+    return both
 
 
 def run_regularised(draw: Draw, ys, C: float, fair: bool) -> dict:

@@ -23,8 +23,8 @@ class Topics:
 def load_rcv1() -> Topics:
     """A selection like that of Yu et al. (2005): 10,000 documents, 81 topics of more than 50 documents each.
 
-    The vectors are those of Lewis, Yang, Rose & Li (JMLR 5, 2004), from a public copy whose label columns were repaired;
-    the selection is not the authors', which was never published.
+    The vectors are those of Lewis, Yang, Rose & Li (JMLR 5, 2004), from a public copy whose label columns were
+    repaired; the selection is not the authors', which was never published.
     """
     path = find_shared(
         "rcv1/rcv1_10k_yu_like.npz",
