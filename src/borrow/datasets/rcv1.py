@@ -28,8 +28,8 @@ def load_rcv1() -> Topics:
     """
     path = find_shared(
         "rcv1/rcv1_10k_yu_like.npz",
-        "The RCV1 documents are not here. The file holds 10,000 documents by 47,236 terms (log TF-IDF, unit length) and "
-        "81 topics, made from the RCV1-v2 vectors of Lewis et al. 2004, described at "
+        "The RCV1 documents are not here. The file holds 10,000 documents by 47,236 terms (log TF-IDF, unit length) "
+        "and 81 topics, made from the RCV1-v2 vectors of Lewis et al. 2004, described at "
         "https://www.jmlr.org/papers/v5/lewis04a.html.",
     )
     with np.load(path, allow_pickle=False) as z:
