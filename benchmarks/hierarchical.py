@@ -85,7 +85,7 @@ def printed_iteration(kappa: np.ndarray, rows, y, C: np.ndarray, noise: float, t
 
 
 def bare_calls(n: int = N, tasks: int = TASKS, labels: int = LABELS):
-    """One dpotrf and one dtrsm a task, one dsyrk for all, one for the means; dpotrf and dtrsm of K for the objective."""
+    """dpotrf and dtrsm a task, one dsyrk for all, one for the means; dpotrf and dtrsm of K for the objective."""
     rng = np.random.default_rng(1)
     A = rng.normal(size=(labels, labels))
     A = np.asfortranarray(A @ A.T + labels * np.eye(labels))
@@ -145,7 +145,7 @@ def main() -> None:
     )
     printed = printed_iteration(kappa, rows, y, np.asfortranarray(0.5 * (C + C.T)), state.noise)
     (slow,) = best_times(printed, repeats=1)
-    new, (C_new, noise) = one_iteration(p, state)(), printed()
+    new, (C_new, _) = one_iteration(p, state)(), printed()
     agree = float(np.abs(kappa @ C_new @ kappa - new.K).max() / np.abs(new.K).max())
     small, _, _ = problem(300, 30, 60)
     strengths = h.Strengths(1.0, 10.0)

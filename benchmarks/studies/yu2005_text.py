@@ -274,7 +274,7 @@ def run_multi_task(draw: Draw, fair: bool, iterations: int, keep: Path | None, r
         seconds = time.perf_counter() - start
         out["multi-task GP, defaults"] = {
             **draw.evaluate(ours.decision_function(draw.data.X), fair),
-            "tau": ours.covariance_strength_,
+            "tau": str(ours.covariance_strength_),
             "noise": ours._models[0].fit.state.noise,
             "iterations": ours.n_iter_,
             "seconds": seconds,
@@ -303,7 +303,7 @@ def summary(draws: list[dict]) -> dict:
         for m, first in draws[0][name].items():
             some = [d[name][m] for d in draws if m in d[name]]
             facts[name][m] = {"draws": len(some)}
-            for k in (k for k, v in first.items() if isinstance(v, float)):
+            for k in (k for k, v in first.items() if isinstance(v, float) and k != "tau"):
                 values = [v[k] for v in some]
                 sd = np.std(values, ddof=1) if len(values) > 1 else 0.0
                 facts[name][m][k] = [round(float(np.mean(values)), 4), round(float(sd), 4)]

@@ -10,13 +10,11 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, build
-from borrow.kernels import Kernel
 from borrow.linalg import Array
 from borrow.models.baselines.regularized import sigmoid
 from borrow.models.classifier import BinaryData, BinaryModel, TaskClassifier
 from borrow.models.estimator import as_labels, single_thread
-from borrow.models.hierarchical import is_linear
-from borrow.models.hierarchical_fit import Fit, NewTask, check_arguments, learn
+from borrow.models.hierarchical_fit import Fit, NewTask, check_arguments, learn, takes_sparse
 from borrow.models.hierarchical_regressor import own_units, publish, read_inputs, read_new_task, settings_of
 from borrow.models.hierarchical_search import spread
 from borrow.reading import Schema
@@ -98,7 +96,7 @@ class HierarchicalGPClassifier(TaskClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = isinstance(self.base_kernel, Kernel) and is_linear(self.base_kernel)
+        tags.input_tags.sparse = takes_sparse(self.base_kernel)
         return tags
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:

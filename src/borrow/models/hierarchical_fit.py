@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -159,19 +160,24 @@ def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
     return np.concatenate([f(X[i : i + BLOCK]) for i in range(0, max(X.shape[0], 1), BLOCK)])
 
 
+def takes_sparse(given: Any) -> bool:
+    """Whether a base kernel, or the default, is one for sparse tables."""
+    return given is None or isinstance(given, LearnedKernel) or (isinstance(given, Kernel) and is_linear(given))
+
+
 def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
     """The kernel given; without one a squared exponential, or a linear one for sparse inputs."""
     if sparse.issparse(X):
         if given is None:
             return Linear(1.0 / max(float(X.multiply(X).sum()) / X.shape[0], 1e-300))
-        kernel = resolve(given, "base_kernel")
-        if not is_linear(kernel) and not isinstance(kernel, LearnedKernel):
+        kernel = deepcopy(resolve(given, "base_kernel"))
+        if not takes_sparse(kernel):
             raise ValueError(
                 f"base_kernel={kernel!r} needs dense inputs and X is sparse; give borrow.kernels.Linear(), with a "
                 "Constant added for an offset, or X.toarray()"
             )
         return kernel
-    return default_kernel(scales, given, "base_kernel", tied=True)
+    return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
 
 
 def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings) -> Fit:

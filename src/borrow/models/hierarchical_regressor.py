@@ -13,11 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Scaling, build
-from borrow.kernels import Kernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
-from borrow.models.hierarchical import is_linear
-from borrow.models.hierarchical_fit import Fit, NewTask, Settings, check_arguments, learn
+from borrow.models.hierarchical_fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
 from borrow.reading import Schema, _frame, _lacks, _targets
 from borrow.reading_pool import read_points, read_pool
 from borrow.table import Table
@@ -82,7 +80,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = isinstance(self.base_kernel, Kernel) and is_linear(self.base_kernel)
+        tags.input_tags.sparse = takes_sparse(self.base_kernel)
         return tags
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
@@ -210,7 +208,7 @@ def publish(estimator: Any, fit: Fit) -> None:
     estimator.objective_trace_ = fit.trace
     estimator.covariance_strength_ = fit.strengths.tau
     estimator.choices_ = tried_table(fit)
-    estimator.n_iter_, estimator.converged_, estimator.jitter_ = fit.n_iter, fit.converged, 0.0
+    estimator.n_iter_, estimator.converged_, estimator.jitter_ = max(fit.n_iter, 1), fit.converged, 0.0
     if not fit.converged:
         warnings.warn(
             f"EM stopped after {fit.n_iter} iterations while the objective still rose by more than tol="
