@@ -72,8 +72,9 @@ def test_studies_of_the_text_data_run_small(tmp_path):
     import yu2005_text as text
 
     data, sizes = few_topics(), {"topics": 5, "pool": 90, "labelled": 40}
-    result = text.one_draw(data, 0, iterations=3, keep=tmp_path, **sizes)
-    facts = text.summary([result, text.one_draw(data, 1, iterations=3, rest=False, **sizes)])
+    core = text.one_draw(data, 0, iterations=3, keep=tmp_path, **sizes)
+    result = text.merged(core, text.the_others(data, 0, iterations=3, **sizes))
+    facts = text.summary([result, text.merged(text.one_draw(data, 1, iterations=3, **sizes), None)])
     assert facts["fair"]["multi-task GP, defaults"]["draws"] == 2
     assert facts["fair"]["SVM"]["draws"] == 1
     for run in ("as the paper", "fair"):
