@@ -29,9 +29,13 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
 	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
 	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+	$(BIN)/python benchmarks/studies/yu2005_toy.py
+	$(BIN)/python benchmarks/studies/yu2005_text.py
+	$(BIN)/python benchmarks/studies/yu2005_new_topics.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/hierarchical.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

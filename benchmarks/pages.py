@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pages_hierarchical
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "papers").glob("*.md"))]
 
@@ -139,6 +141,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench focused": bench,
     "headline": headline,
 }
+BLOCKS |= pages_hierarchical.BLOCKS
 
 
 def render(text: str) -> str:
