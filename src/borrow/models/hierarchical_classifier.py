@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, build
+from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.baselines.regularized import sigmoid
 from borrow.models.classifier import BinaryData, BinaryModel, TaskClassifier
@@ -153,6 +154,11 @@ class HierarchicalGPClassifier(TaskClassifier):
         if task is None:
             raise ValueError("fitted on a wide y: say which task with tasks=")
         return rows, task
+
+    @property
+    def learned_kernel_(self) -> LearnedKernel:
+        """Eq. (19), for scaled targets, on `X_`; `.raw()` is eq. (18)."""
+        return self._models[-1].fit.learned
 
     @property
     def mean_(self) -> Array:

@@ -102,7 +102,10 @@ class Fit:
 
     @cached_property
     def learned(self) -> LearnedKernel:
-        """Eq. (19), on all inputs, those without a label too."""
+        """Eq. (19), on all inputs, those without a label too; made when first asked for."""
+        n = self.X.shape[0]
+        if n > self.n_labelled and self.problem.basis.Phi is None:
+            memory.require(8.0 * 6 * n * n, f"a kernel on {n:,} inputs", "leave out inputs without a label")
         basis, state = extended(self.problem.basis, self.state, self.X, self.n_labelled)
         return learned_kernel(basis, state.K, self.problem.m, self.strengths.tau)
 

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Scaling, build
+from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical_fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
@@ -98,6 +99,11 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         self.noise_ = dict(zip(schema.labels, (self._fit.state.noise * self._scale**2).tolist(), strict=True))
         self.log_marginal_likelihood_ = self._fit.moments.evidence - data.scaling.log_volume
         return self
+
+    @property
+    def learned_kernel_(self) -> LearnedKernel:
+        """Eq. (19), for scaled targets, on `X_`; `.raw()` is eq. (18)."""
+        return self._fit.learned
 
     @property
     def mean_(self) -> Array:
@@ -204,7 +210,6 @@ def publish(estimator: Any, fit: Fit) -> None:
     """What regressor and classifier have in common; warns where EM ran out of iterations."""
     estimator.X_ = fit.X
     estimator.kernel_ = fit.problem.basis.kernel
-    estimator.learned_kernel_ = fit.learned
     estimator.objective_trace_ = fit.trace
     estimator.covariance_strength_ = fit.strengths.tau
     estimator.choices_ = tried_table(fit)
