@@ -307,7 +307,8 @@ def test_variance_is_that_of_model_2_with_the_new_inputs_in_it():
 @pytest.mark.parametrize("kernel", [SquaredExponential(0.9, 1.3), Linear(0.7) + Constant(0.4)], ids=str)
 def test_gradient_of_the_base_evidence(kernel):
     X, rows, y = small_problem()
-    pool, _ = read_pool(borrow.HierarchicalGPRegressor(), X, as_wide(len(X), rows, y))
+    twice = np.vstack([X, X[:6]]), np.vstack([as_wide(len(X), rows, y), as_wide(len(X), rows, y)[:6] + 0.4])
+    pool, _ = read_pool(borrow.HierarchicalGPRegressor(), *twice)
     cells = build(pool.rows, False).cells
     objective = search.base_objective(kernel, pool.X, cells)
     theta = kernel.theta
@@ -318,9 +319,8 @@ def test_gradient_of_the_base_evidence(kernel):
     at = np.append(theta, np.log(0.3))
     gradient = objective({"kernel": theta, "noise": at[-1:]})[1]
     assert_allclose(np.append(gradient["kernel"], gradient["noise"]), central_difference(value, at), rtol=1e-6)
-    model = borrow.HierarchicalGPRegressor(base_kernel=kernel, covariance_strength=np.inf, noise=0.3, **PLAIN).fit(
-        X, as_wide(len(X), rows, y)
-    )
+    model = borrow.HierarchicalGPRegressor(base_kernel=kernel, covariance_strength=np.inf, noise=0.3, **PLAIN)
+    model.fit(*twice)
     assert value(at) == pytest.approx(model.log_marginal_likelihood_, rel=1e-9)
 
 

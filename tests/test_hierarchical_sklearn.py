@@ -87,7 +87,8 @@ def test_studies_of_the_text_data_run_small(tmp_path):
     rows = np.arange(12)
     np.testing.assert_allclose(spaces["learnt, ours"].gram(rows), kernel(data.X[rows]), atol=1e-10)
     a = np.arange(12.0)
-    np.testing.assert_allclose(spaces["learnt, ours"].scores(rows, a), kernel(data.X, data.X[rows]) @ a, atol=1e-9)
+    expected = kernel(data.X, data.X[rows]) @ a
+    np.testing.assert_allclose(spaces["learnt, ours"].scores([rows], [a])[:, 0], expected, atol=1e-9)
     draw = new.one_draw(data, text.Draw(data, 0, **sizes), spaces, 0, sizes=(10, 30))
     table = new.summary([draw, draw])
     assert len(table) == 4

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import matplotlib
 from matplotlib.figure import Figure
-from yu2005_text import Draw, area, fit_svm, ridge_of_all, svm_cost
+from yu2005_text import Draw, Ridge, area, best_lambda, fit_svm, svm_cost
 
 import borrow
 from borrow import figures
@@ -53,9 +53,12 @@ class Space:
         K = self.b * (part @ part.T).toarray()
         return K if self.P is None else K + self.r * self.P[rows] @ self.P[rows].T
 
-    def scores(self, rows, a: np.ndarray) -> np.ndarray:
-        f = self.b * (self.X @ (self.X[rows].T @ a))
-        return f if self.P is None else f + self.r * (self.P @ (self.P[rows].T @ a))
+    def scores(self, rows: list, a: list) -> np.ndarray:
+        """Of all documents, in columns for several topics with rows and coefficients of their own."""
+        f = self.b * (self.X @ np.column_stack([self.X[r].T @ v for r, v in zip(rows, a, strict=True)]))
+        if self.P is None:
+            return f
+        return f + self.r * (self.P @ np.column_stack([self.P[r].T @ v for r, v in zip(rows, a, strict=True)]))
 
 
 def training_rows(rng, member: np.ndarray, allowed: np.ndarray, most: int) -> np.ndarray:
@@ -85,14 +88,16 @@ def one_draw(data: Topics, source: Draw, spaces: dict[str, Space], seed: int, si
         labels = [data.member[r, t] for r, t in zip(rows, source.others, strict=True)]
         tests = [np.setdiff1d(outside, r) for r in rows]
         grams = {name: [space.gram(r) for r in rows] for name, space in spaces.items()}
+        bases = {name: [Ridge(K, np.zeros(len(K))) for K in own] for name, own in grams.items()}
         for run, fair in (("as the paper", False), ("fair", True)):
             ys = [np.where(v, 1.0, -1.0) - fair * (2 * v.mean() - 1) for v in labels]
             found = {}
             for name, space in spaces.items():
-                fits, l = ridge_of_all(grams[name], ys, labels, fair)
-                areas = []
-                for f, r, test, t in zip(fits, rows, tests, source.others, strict=True):
-                    areas.append(area(space.scores(r, f.coefficients(l))[test], data.member[test, t]))
+                fits = [f.with_targets(y) for f, y in zip(bases[name], ys, strict=True)]
+                l = best_lambda(fits, labels, fair)
+                F = space.scores(rows, [f.coefficients(l) for f in fits])
+                pairs = enumerate(zip(tests, source.others, strict=True))
+                areas = [area(F[test, j], data.member[test, t]) for j, (test, t) in pairs]
                 found[name] = float(np.nanmean(areas))
             signs = [np.where(v, 1, -1) for v in labels]
             Xs = [data.X[r] for r in rows]

@@ -26,6 +26,7 @@ import json
 import sys
 import time
 import warnings
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -116,26 +117,30 @@ class Ridge:
 
     def __init__(self, K: np.ndarray, y: np.ndarray) -> None:
         self.e, self.U = np.linalg.eigh(K)
+        self.e = np.maximum(self.e, 0.0)
         self.y, self.b = y, self.U.T @ y
 
-    def coefficients(self, l: float) -> np.ndarray:
-        return self.U @ (self.b / (np.maximum(self.e, 0.0) + l))
+    def with_targets(self, y: np.ndarray) -> Ridge:
+        """The same kernel matrix, other targets."""
+        other = copy(self)
+        other.y, other.b = y, self.U.T @ y
+        return other
 
-    def inverse(self, l: float) -> np.ndarray:
-        return (self.U / (np.maximum(self.e, 0.0) + l)) @ self.U.T
+    def coefficients(self, l: float) -> np.ndarray:
+        return self.U @ (self.b / (self.e + l))
 
     def left_out_error(self, l: float) -> float:
         """Share of labels whose sign a fit without them misses."""
-        residual = self.coefficients(l) / ((self.U**2) @ (1.0 / (np.maximum(self.e, 0.0) + l)))
+        residual = self.coefficients(l) / ((self.U**2) @ (1.0 / (self.e + l)))
         return float(np.mean((self.y - residual > 0) != (self.y > 0)))
 
     def left_out_area(self, l: float, label: np.ndarray) -> float:
         """AUC of pairs of one positive and one negative, both left out: the class balance stays as it is."""
-        A, a = self.inverse(l), self.coefficients(l)
         p, q = np.flatnonzero(label), np.flatnonzero(~label)
         if not len(p) or not len(q):
             return np.nan
-        d, x = np.diagonal(A), A[np.ix_(p, q)]
+        a, d = self.coefficients(l), (self.U**2) @ (1.0 / (self.e + l))  # d and x: of (K + l)^-1
+        x = (self.U[p] / (self.e + l)) @ self.U[q].T
         det = d[p][:, None] * d[q] - x**2
         rp = (d[q] * a[p][:, None] - x * a[q]) / det
         rq = (d[p][:, None] * a[q] - x * a[p][:, None]) / det
@@ -143,14 +148,13 @@ class Ridge:
         return float(np.mean(gap > 0) + 0.5 * np.mean(gap == 0))
 
 
-def ridge_of_all(grams, ys, labels, fair: bool) -> tuple[list[Ridge], float]:
-    """One ridge a topic and the lambda that is best for all of them by what is left out."""
-    fits = [Ridge(K, y) for K, y in zip(grams, ys, strict=True)]
+def best_lambda(fits: list[Ridge], labels, fair: bool) -> float:
+    """The lambda that is best for all topics by what is left out."""
     if fair:
         score = [np.nanmean([f.left_out_area(l, v) for f, v in zip(fits, labels, strict=True)]) for l in LAMBDAS]
     else:
         score = [-np.mean([f.left_out_error(l) for f in fits]) for l in LAMBDAS]
-    return fits, LAMBDAS[int(np.argmax(score))]
+    return LAMBDAS[int(np.argmax(score))]
 
 
 def run_ridge(draw: Draw, fair: bool) -> dict[str, dict]:
@@ -160,7 +164,8 @@ def run_ridge(draw: Draw, fair: bool) -> dict[str, dict]:
     ys = [np.where(v, 1.0, -1.0) for v in labels]
     if fair:
         ys = [y - y.mean() for y in ys]
-    fits, best = ridge_of_all([kappa[np.ix_(r, r)] for r in draw.rows], ys, labels, fair)
+    fits = [Ridge(kappa[np.ix_(r, r)], y) for r, y in zip(draw.rows, ys, strict=True)]
+    best = best_lambda(fits, labels, fair)
     scores = {}
     for l in LAMBDAS:
         F = np.column_stack([K_all[:, r] @ f.coefficients(l) for r, f in zip(draw.rows, fits, strict=True)])

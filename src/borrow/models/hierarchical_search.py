@@ -98,7 +98,7 @@ def base_objective(kernel: Kernel, X: Any, cells: Cells) -> Objective:
             bK = 0.5 * tasks * gram_minus_inverse(solve_lower_transposed(L, w) / np.sqrt(tasks), L)
             by_theta += pullback(bK).theta
             by_noise += float(np.diagonal(bK) @ (noise / g.count))
-        total -= 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
+        total += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
         by_noise += 0.5 * (problem.scatter / noise - problem.dof)
         return total, {"kernel": by_theta, "noise": np.array([by_noise])}
 
