@@ -38,11 +38,16 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/lawrence2004_sines.py
 	$(BIN)/python benchmarks/studies/lawrence2004_regression.py
 	$(BIN)/python benchmarks/studies/lawrence2004_vowels.py
+	$(BIN)/python benchmarks/studies/yu2005_toy.py
+	$(BIN)/python benchmarks/studies/yu2005_text.py
+	$(BIN)/python benchmarks/studies/yu2005_new_topics.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/multitask.py
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py
+	$(BIN)/python benchmarks/hierarchical.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_hierarchical
 import pages_multitask
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -326,6 +327,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rbf gain": rbf_gain,
     "bench rbf": bench_rbf,
 }
+BLOCKS |= pages_hierarchical.BLOCKS
 
 
 def render(text: str) -> str:

@@ -15,7 +15,7 @@ SOURCE = Path(borrow.__file__).parent
 LAYERS = [
     {"linalg", "memory", "progress", "table"},
     {"data", "kernels"},
-    {"reading", "reading_classes", "covariance", "hyper"},
+    {"reading", "reading_classes", "reading_pool", "covariance", "hyper", "store"},
     {"likelihoods"},
     {"inference"},
     {"models"},
@@ -58,7 +58,7 @@ def test_only_linalg_names_lapack():
             assert "lapack" not in path.read_text().replace("LAPACK", ""), path
 
 
-@pytest.mark.parametrize("name", ["focused", "ivm", "multitask", "rbf_network"])
+@pytest.mark.parametrize("name", ["focused", "hierarchical", "ivm", "multitask", "rbf_network"])
 def test_equation_table_and_code_agree(name):
     """Every function that the model's equation table names exists in its file and carries a tag of that equation."""
     path = SOURCE / "models" / f"{name}.py"

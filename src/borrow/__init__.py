@@ -17,6 +17,8 @@ _HOMES = {
     "MultiTaskRBFRegressor": "borrow.models.rbf_regressor",
     "MultiTaskIVMClassifier": "borrow.models.ivm_classifier",
     "MultiTaskIVMRegressor": "borrow.models.ivm_regressor",
+    "HierarchicalGPClassifier": "borrow.models.hierarchical_classifier",
+    "HierarchicalGPRegressor": "borrow.models.hierarchical_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",
     "RegularizedMultiTaskClassifier": "borrow.models.baselines.regularized",
@@ -38,7 +40,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets"):
+    if name in ("kernels", "datasets", "store"):
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 

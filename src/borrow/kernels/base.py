@@ -230,7 +230,7 @@ class Homogeneous(Leaf):
             theta = np.array([by_variance if n == "variance" else 0.0 for n in self.parameter_names()])
             return Gradient(theta, np.zeros_like(X) if inputs else None)
 
-        return np.full(len(X), self.variance), pullback
+        return np.full(X.shape[0], self.variance), pullback
 
 
 def _number(value: Any) -> str:

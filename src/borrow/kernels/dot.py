@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from borrow.kernels.base import Gradient, Homogeneous, Leaf, Pullback
 from borrow.linalg import Array
@@ -26,13 +27,16 @@ class Constant(Homogeneous):
                 return Gradient(theta)
             return Gradient(theta, np.zeros_like(X), None if Z is None else np.zeros_like(Z))
 
-        shape = (len(X), len(X if Z is None else Z))
+        shape = (X.shape[0], (X if Z is None else Z).shape[0])  # not len: sparse tables have none
         return np.broadcast_to(np.float64(self.variance), shape), pullback
 
 
 @dataclass(frozen=True, repr=False)
 class Linear(Leaf):
-    """sum_j variance_j x_j z_j: straight lines through the origin (add a `Constant` for an offset)."""
+    """sum_j variance_j x_j z_j: straight lines through the origin (add a `Constant` for an offset).
+
+    With a single variance the tables may be sparse (CSR); they are never made dense, and have no input derivative.
+    """
 
     variance: float | tuple[float, ...] = 1.0
 
@@ -43,6 +47,8 @@ class Linear(Leaf):
         """K and its pull-back."""
         v = self._columns("variance", X)
         C = X if Z is None else Z
+        if sparse.issparse(X) or sparse.issparse(C):
+            return self._sparse(X @ C.T)
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             bC = bK @ C
@@ -58,12 +64,28 @@ class Linear(Leaf):
     def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
         """sum_j variance_j x_j^2."""
         v = self._columns("variance", X)
+        if sparse.issparse(X):
+            return self._sparse(np.asarray(X.multiply(X).sum(axis=1)).ravel())  # type: ignore[attr-defined]
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
             theta = self._gather(variance=v * (bd @ (X * X)))
             return Gradient(theta, 2.0 * v * bd[:, None] * X if inputs else None)
 
         return (X * X) @ v, pullback
+
+    def _sparse(self, product: Any) -> tuple[Array, Pullback]:
+        """The variance times a product of sparse tables, or its diagonal."""
+        if np.ndim(self.variance):
+            raise ValueError("Linear: sparse inputs need a single variance; rescale the columns instead")
+        dense = product.toarray() if sparse.issparse(product) else np.asarray(product)
+        K: Array = float(self.variance) * dense  # type: ignore[arg-type]  # a single one, as checked
+
+        def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            if inputs:
+                raise ValueError("Linear: there is no derivative by sparse inputs")
+            return Gradient(self._gather(variance=float(np.vdot(bK, K))))
+
+        return K, pullback
 
 
 @dataclass(frozen=True, repr=False)

@@ -98,10 +98,10 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class; one against the rest is scaled to sum to one."""
         rows, task = self._rows(X, tasks)
-        with single_thread(len(rows)):
+        with single_thread(rows.shape[0]):
             p = np.column_stack([m.probability(rows, task) for m in self._models])
         if len(self.classes_) == 1:
-            return np.ones((len(rows), 1))
+            return np.ones((rows.shape[0], 1))
         if len(self.classes_) == 2:
             return np.column_stack([1.0 - p[:, 0], p[:, 0]])
         return p / np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny)

@@ -1,0 +1,88 @@
+"""Expectation maximisation: the loop, its trace, and steps longer than EM's own where they pay.
+
+A model gives `expect(state) -> (statistics, objective)`, the objective being that of the state, and
+`maximise(state, statistics) -> state`. EM never lowers the objective; `accelerate=True` goes further along EM's step
+(R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003) by a factor that grows while
+it pays, and returns to EM's own step where the objective would fall or the state would leave its domain. One
+evaluation of `expect` an iteration either way, one more for a step that was taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from borrow.linalg import NotPositiveDefiniteError
+
+log = logging.getLogger("borrow")
+
+State = TypeVar("State")
+Statistics = TypeVar("Statistics")
+
+#: Growth of the step while it pays.
+GROWTH = 1.3
+#: Steps no longer than this many of EM's.
+LONGEST = 30.0
+
+
+@dataclass(frozen=True)
+class Run(Generic[State, Statistics]):
+    """Where EM ended: the state, its statistics, and the objective before each step and at the end."""
+
+    state: State
+    statistics: Statistics
+    trace: list[float]
+    n_evaluations: int
+    converged: bool
+    steps: list[float] = field(default_factory=list)  # length of each step in units of EM's own
+
+    @property
+    def n_iter(self) -> int:
+        """Number of steps taken."""
+        return len(self.trace) - 1
+
+
+def run(
+    state: State,
+    expect: Callable[[State], tuple[Statistics, float]],
+    maximise: Callable[[State, Statistics], State],
+    max_iter: int,
+    tol: float,
+    stretch: Callable[[State, State, float], State] | None = None,
+) -> Run[State, Statistics]:
+    """EM until a step gains less than `tol`.
+
+    `stretch(old, new, factor)` is the state `factor` steps along from old to new; without it plain EM.
+    """
+    statistics, first = expect(state)
+    value = float(first)
+    trace, evaluations, factor, converged = [value], 1, 1.0, False
+    steps: list[float] = []
+    for _ in range(max_iter):
+        proposal = maximise(state, statistics)
+        taken: Any = None
+        if stretch is not None and factor > 1.0:
+            try:
+                longer = stretch(state, proposal, factor)
+                taken = (longer, *expect(longer))
+                evaluations += 1
+            except NotPositiveDefiniteError:
+                taken = None
+            if taken is None or taken[2] < trace[-1]:
+                log.debug("EM step of %.2f taken back", factor)
+                taken, factor = None, 1.0
+        length = factor if taken is not None else 1.0
+        if taken is None:
+            taken = (proposal, *expect(proposal))
+            evaluations += 1
+        state, statistics, value = taken
+        gain = value - trace[-1]
+        trace.append(float(value))
+        steps.append(length)
+        factor = min(factor * GROWTH, LONGEST)
+        if gain < tol:
+            converged = True
+            break
+    return Run(state, statistics, trace, evaluations, converged, steps)
