@@ -57,6 +57,7 @@ from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product, Sum
 from borrow.linalg import Array
+from borrow.models.multitask_scoring import average_information, can_score, curvature_below
 from borrow.models.task_covariance import Form, Given, LowRank, Parts, log_normal
 
 EXACT = ExactInference()
@@ -64,6 +65,10 @@ EXACT = ExactInference()
 CANCELLED = 1e-3
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
+#: Ten steps of L-BFGS that together gain less end the plain likelihood's search.
+CREEP = 1e-2
+#: Scoring steps from every start before the best goes on.
+HEAT = 4
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 
@@ -270,14 +275,56 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 
 def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
     """Maximise the evidence, and the priors, from the better of the starts."""
-    objective = objective_of(setup, scales, prior)
     starts = starts_of(setup, values) if not isinstance(setup.form, Given) else [values]
     floors = {"noise": float(np.log(hyper.NOISE_FLOOR))} if "noise" in values else None
     bounds = hyper.bounds_around(starts[0], floors)
-    if prior is not None:
-        return hyper.race(objective, starts, bounds, max_iter, memory=MEMORY)
+    objective = objective_of(setup, scales, prior)
     # The plain likelihood creeps for hundreds of steps towards a singular K^f: stop when ten gain next to nothing.
-    return hyper.race(objective, starts, bounds, max_iter, memory=MEMORY, tol=1e-3, patience=10)
+    options: dict[str, Any] = {} if prior is not None else {"tol": CREEP, "patience": 10}
+    if not can_score(setup, starts[0]):
+        return hyper.race(objective, starts, bounds, max_iter, memory=MEMORY, **options)
+    return _optimise_by_scoring(setup, starts, bounds, scales, prior, max_iter, options)
+
+
+def _optimise_by_scoring(
+    setup: Setup,
+    starts: list[Values],
+    bounds: Any,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    options: dict[str, Any],
+) -> hyper.Optimum:
+    """A few scoring steps from every start, the best of them to the end, and L-BFGS where scoring stops short."""
+    fit: list[Any] = [None]
+
+    def evidence(values: Values) -> tuple[float, Values]:
+        fit[0] = condition(values, setup)
+        return fit[0].evidence, evidence_gradient(fit[0], values, setup)
+
+    parts = [setup.form.log_prior] + ([] if prior is None else [log_prior_of(setup, scales)])
+    objective: hyper.Objective = evidence
+    for part in parts:
+        objective = hyper.with_prior(objective, part)
+
+    def information(values: Values) -> Array:  # asked for where the objective was evaluated last
+        H = average_information(values, setup, fit[0].posterior)
+        for part in parts:
+            H = H + curvature_below(part, values)
+        return H
+
+    def score(start: Values, steps: int) -> hyper.Optimum:
+        return hyper.maximise_by_scoring(objective, information, start, bounds, steps, options.get("tol", 1e-6))
+
+    best = max((score(s, min(HEAT, max_iter)) for s in starts), key=lambda o: o.objective)
+    spent = best.n_iter
+    if not best.converged and best.message != hyper.STALLED and spent < max_iter:
+        best = score(best.values, max_iter - spent)
+        spent += best.n_iter
+    if not best.converged and spent < max_iter:
+        best = hyper.maximise(objective, best.values, bounds, max_iter - spent, memory=MEMORY, **options)
+        spent += best.n_iter
+    return replace(best, n_iter=spent)
 
 
 def transfer_cancels(posterior: Any) -> bool:
