@@ -1,6 +1,6 @@
 """Put the figures of docs/results/*.json into the pages: what stands between <!-- begin NAME --> and <!-- end NAME -->.
 
-python benchmarks/pages.py            rewrites README.md and docs/papers/*.md
+python benchmarks/pages.py            rewrites README.md, docs/papers/*.md and docs/data/*.md
 python benchmarks/pages.py --check    exits with 1 where a page does not show what the results say
 """
 
@@ -13,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_multitask
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "papers").glob("*.md"))]
+PAGES = [ROOT / "README.md", *(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
 
 def load(name: str) -> dict[str, Any]:
@@ -99,6 +102,71 @@ def bench() -> str:
     return table(["figure", "measured"], rows) + made_by(result, "seed 0")
 
 
+def compiler_programs() -> str:
+    result = load("compiler_data")
+    rows = [
+        [
+            r["program"],
+            f"{r['instructions without flags']:,}",
+            f"{r['speed-up, least']:.2f} to {r['most']:.2f}",
+            f"{r['all flags']:.2f}",
+            f"{r['best flag alone']} ({r['its speed-up']:.2f})",
+            f"{r['largest mean effect']} ({r['per cent']:+.0f} %)",
+            f"{100 * r['distinct counts, share']:.0f} %",
+            f"{100 * r['predicted by main effects']:.0f} %",
+            f"{100 * r['with pairs']:.0f} %",
+            f"{r['nearest program']} ({r['correlation']:.2f})",
+        ]
+        for r in result["rows"]
+    ]
+    head = [
+        "program",
+        "instructions, no flags",
+        "speed-up",
+        "all flags",
+        "best flag alone",
+        "largest mean effect",
+        "distinct counts",
+        "main effects",
+        "and pairs",
+        "nearest program",
+    ]
+    return table(head, rows) + made_by(result, "folds from seed 0")
+
+
+def compiler_facts() -> str:
+    result = load("compiler_data")
+    m, again = result["measured"], result["measured"]["repeat"]
+    between = result["correlation of log speed-up between programs: least, median, most"]
+    shares = result["share of standardised variance in 1, 2, 3, 5 components"]
+    rows = [
+        ["compiler, counter", f"gcc {m['versions']['gcc']}, {m['versions']['valgrind']}, x86-64"],
+        ["settings, the same for every program", f"{result['settings']} and 8 canonical; seed {m['seed']}"],
+        [
+            "builds counted again; object code and count the same",
+            f"{again['builds counted again']}; {again['object code and count the same']}",
+        ],
+        [
+            "distinct object code among the 648 builds of a program",
+            "; ".join(f"{p} {n}" for p, n in m["distinct_builds"].items()),
+        ],
+        [
+            "cells with more instructions than without flags",
+            f"{100 * result['cells slower than without flags, share']:.1f} %",
+        ],
+        [
+            "flags whose mean effect has both signs (beyond 1 %)",
+            ", ".join(result["flags where the sign differs between programs"]),
+        ],
+        ["correlation of log speed-up between programs: least, median, most", ", ".join(f"{v:.2f}" for v in between)],
+        [
+            "variance of standardised log speed-up in 1, 2, 3, 5 principal components",
+            ", ".join(f"{100 * v:.0f} %" for v in shares),
+        ],
+    ]
+    return table(["what", "figure"], rows) + made_by(result, "no randomness")
+
+
 def headline() -> str:
     facts, b = load("leen2011_synthetic")["facts"], load("bench_focused")["figures"]
     families = {r["family"]: r for r in load("leen2011_negative_transfer_6000")["table"]}
@@ -137,7 +205,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "negative transfer again": lambda: negative_transfer("leen2011_negative_transfer_5000"),
     "variance": variance,
     "bench focused": bench,
+    "compiler programs": compiler_programs,
+    "compiler facts": compiler_facts,
     "headline": headline,
+    **pages_multitask.BLOCKS,
 }
 
 

@@ -60,6 +60,54 @@ def test_inverse_gram_and_determinant(problem):
     assert linalg.log_determinant(F) == pytest.approx(np.linalg.slogdet(A)[1], rel=1e-10)
 
 
+def test_diagonal_of_inverse(problem):
+    A, _, _, _ = problem
+    F = linalg.cholesky(A)
+    before = F.copy()
+    assert_allclose(linalg.diagonal_of_inverse(F), np.diag(np.linalg.inv(A)), rtol=1e-9)
+    assert_array_equal(F, before)
+    ill = np.diag(np.geomspace(1e-12, 1e12, len(A)))
+    assert_allclose(linalg.diagonal_of_inverse(linalg.cholesky(ill)), 1.0 / np.diag(ill), rtol=1e-9)
+
+
+def test_symmetric_eigen(problem):
+    A, _, _, _ = problem
+    A = A - np.trace(A) / len(A) * np.eye(len(A))  # eigenvalues of either sign
+    before = A.copy()
+    e, U = linalg.symmetric_eigen(A)
+    assert_allclose(e, np.linalg.eigvalsh(A), rtol=0, atol=1e-10)
+    assert np.all(np.diff(e) >= 0)
+    assert_allclose(U @ np.diag(e) @ U.T, A, atol=1e-10)
+    assert_allclose(U.T @ U, np.eye(len(A)), atol=1e-12)
+    assert_array_equal(A, before)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_eigendecomposition_of_nan_is_refused_with_a_sentence(bad):
+    A = np.eye(4)
+    A[2, 1] = A[1, 2] = bad
+    with pytest.raises(NotPositiveDefiniteError, match="holds NaN or infinity"):
+        linalg.symmetric_eigen(A)
+
+
+def test_cholesky_pullback_is_the_derivative_by_symmetric_changes():
+    """d sum(bL * chol(A)) along symmetric directions, by differences."""
+    random = np.random.default_rng(0)
+    G = random.normal(size=(4, 6))
+    A, bL = G @ G.T + np.eye(4), np.tril(random.normal(size=(4, 4)))
+    bA = linalg.cholesky_pullback(linalg.cholesky(A), bL)
+    assert_allclose(bA, bA.T, atol=1e-14)
+    for i in range(4):
+        for j in range(i + 1):
+            E = np.zeros((4, 4))
+            E[i, j] = E[j, i] = 1e-6
+            moved = np.sum(bL * (np.linalg.cholesky(A + E) - np.linalg.cholesky(A - E))) / 2e-6
+            assert np.sum(bA * E) / 1e-6 == pytest.approx(moved, abs=1e-7)
+    # What stands above the diagonal of bL has nothing to act on.
+    noise = np.triu(random.normal(size=(4, 4)), 1)
+    assert_allclose(linalg.cholesky_pullback(linalg.cholesky(A), bL + noise), bA, atol=1e-12)
+
+
 def test_symmetric_from_lower_mirrors_and_keeps_the_diagonal():
     assert_array_equal(linalg.symmetric_from_lower(np.array([[1.0, 0.0], [5.0, 2.0]])), [[1.0, 5.0], [5.0, 2.0]])
 
@@ -71,6 +119,8 @@ def test_empty_matrices():
     assert jitter == 0.0
     assert linalg.log_determinant(L) == 0.0
     assert linalg.inverse_from_factor(L).shape == (0, 0)
+    assert linalg.diagonal_of_inverse(L).shape == (0,)
+    assert [part.shape for part in linalg.symmetric_eigen(none)] == [(0,), (0, 0)]
     assert linalg.gram_minus_inverse(np.zeros((0, 2)), L).shape == (0, 0)
     for left in (linalg.solve_lower, linalg.solve_lower_transposed, linalg.solve):
         assert left(L, np.zeros((0, 3))).shape == (0, 3)

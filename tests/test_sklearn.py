@@ -19,10 +19,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import borrow
 
 BOTH = [borrow.FocusedGPRegressor("subject", "up", n_restarts=0), borrow.SingleTaskGPRegressor("subject")]
+SYMMETRIC = borrow.MultiTaskGPRegressor("subject")
 FOLDS = KFold(3, shuffle=True, random_state=1)
 
 
-@parametrize_with_checks([borrow.FocusedGPRegressor(), borrow.SingleTaskGPRegressor(), borrow.PooledGPRegressor()])
+@parametrize_with_checks(
+    [
+        borrow.FocusedGPRegressor(),
+        borrow.SingleTaskGPRegressor(),
+        borrow.PooledGPRegressor(),
+        borrow.MultiTaskGPRegressor(),
+    ]
+)
 def test_scikit_learn_contract(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips one of its checks
     check(estimator)
@@ -37,7 +45,7 @@ def opposite():
     return table, y
 
 
-@pytest.mark.parametrize("model", BOTH, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", [*BOTH, SYMMETRIC], ids=lambda m: type(m).__name__)
 def test_cross_validation_keeps_the_tasks(model, opposite):
     table, y = opposite
     predicted = cross_val_predict(model, table, y, cv=FOLDS)
@@ -92,7 +100,9 @@ def test_pipeline_passes_the_task_column_through(opposite, output, task):
     np.testing.assert_allclose(model.fit(given, y).predict(given), plain, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("model", [*BOTH, borrow.PooledGPRegressor("subject")], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model", [*BOTH, borrow.PooledGPRegressor("subject"), SYMMETRIC], ids=lambda m: type(m).__name__
+)
 def test_pickle_and_clone(model, opposite):
     table, y = opposite
     fitted = clone(model).set_params(kernel=borrow.kernels.Matern(1.0, 1.0, nu=1.5)).fit(table, y)
@@ -118,3 +128,44 @@ def test_score_is_that_of_the_rows_own_tasks(opposite):
     assert model.score(table, y) > 0.95
     swapped = table.assign(subject=table["subject"].map({"up": "down", "down": "up"}))
     assert model.score(swapped, y) < -1.0
+
+
+PATHS = {
+    "dense": {},
+    "low rank": {"rank": 1, "inducing": 5},
+    "blocks": {"task_covariance": "diagonal"},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_pickled_symmetric_model_answers_alike_on_every_path(path, opposite):
+    table, y = opposite
+    fitted = borrow.MultiTaskGPRegressor("subject", **PATHS[path]).fit(table, y)
+    assert fitted.path_ == path
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(table), fitted.predict(table))
+    assert repr(again.leave_one_out()) == repr(fitted.leave_one_out())
+    np.testing.assert_array_equal(again.task_covariance_, fitted.task_covariance_)
+
+
+def test_grid_search_over_forms_of_the_task_covariance(opposite):
+    table, y = opposite
+    search = GridSearchCV(
+        SYMMETRIC,
+        [
+            {"rank": [1], "intercept": [True]},
+            {"task_covariance": ["diagonal", "uniform"]},
+            {"solver": ["em"], "max_iter": [200]},
+        ],
+        cv=FOLDS,
+        error_score="raise",
+    ).fit(table, y)
+    assert search.cv_results_["mean_test_score"].min() > 0.8
+    assert search.best_estimator_.tasks_.tolist() == ["down", "up"]
+
+
+def test_wide_targets_score_and_cross_validate():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (30, 1))
+    Y = np.column_stack([np.sin(X[:, 0]), -np.sin(X[:, 0])]) + 0.05 * rng.normal(size=(30, 2))
+    assert cross_val_score(borrow.MultiTaskGPRegressor(), X, Y, cv=FOLDS, scoring="r2").min() > 0.9

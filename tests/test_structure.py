@@ -58,7 +58,7 @@ def test_only_linalg_names_lapack():
             assert "lapack" not in path.read_text().replace("LAPACK", ""), path
 
 
-@pytest.mark.parametrize("name", ["focused"])
+@pytest.mark.parametrize("name", ["focused", "multitask"])
 def test_equation_table_and_code_agree(name):
     """Every function that the model's equation table names exists in its file and carries a tag of that equation."""
     path = SOURCE / "models" / f"{name}.py"

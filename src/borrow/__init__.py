@@ -12,6 +12,7 @@ _HOMES = {
     "DirichletProcessClassifier": "borrow.models.baselines.dirichlet_process",
     "FocusedGPClassifier": "borrow.models.focused_classifier",
     "FocusedGPRegressor": "borrow.models.focused_regressor",
+    "MultiTaskGPClassifier": "borrow.models.multitask_classifier",
     "MultiTaskGPRegressor": "borrow.models.multitask_regressor",
     "PooledGPClassifier": "borrow.models.baselines.gp_classifiers",
     "PooledGPRegressor": "borrow.models.baselines.gp",

@@ -106,8 +106,8 @@ class TaskData:
         return np.vstack([self.cells.X[self.cells.of(t)], self.unlabelled[t]])
 
 
-def build(rows: Rows, normalize: bool, keep: Sequence[int] = ()) -> TaskData:
-    """Merge, scale and measure."""
+def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskData:
+    """Merge, scale and measure; `normalize` is True (each task), "common" (all tasks by one figure) or False."""
     rows = rows.in_order()
     labelled = np.isfinite(rows.y)
     seen = rows.take(labelled)
@@ -150,17 +150,23 @@ def _sums(at: Codes, values: Array, n: int) -> Array:
     return np.bincount(at, values, minlength=n).astype(np.float64, copy=False)
 
 
-def scale(cells: Cells, n_rows: Array, normalize: bool, keep: Sequence[int]) -> Scaling:
+def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int]) -> Scaling:
     """Centre and scale each task's targets; small tasks shrink towards the overall figures.
 
     Shrinkage is empirical Bayes: a task's mean moves towards the mean of the means by (sampling variance) /
     (sampling + between-task variance), its log variance likewise; where tasks really differ, nothing shrinks.
+    "common" takes the mean and standard deviation of all rows for every task, for targets in the same units.
     Tasks in `keep` keep their own figures (the mean if there is a row, the scale if there are two distinct
     targets) and do not enter the others': else flipping the sign of all secondaries would move the primary.
     """
     M = len(n_rows)
     center, spread = np.zeros(M), np.ones(M)
-    if normalize:
+    if normalize == "common":
+        overall = float(np.average(cells.y, weights=cells.count))
+        squares = float(cells.count @ (cells.y - overall) ** 2 + cells.scatter.sum()) / float(cells.count.sum())
+        center[:] = overall
+        spread[:] = np.sqrt(squares) if squares > (1e-10 * overall) ** 2 else 1.0
+    elif normalize:
         mean, variance = np.full(M, np.nan), np.full(M, np.nan)
         for t in np.flatnonzero(np.diff(cells.starts)).tolist():
             at = cells.of(t)

@@ -108,6 +108,15 @@ class CompletePosterior(_Forgetful):
         known = np.einsum("ij,ij->i", q**2, ((p**2) @ self.shrink)[task])
         return Prediction(mean, np.maximum(prior.kernel.diag(X) * np.diagonal(own_B)[task] - known, 0.0))
 
+    @property
+    def related(self) -> bool:
+        """Whether the prior ties any two tasks."""
+        return bool(np.any(np.diag(np.diagonal(self.prior.B)) != self.prior.B))
+
+    def share_of_noise(self) -> float:
+        """What the fit leaves of the targets, as a share of their mean square: tr (I-S) C (I-S) / tr C, as below."""
+        return float(self.shrink.sum() / np.sum(1.0 / self.shrink))
+
     def share_of_transfer(self) -> float:
         """How much of the fitted values comes from other tasks' targets, as a share of their mean square.
 

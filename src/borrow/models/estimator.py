@@ -17,10 +17,11 @@ from threadpoolctl import ThreadpoolController
 
 from borrow import kernels, memory
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, Rows, TaskData, build, list_labels
+from borrow.data import Cells, Codes, Rows, TaskData, build, list_labels
 from borrow.hyper import NOISE_FLOOR, Objective, Optimum
 from borrow.linalg import Array, NotPositiveDefiniteError
 from borrow.reading import Schema, read_new, read_training
+from borrow.table import Table
 
 log = logging.getLogger("borrow")
 
@@ -44,7 +45,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     task: str | int | None
     kernel: Any
     noise: Any
-    normalize_y: bool
+    normalize_y: bool | str
     prior: str | None
     optimizer: str | None
     max_iter: int
@@ -127,6 +128,34 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         mean, second = self._answer(rows, task, return_cov, include_noise)
         return (mean, second) if return_std or return_cov else mean
 
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        """The cells of the fit, with posterior mean and variance of the function at each, in scaled units."""
+        raise NotImplementedError
+
+    def leave_one_out(self) -> Table:
+        """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.
+
+        Removing a row's own Gaussian site from its marginal is closed form: its precision falls by tau. Columns:
+        task, count (rows merged into one), y, mean, std (of an observation), in the units of y.
+        """
+        check_is_fitted(self, "log_marginal_likelihood_")
+        cells, m, v = self._marginals()
+        t = cells.task
+        noise = (np.array(list(self.noise_.values())) / self._scale**2)[t]
+        rest = np.maximum(1.0 - v * cells.count / noise, 1e-12)
+        mean, variance = (m - v * cells.count / noise * cells.y) / rest, v / rest
+        labels = self._schema.labels if len(cells.starts) > 2 else ("all tasks",) * (len(self._schema.labels) > 1)
+        center, scale = self._center[t], self._scale[t]
+        return Table(
+            {
+                "task": [(labels or self._schema.labels)[i] for i in t],
+                "count": cells.count.tolist(),
+                "y": (center + scale * cells.y).tolist(),
+                "mean": (center + scale * mean).tolist(),
+                "std": (scale * np.sqrt(variance + noise / cells.count)).tolist(),
+            }
+        )
+
     def _answer(self, rows: Array, task: Codes, full: bool, include_noise: bool) -> tuple[Array, Array]:
         if full:
             memory.require(
@@ -170,6 +199,12 @@ def check_settings(estimator: Any) -> None:
         raise ValueError(f"prior={estimator.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
     if estimator.optimizer not in ("lbfgs", None):
         raise ValueError(f"optimizer={estimator.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+    normalize = getattr(estimator, "normalize_y", True)
+    if normalize not in (True, False, "common"):
+        raise ValueError(
+            f"normalize_y={normalize!r}: expected True (scale each task), 'common' (all tasks by the same "
+            "figures, for targets in the same units) or False"
+        )
     for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
         value = getattr(estimator, name, least)
         if not isinstance(value, (int, np.integer)) or value < least:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, TaskData
+from borrow.data import Cells, Codes, TaskData
 from borrow.linalg import Array
 from borrow.models.estimator import Fitted, GPRegressor, single_thread, warn_unfinished
 from borrow.models.focused import (
@@ -66,7 +66,7 @@ class FocusedGPRegressor(GPRegressor):
         inducing: Any = "auto",
         rho_prior: Any = "auto",
         background: int = 0,
-        normalize_y: bool = True,
+        normalize_y: bool | str = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
@@ -136,6 +136,9 @@ class FocusedGPRegressor(GPRegressor):
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         return add_half(self._posterior.predict(X, task, full), X, task == self._setup.primary, self._uncertainty)
+
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        return self._setup.cells, *self._posterior.marginals()
 
     def relatedness(self) -> Table:
         """One row a task: rho, its standard error, correlation with the primary, share of its variance that is shared.

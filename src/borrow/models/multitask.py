@@ -14,7 +14,7 @@ E. V. Bonilla, K. M. A. Chai, C. K. I. Williams: Multi-task Gaussian process pre
 | equation | function                                                                                   |
 |----------|--------------------------------------------------------------------------------------------|
 | (1)      | `prior_of_tasks`: the covariance, in the form that is cheapest for the data                |
-| (2)      | `predict` of the covariances in `borrow.covariance`                                        |
+| (2)      | `condition`: the posterior, whose `predict` is in `borrow.covariance`                      |
 | sec. 2.2 | `multitask_objective`: log evidence and its gradient; EM in `multitask_em`                 |
 | sec. 2.3 | `transfer_cancels`                                                                         |
 | sec. 3   | `choose_path`, `prior_of_tasks`: low rank and Nystrom                                      |
@@ -61,12 +61,10 @@ from borrow.models.multitask_scoring import average_information, can_score, curv
 from borrow.models.task_covariance import Form, Given, LowRank, Parts, log_normal
 
 EXACT = ExactInference()
-#: Less of the fit than this crosses from task to task: transfer has cancelled (sec. 2.3).
+#: Less than this is noise, and less of the fit crosses from task to task: transfer has cancelled (sec. 2.3).
 CANCELLED = 1e-3
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
-#: Ten steps of L-BFGS that together gain less end the plain likelihood's search.
-CREEP = 1e-2
 #: Scoring steps from every start before the best goes on.
 HEAT = 4
 #: At most so many rows of a task are used to find where K^f starts.
@@ -113,7 +111,7 @@ def choose_path(
     own = form.diagonal != "none" if isinstance(form, LowRank) else form.rank is not None
     alone = not own and not specific
     if inducing:
-        return "low rank" if alone else "blocks"
+        return "low rank" if alone and merged else "blocks"
     if M > 1 and design.complete and merged and not intercept and not specific:
         return "complete"
     if form.rank is None:
@@ -140,15 +138,16 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
     if setup.path == "dense":
         return DenseTasks(design, kernel, parts.B, c, specific)
     Z = design.inputs if setup.Z is None else setup.Z
-    if setup.path == "blocks":
-        return _blocks(setup, parts, kernel, Z, c, specific)
     R = parts.R if parts.R is not None else np.asarray(linalg.cholesky_jittered(parts.B)[0])
+    if setup.path == "blocks":
+        return _blocks(setup, parts._replace(R=R), kernel, Z, c, specific)
     return LowRankTasks(design, kernel, Z, R, c)
 
 
 def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, specific: list[Any]) -> SharedCovariance:
     """One block a task given the shared functions: s_t^2 k^x, the intercept and the task's own kernel."""
-    R = parts.R if parts.R is not None else np.zeros((setup.M, 0))
+    R = parts.R
+    assert R is not None  # every form has a factor by now
     own: list[Kernel | None] = []
     for t in range(setup.M):
         terms: list[Kernel] = [] if parts.own is None else [Product.of(Constant(float(parts.own[t])), kernel)]
@@ -160,7 +159,7 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
-    """Posterior and log evidence at given hyper-parameters."""
+    """Posterior, which predicts by eq. (2), and log evidence at given hyper-parameters."""
     noise = np.broadcast_to(values["noise"], setup.M) if "noise" in values else None
     with_noise = values if noise is None else {**values, "noise": noise}
     return setup.infer(prior_of_tasks(values, setup), setup.cells, with_noise, start)
@@ -262,14 +261,18 @@ def start_correlation(setup: Setup, kernel: Kernel, tau: Array) -> Array:
 
 
 def starts_of(setup: Setup, values: Values) -> list[Values]:
-    """Where the search begins: K^f from the data at the kernel given, and at a fifth of its lengthscales."""
+    """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one.
+
+    The rougher one has a fifth of the lengthscales.
+    """
     out = []
     noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
     tau = setup.design.count / noise[setup.design.task]
     for factor in (1.0, 0.2):
         theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
         C = start_correlation(setup, setup.kernel.with_theta(theta), tau)
-        out.append({**values, "kernel": theta, **setup.form.start(C)})
+        found = {n: v for n, v in setup.form.start(C).items() if n not in values}
+        out.append({**values, "kernel": theta, **found})
     return out
 
 
@@ -278,12 +281,16 @@ def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max
     starts = starts_of(setup, values) if not isinstance(setup.form, Given) else [values]
     floors = {"noise": float(np.log(hyper.NOISE_FLOOR))} if "noise" in values else None
     bounds = hyper.bounds_around(starts[0], floors)
-    objective = objective_of(setup, scales, prior)
-    # The plain likelihood creeps for hundreds of steps towards a singular K^f: stop when ten gain next to nothing.
-    options: dict[str, Any] = {} if prior is not None else {"tol": CREEP, "patience": 10}
-    if not can_score(setup, starts[0]):
-        return hyper.race(objective, starts, bounds, max_iter, memory=MEMORY, **options)
-    return _optimise_by_scoring(setup, starts, bounds, scales, prior, max_iter, options)
+    # The plain likelihood creeps for hundreds of steps towards a singular K^f, and so do loadings of many tasks
+    # towards each other: there, stop when ten steps together gain next to nothing.
+    loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
+    scored = can_score(setup, starts[0])
+    slow: dict[str, Any] = {}
+    if loadings or prior is None:
+        slow = {"tol": 1e-2 if loadings or scored else 1e-3, "patience": 10}
+    if scored:
+        return _optimise_by_scoring(setup, starts, bounds, scales, prior, max_iter, slow)
+    return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
 
 
 def _optimise_by_scoring(
@@ -293,7 +300,7 @@ def _optimise_by_scoring(
     scales: Array,
     prior: str | None,
     max_iter: int,
-    options: dict[str, Any],
+    slow: dict[str, Any],
 ) -> hyper.Optimum:
     """A few scoring steps from every start, the best of them to the end, and L-BFGS where scoring stops short."""
     fit: list[Any] = [None]
@@ -314,7 +321,7 @@ def _optimise_by_scoring(
         return H
 
     def score(start: Values, steps: int) -> hyper.Optimum:
-        return hyper.maximise_by_scoring(objective, information, start, bounds, steps, options.get("tol", 1e-6))
+        return hyper.maximise_by_scoring(objective, information, start, bounds, steps, 1e-3 if slow else 1e-6)
 
     best = max((score(s, min(HEAT, max_iter)) for s in starts), key=lambda o: o.objective)
     spent = best.n_iter
@@ -322,14 +329,19 @@ def _optimise_by_scoring(
         best = score(best.values, max_iter - spent)
         spent += best.n_iter
     if not best.converged and spent < max_iter:
-        best = hyper.maximise(objective, best.values, bounds, max_iter - spent, memory=MEMORY, **options)
+        best = hyper.maximise(objective, best.values, bounds, max_iter - spent, memory=MEMORY, **slow)
         spent += best.n_iter
     return replace(best, n_iter=spent)
 
 
 def transfer_cancels(posterior: Any) -> bool:
-    """A complete design almost without noise: the prediction of a task depends on its own targets alone (sec. 2.3)."""
-    return isinstance(posterior, CompletePosterior) and posterior.share_of_transfer() < CANCELLED
+    """A complete design almost without noise: the prediction of a task depends on its own targets alone (sec. 2.3).
+
+    Little also crosses where tasks are unrelated or where each was asked to be alone; that is not meant.
+    """
+    if not isinstance(posterior, CompletePosterior) or not posterior.related:
+        return False
+    return max(posterior.share_of_noise(), posterior.share_of_transfer()) < CANCELLED
 
 
 def correlation_kernel(kernel: Kernel) -> Kernel:

@@ -33,6 +33,10 @@ from borrow.linalg import Array, NotPositiveDefiniteError
 from borrow.models.multitask import Setup, condition, objective_of, starts_of
 from borrow.models.task_covariance import FreeForm
 
+#: Added to the diagonal of K^x in the M-step of theta, as a share: smooth kernels on close inputs have no inverse in
+#: double precision, and the step would stand still.
+NUGGET = 1e-8
+
 
 def update_task_covariance(B: Array, bB: Array, N: int, strength: float | None) -> Array:
     """K^f <- <F'(K^x)^-1 F> / N, shrunk to I where the prior is on (sec. 2.2)."""
@@ -65,7 +69,7 @@ def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: 
 
     def objective(at: Values) -> tuple[float, Values]:
         K, back = setup.kernel.with_theta(at["kernel"]).evaluate(setup.design.inputs)
-        L, _ = linalg.cholesky_jittered(K)
+        L, _ = linalg.cholesky_jittered(K, NUGGET)
         inverse = linalg.inverse_from_factor(L)
         KS = inverse @ S
         value = -0.5 * (setup.M * linalg.log_determinant(L) + float(np.trace(KS)))
@@ -96,6 +100,7 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
         return values
     posterior: Any = condition(values, setup).posterior
     K = setup.kernel.with_theta(values["kernel"])(setup.design.inputs)
+    K.flat[:: len(K) + 1] += NUGGET * np.diagonal(K).mean()
     S = setup.M * K + 2.0 * K @ posterior.by_inputs() @ K
     theta = update_kernel(values, setup, 0.5 * (S + S.T), scales, prior, 5)
     return {**values, "kernel": theta}
@@ -108,8 +113,8 @@ def maximise_by_em(
 
     A cycle is two EM steps x0 -> x1 -> x2 and an extrapolation of them (SQUAREM, Varadhan & Roland 2008):
     x0 - 2 a r + a^2 v with r = x1 - x0, v = x2 - x1 - r, a = -|r|/|v|, tried first and kept where it raises the
-    objective over x2. Where inputs are close, rounding of (K^x)^-1 can spoil the M-step of theta: a step that
-    lowers the objective keeps the old theta.
+    objective over x2. The M-step of theta is for K^x with a nugget of 1e-8, without which smooth kernels on close
+    inputs stand still; a step that lowers the objective, which has no nugget, keeps the old theta.
     """
     objective = objective_of(setup, scales, prior)
 

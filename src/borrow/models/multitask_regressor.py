@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from borrow import memory
 from borrow.covariance import Design, choose_inducing
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, Rows, TaskData, build, encode, list_labels, sort_labels
+from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.hyper import Optimum, Values
-from borrow.inference.ep import Sites, cavity
 from borrow.kernels import Kernel, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import (
@@ -43,7 +42,6 @@ from borrow.models.multitask_em import maximise_by_em
 from borrow.models.task_covariance import FreeForm
 from borrow.models.task_settings import descriptor_columns, features_of, form_of, split_descriptors
 from borrow.reading import Schema
-from borrow.table import Table
 
 log = logging.getLogger("borrow")
 
@@ -94,7 +92,7 @@ class MultiTaskGPRegressor(GPRegressor):
         noise: Any = None,
         inducing: Any = None,
         solver: str = "gradient",
-        normalize_y: bool = True,
+        normalize_y: bool | str = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
         max_iter: int = 1000,
@@ -152,6 +150,8 @@ class MultiTaskGPRegressor(GPRegressor):
         self.objective_trace_: list[float] | None = None
         if self.optimizer is not None:
             setup, values, optimum = self._learn(setup, values, data)
+            objective = objective_of(setup, data.column_scales, self.prior)
+            warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
@@ -172,9 +172,10 @@ class MultiTaskGPRegressor(GPRegressor):
         form, start = form_of(self, M, features)
         specific = self._specific(data)
         design = Design.of(cells)
-        path = choose_path(design, form, self.intercept, specific, self.inducing is not None)
+        inducing = self.inducing is not None
+        path = choose_path(design, form, self.intercept, specific, inducing)
         setup = Setup(cells, design, kernel, form, path, None, bool(self.intercept), specific, bool(self.share_noise))
-        if self.solver == "em" and (not isinstance(form, FreeForm) or self.intercept or specific or self.inducing):
+        if self.solver == "em" and (not isinstance(form, FreeForm) or self.intercept or specific or inducing):
             raise ValueError(
                 "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
                 "task_features= and inducing=, or use solver='gradient'"
@@ -229,8 +230,6 @@ class MultiTaskGPRegressor(GPRegressor):
             if isinstance(self.inducing, (int, np.integer)):  # spread again by the kernel that was found
                 setup = self._with_inducing(setup, optimum.values)
                 optimum = optimise(setup, optimum.values, scales, self.prior, self.max_iter)
-        objective = objective_of(setup, scales, self.prior)
-        warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
         return setup, optimum.values, optimum
 
     def _publish(self, labels: tuple[Hashable, ...]) -> None:
@@ -281,6 +280,10 @@ class MultiTaskGPRegressor(GPRegressor):
         check_is_fitted(self, "log_marginal_likelihood_")
         if self._descriptors is None:
             return super().predict(X, tasks, return_std, return_cov, include_noise)
+        if tasks is not None:
+            raise ValueError(
+                f"the columns {self.task_features!r} of X say which task a row belongs to; leave out tasks="
+            )
         X, labels = split_descriptors(X, self._descriptors)
         unseen = [v for v in dict.fromkeys(labels) if v not in self._schema.labels]
         model = self._with_tasks(unseen) if unseen else self
@@ -313,25 +316,8 @@ class MultiTaskGPRegressor(GPRegressor):
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         return self._posterior.predict(X, task, full)
 
-    def leave_one_out(self) -> Table:
-        """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.
-
-        Columns: task, count (rows merged), y, mean, std (of an observation), in the units of y.
-        """
-        check_is_fitted(self, "log_marginal_likelihood_")
-        cells, noise = self._setup.cells, np.array(list(self.noise_.values())) / self._scale**2
-        tau = cells.count / noise[cells.task]
-        mean, variance = cavity(*self._posterior.marginals(), Sites(tau * cells.y, tau))
-        center, scale = self._center[cells.task], self._scale[cells.task]
-        return Table(
-            {
-                "task": [self._schema.labels[t] for t in cells.task],
-                "count": cells.count.tolist(),
-                "y": (center + scale * cells.y).tolist(),
-                "mean": (center + scale * mean).tolist(),
-                "std": (scale * np.sqrt(variance + 1.0 / tau)).tolist(),
-            }
-        )
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        return self._setup.cells, *self._posterior.marginals()
 
 
 def _relabel(rows: Rows, labels: tuple[Hashable, ...]) -> Rows:
@@ -345,4 +331,4 @@ def _moved(schema: Schema, labels: tuple[Hashable, ...]) -> Codes | None:
 
 
 def _say(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)  # the line that called fit
+    warnings.warn(message, UserWarning, stacklevel=5)  # the line that called fit

@@ -14,8 +14,8 @@ A form answers `parts(values)`, `pullback(values, adjoints)`, `start(C)` from an
 likelihood often does, the optimum is at a finite point.
 
 Priors, in units of scaled targets. K^f of full rank: the inverse-Wishart penalty -strength/2 (tr K^-1 + log|K|), whose
-mode is I, with derivative strength/2 (K^-1 K^-1 - K^-1); strength M by default. Loadings alone: N(0, 1). Variances
-alone: log N(0, 2^2), as every kernel variance.
+mode is I, with derivative strength/2 (K^-1 K^-1 - K^-1); strength M by default. Loadings alone: exchangeable (see
+`exchangeable`). Variances alone: log N(0, 2^2), as every kernel variance.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from borrow.hyper import VARIANCE_SD, GaussianPrior, Values, kernel_prior
 from borrow.kernels import Kernel
 from borrow.linalg import Array
 
+#: Prior of the spread of loadings around their means: degrees of freedom and standard deviation.
+LOADINGS_DOF, LOADINGS_SD = 4.0, 0.3
 #: No task starts further from the others than this share of its variance, nor nearer than the rest.
 LEAST_OWN = 0.1
 
@@ -63,6 +65,21 @@ def inverse_wishart(B: Array, strength: float) -> tuple[float, Array]:
 def log_normal(value: Array) -> tuple[float, Array]:
     """The prior of log variances."""
     return float(-0.5 * np.sum(value**2) / VARIANCE_SD**2), -value / VARIANCE_SD**2
+
+
+def exchangeable(R: Array) -> tuple[float, Array]:
+    """Loadings R_tp ~ N(m_p, s^2), m_p ~ N(0, 1), 1/s^2 ~ Gamma(a/2, a s0^2/2) integrated out, up to a constant.
+
+    With D = R - m and k = (M P - P + a)/2 the log density is -k log(a s0^2 + |D|^2) - |m|^2/2, m the column means;
+    derivative -2 k D/(a s0^2 + |D|^2) - m/M. Rotating the columns of R changes nothing, as it changes nothing in R R'.
+    Where tasks load alike they are drawn together; where they do not, this is about N(0, s^2) with the s of the data.
+    """
+    m = R.mean(axis=0)
+    D = R - m
+    k = 0.5 * (R.size - R.shape[1] + LOADINGS_DOF)
+    total = LOADINGS_DOF * LOADINGS_SD**2 + float(np.sum(D * D))
+    value = -k * float(np.log(total)) - 0.5 * float(m @ m)
+    return value, -2.0 * k * D / total - m / len(R)
 
 
 @dataclass(frozen=True)
@@ -159,11 +176,12 @@ class LowRank:
         return out
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
-        """Inverse Wishart where K^f has full rank, N(0, 1) on loadings alone, log-normal on variances alone."""
+        """Inverse Wishart where K^f has full rank; loadings alone exchangeable; variances alone log-normal."""
         if self.strength is None:
             return 0.0, {}
         if self.diagonal == "none":
-            return float(-0.5 * np.sum(values["loadings"] ** 2)), {"loadings": -values["loadings"]}
+            value, by = exchangeable(values["loadings"])
+            return value, {"loadings": by}
         if not self.rank:
             value, by = log_normal(values["own"])
             return value, {"own": by}

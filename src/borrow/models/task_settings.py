@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -113,9 +113,9 @@ def split_descriptors(X: Any, columns: list[Any]) -> tuple[Any, list[Hashable]]:
                 f"task_features names {list_labels(missing)}, not a column of X; columns are "
                 f"{list_labels(frame.columns)}"
             )
-        rows = [tuple(float(v) for v in row) for row in frame.select(columns).rows()]
         rest = frame.drop(columns)
-        return rest.to_native(), _finite(rows)
+        _inputs_left(len(rest.columns), columns)
+        return rest.to_native(), _finite(frame.select(columns).rows())
     array = np.asarray(X)
     width = array.shape[1] if array.ndim == 2 else 0
     wrong = [c for c in columns if isinstance(c, str) or not -width <= c < width]
@@ -124,15 +124,27 @@ def split_descriptors(X: Any, columns: list[Any]) -> tuple[Any, list[Hashable]]:
             f"task_features names {list_labels(wrong)}; X is an array of {width} columns, 0 to {width - 1}"
         )
     at = [int(c) % width for c in columns]
-    labels = [tuple(float(v) for v in row) for row in array[:, at]]
-    return np.delete(array, at, axis=1), _finite(labels)
+    _inputs_left(width - len(set(at)), columns)
+    return np.delete(array, at, axis=1), _finite(array[:, at].tolist())
 
 
-def _finite(labels: list[tuple[float, ...]]) -> list[Hashable]:
-    for i, row in enumerate(labels):
-        if not np.isfinite(row).all():
-            raise ValueError(f"the task features of row {i} are {row}; expected finite numbers: fill or drop the row")
-    return list(labels)
+def _inputs_left(n: int, columns: list[Any]) -> None:
+    if n == 0:
+        raise ValueError(f"X has no column beside the task features {list_labels(columns)}; give at least one input")
+
+
+def _finite(rows: Iterable[Iterable[Any]]) -> list[Hashable]:
+    labels: list[Hashable] = []
+    for i, row in enumerate(rows):
+        given = tuple(row)
+        try:
+            label = tuple(float(v) for v in given)
+        except (TypeError, ValueError):
+            label = (np.nan,)
+        if not np.isfinite(label).all():
+            raise ValueError(f"the task features of row {i} are {given}; expected finite numbers: fill or drop the row")
+        labels.append(label)
+    return labels
 
 
 def features_of(task_features: Any, labels: tuple[Hashable, ...], columns: list[Any] | None) -> Array | None:

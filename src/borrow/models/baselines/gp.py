@@ -174,7 +174,7 @@ class SingleTaskGPRegressor(GPRegressor):
         *,
         kernel: Any = None,
         noise: Any = None,
-        normalize_y: bool = True,
+        normalize_y: bool | str = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
@@ -219,9 +219,14 @@ class SingleTaskGPRegressor(GPRegressor):
             kernels.append(kernel)
             self._posteriors.append(fit.posterior)
             evidence += fit.evidence
+        self._cells = data.cells
         self.kernels_ = dict(zip(data.labels, kernels, strict=True))
         self.kernel_ = kernels[0] if len(kernels) == 1 else self.kernels_
         return Fitted(evidence, noise, 0.0, n_iter, converged)
+
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        mean, variance = zip(*(p.marginals() for p in self._posteriors), strict=True)
+        return self._cells, np.concatenate(mean), np.concatenate(variance)
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         mean, variance = np.empty(len(X)), np.empty(len(X))
@@ -250,7 +255,7 @@ class PooledGPRegressor(GPRegressor):
         kernel: Any = None,
         noise: Any = None,
         inducing: str | int | None = "auto",
-        normalize_y: bool = True,
+        normalize_y: bool | str = True,
         prior: str | None = "auto",
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
@@ -295,11 +300,14 @@ class PooledGPRegressor(GPRegressor):
                 warn_unfinished(self, optimum, names, sparse_objective(cells, kernel, data.column_scales))
             self.inducing_ = Z
             fit = condition_sparse(cells, kernel, Z, own)
-        self.kernel_, self._posterior, self._uncertainty = kernel, fit.posterior, None
+        self.kernel_, self._posterior, self._uncertainty, self._cells = kernel, fit.posterior, None, cells
         if optimum is not None:
             self._uncertainty = measure_single(cells, kernel, own, data.column_scales, self.prior, self.inducing_)
         n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return Fitted(fit.evidence, np.exp(own["noise"]), fit.posterior.prior.jitter, n_iter, converged)
+
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        return self._cells, *self._posterior.marginals()
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         p = self._posterior.predict(X, np.zeros(len(X), dtype=np.intp), full)

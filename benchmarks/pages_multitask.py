@@ -1,0 +1,101 @@
+"""Blocks of docs/papers/multitask.md, from docs/results/bonilla2008_*.json and multitask_speed.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+def made_by(result: dict[str, Any], seeds: str) -> str:
+    m = result["made by"]
+    return f"\n\n*Commit {m['commit']}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
+
+
+def figure1(data: str) -> str:
+    """Error of every method at every size, and as a ratio to no transfer."""
+    result = load(f"bonilla2008_{data}")
+    sizes = list(dict.fromkeys(r["settings"] for r in result["table"]))
+    methods = list(dict.fromkeys(r["method"] for r in result["table"]))
+    by = {(r["method"], r["settings"]): r for r in result["table"]}
+
+    def cell(method: str, n: int) -> str:
+        r = by.get((method, n))
+        if r is None:
+            return "–"
+        return f"{r['error']:.4g} ± {r['sd over replications']:.2g} ({r['error / no transfer']:.2f})"
+
+    rows = [[m, *(cell(m, n) for n in sizes)] for m in methods]
+    head = ["mean absolute error ± sd (over no transfer's)", *(f"{n} settings" for n in sizes)]
+    return table(head, rows) + made_by(result, f"{result['replications']} replications, seeds [replication, settings]")
+
+
+def losses(data: str) -> str:
+    """Where sharing loses, by name."""
+    result = load(f"bonilla2008_{data}")
+    rows = []
+    for r in result["losses"]:
+        lost = r["programs where sharing loses"]
+        named = ", ".join(f"{p} {v:.2f}" for p, v in sorted(lost.items(), key=lambda i: -i[1])) or "none"
+        rows.append([r["settings"], r["method"], len(lost), named])
+    return table(["settings", "method", "tasks that lose", "error over no transfer's"], rows)
+
+
+def school() -> str:
+    result = load("bonilla2008_school")
+    rows = [
+        [
+            r["method"],
+            f"{r['explained variance']:.1f}" + (f" ± {r['sd']:.1f}" if r["sd"] is not None else ""),
+            f"{r['mean squared error']:.1f}",
+            f"{r['splits above ridge with intercepts']} of {r['splits']}",
+            "" if r["paper"] is None else r["paper"],
+            r["path"] or "–",
+            r["median seconds"],
+        ]
+        for r in result["table"]
+    ]
+    head = [
+        "method",
+        "explained variance, %",
+        "mean squared error",
+        "above ridge with intercepts",
+        "paper",
+        "path",
+        "seconds a fit",
+    ]
+    return table(head, rows) + made_by(result, "split s draws from seed s")
+
+
+def jura() -> str:
+    result = load("bonilla2008_jura")
+    rows = [
+        [r["method"], r["mean absolute error"], r.get("covered by 90 % band", "–"), r.get("seconds", "–")]
+        for r in result["table"]
+    ]
+    return table(["method", "mean absolute error, ppm", "truth in 90 % band", "seconds"], rows) + made_by(
+        result, "nothing is random"
+    )
+
+
+BLOCKS = {
+    "figure1 compiler": lambda: figure1("compiler"),
+    "figure1 spear": lambda: figure1("spear"),
+    "figure1 polybench": lambda: figure1("polybench"),
+    "losses compiler": lambda: losses("compiler"),
+    "losses spear": lambda: losses("spear"),
+    "losses polybench": lambda: losses("polybench"),
+    "bonilla school": school,
+    "bonilla jura": jura,
+}

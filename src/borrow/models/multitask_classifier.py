@@ -1,0 +1,154 @@
+"""The symmetric model for labels: probit likelihood with a bias a task, by EP. The paper is in `multitask.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from borrow import memory
+from borrow.covariance import Design, choose_inducing
+from borrow.hyper import Values
+from borrow.inference.ep import class_bias
+from borrow.kernels import Kernel, resolve
+from borrow.linalg import Array
+from borrow.models.baselines.gp_classifiers import GPModel, as_task_data, finely, inference_of, publish, warn_ep
+from borrow.models.classifier import BinaryData, TaskClassifier
+from borrow.models.estimator import by_label, check_settings, default_kernel, is_matrix, warn_unfinished
+from borrow.models.multitask import (
+    Setup,
+    choose_path,
+    condition,
+    correlation_kernel,
+    objective_of,
+    optimise,
+    parameter_names,
+)
+from borrow.models.task_settings import features_of, form_of
+
+
+@dataclass(frozen=True)
+class MultiTaskModel(GPModel):
+    """A fitted binary model, with what was learnt."""
+
+    setup: Setup
+    values: Values
+
+
+class MultiTaskGPClassifier(TaskClassifier):
+    """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').
+
+    Parameters as in `MultiTaskGPRegressor`, without noise and EM; `task_features` is a dict by label; `likelihood` is
+    "probit" or "logistic". The bias of task t is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted:
+    `task_covariance_` (order of `tasks_`), `kernel_`, `bias_`, `path_`, `log_marginal_likelihood_`; lists of these
+    where there are more than two classes.
+    """
+
+    def __init__(
+        self,
+        task: str | int | None = None,
+        *,
+        kernel: Any = None,
+        task_covariance: Any = "free",
+        rank: int | None = None,
+        diagonal: str = "none",
+        intercept: bool = False,
+        specific_kernel: Any = None,
+        task_prior: Any = "auto",
+        task_features: Any = None,
+        task_kernel: Any = None,
+        inducing: Any = None,
+        likelihood: str = "probit",
+        prior: str | None = "auto",
+        optimizer: str | None = "lbfgs",
+        max_iter: int = 200,
+        random_state: Any = 0,
+    ) -> None:
+        self.task = task
+        self.kernel = kernel
+        self.task_covariance = task_covariance
+        self.rank = rank
+        self.diagonal = diagonal
+        self.intercept = intercept
+        self.specific_kernel = specific_kernel
+        self.task_prior = task_prior
+        self.task_features = task_features
+        self.task_kernel = task_kernel
+        self.inducing = inducing
+        self.likelihood = likelihood
+        self.prior = prior
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _check_settings(self) -> None:
+        check_settings(self)
+        inference_of(self.likelihood)
+        if self.task_features is not None and not isinstance(self.task_features, Mapping):
+            raise ValueError("task_features: expected a dict from task label to numbers")
+        if self.task_kernel is not None and self.task_features is None:
+            raise ValueError("task_kernel= is a kernel on task features; give task_features= too")
+
+    def _fit_binary(self, data: BinaryData) -> MultiTaskModel:
+        table, infer, scales = as_task_data(data), inference_of(self.likelihood), data.column_scales
+        kernel = correlation_kernel(default_kernel(scales, self.kernel, "kernel"))
+        form, start = form_of(self, len(data.labels), features_of(self.task_features, data.labels, None))
+        plain = default_kernel(scales, None, "specific_kernel", tied=True)
+        specific: list[Kernel | None] = []
+        if self.specific_kernel is not None:
+            given = by_label(self.specific_kernel, data.labels, "specific_kernel", default=None)
+            specific = [
+                None if k is None else plain if isinstance(k, str) and k == "auto" else resolve(k, "specific_kernel")
+                for k in given
+            ]
+        design = Design.of(table.cells)
+        path = choose_path(design, form, self.intercept, specific, self.inducing is not None, merged=False)
+        if path == "dense":
+            n = len(data.y)
+            memory.require(8.0 * 6 * n * n, f"a dense multi-task GP on {n:,} rows", "give rank= and inducing=")
+        Z = self._inducing(kernel, design.inputs)
+        setup = Setup(table.cells, design, kernel, form, path, Z, bool(self.intercept), specific, infer=infer)
+        values: Values = {"kernel": kernel.theta}
+        if self.intercept:
+            values["intercept"] = np.log([0.3])
+        if specific:
+            values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
+        values |= start
+        n_iter, converged = 0, True
+        if self.optimizer is not None:
+            optimum = optimise(setup, values, scales, self.prior, self.max_iter)
+            objective = objective_of(setup, scales, self.prior)
+            warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
+            values, n_iter, converged = optimum.values, optimum.n_iter, optimum.converged
+        else:
+            values = {**form.start(np.eye(setup.M)), **values}
+        fit = condition(values, replace(setup, infer=finely(infer)))
+        warn_ep(fit)  # type: ignore[arg-type]
+        group = [(fit.posterior, t) for t in range(len(data.labels))]
+        bias = class_bias(table.cells)
+        return MultiTaskModel(group, bias, infer.likelihood, fit.evidence, n_iter, converged, setup, values)
+
+    def _inducing(self, kernel: Kernel, inputs: Array) -> Array | None:
+        if self.inducing is None:
+            return None
+        if is_matrix(self.inducing, inputs.shape[1]):
+            return np.asarray(self.inducing, dtype=float)
+        if isinstance(self.inducing, bool) or not isinstance(self.inducing, (int, np.integer)) or self.inducing < 1:
+            raise ValueError(
+                f"inducing={self.inducing!r}: expected None, a number of inputs, or an array of {inputs.shape[1]} "
+                "columns"
+            )
+        return choose_inducing(kernel, inputs[:0], inputs, min(int(self.inducing), len(inputs)), 0.0)
+
+    def _after_fit(self, models: list[Any]) -> None:
+        publish(self, models)
+        found = {
+            "kernel_": [m.setup.kernel.with_theta(m.values["kernel"]) for m in models],
+            "task_covariance_": [m.setup.form.parts(m.values).B for m in models],
+            "path_": [m.setup.path for m in models],
+            "inducing_": [m.setup.Z for m in models],
+        }
+        for name, values in found.items():
+            setattr(self, name, values[0] if len(values) == 1 else values)

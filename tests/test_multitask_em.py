@@ -1,0 +1,266 @@
+"""EM of the symmetric model against the printed updates, its promise never to decrease, and the gradient's optimum."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import borrow
+import oracles_multitask as oracle
+from borrow.covariance import Design
+from borrow.data import column_scales, merge
+from borrow.hyper import NOISE_MEAN, NOISE_SD, kernel_prior
+from borrow.kernels import Matern, SquaredExponential
+from borrow.models.multitask import Setup, condition, objective_of, optimise
+from borrow.models.multitask_em import (
+    em_step,
+    maximise_by_em,
+    update_kernel,
+    update_noise,
+    update_task_covariance,
+)
+from borrow.models.task_covariance import FreeForm
+
+ROUGH = Matern(1.0, 0.7, nu=0.5, fixed=("variance",))
+B = np.array([[1.0, 0.6, -0.3], [0.6, 1.4, 0.2], [-0.3, 0.2, 0.8]])
+NOISE = np.array([0.1, 0.3, 0.2])
+SCALES = np.array([1.1])
+
+
+def observations(missing, seed=0, N=9):
+    """N inputs x 3 tasks, NaN where not observed; every input is seen somewhere."""
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0, 4, N))[:, None]
+    F = np.linalg.cholesky(ROUGH(X)) @ rng.normal(size=(N, 3)) @ np.linalg.cholesky(B).T
+    Y = F + rng.normal(size=(N, 3)) * np.sqrt(NOISE)
+    if missing:
+        Y[[0, 3, 3, 5, 7], [1, 0, 2, 2, 0]] = np.nan
+    return X, Y
+
+
+def setup_of(X, Y, strength=None, share_noise=False, path=None, kernel=ROUGH):
+    N, M = Y.shape
+    seen = np.isfinite(Y.T.ravel())
+    task, rows = np.repeat(np.arange(M), N)[seen], np.tile(X, (M, 1))[seen]
+    ones = np.ones(len(task))
+    cells = merge(rows, task, Y.T.ravel()[seen], ones, ones, M)
+    design = Design.of(cells)
+    path = path or ("complete" if design.complete else "dense")
+    return Setup(cells, design, kernel, FreeForm(M, strength), path, share_noise=share_noise)
+
+
+def values_of(setup, share_noise=False):
+    noise = np.log([0.2]) if share_noise else np.log(NOISE)
+    return {"kernel": setup.kernel.theta, "noise": noise, **setup.form.of_matrix(B)}
+
+
+@pytest.mark.parametrize("case", ["complete", "complete, dense", "missing"])
+def test_updates_are_the_printed_ones(case):
+    X, Y = observations(case == "missing")
+    setup = setup_of(X, Y, path="dense" if "dense" in case else None)
+    values = values_of(setup)
+    adjoints, by = condition(values, setup).gradient()
+    expected_B, expected_noise = oracle.em_updates(ROUGH(X), B, NOISE, Y)
+    rows = np.isfinite(Y).sum(axis=0)
+    np.testing.assert_allclose(update_task_covariance(B, adjoints.B, len(X), None), expected_B, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(update_noise(NOISE, by["noise"], rows, False), expected_noise, rtol=0, atol=1e-8)
+    new = em_step(values, setup, SCALES, None)
+    np.testing.assert_allclose(setup.form.parts(new).B, expected_B, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.exp(new["noise"]), expected_noise, rtol=0, atol=1e-8)
+
+
+def test_shared_noise_is_the_mean_over_all_rows():
+    X, Y = observations(True)
+    setup = setup_of(X, Y, share_noise=True)
+    new = em_step(values_of(setup, share_noise=True), setup, SCALES, None)
+    _, by_task = oracle.em_updates(ROUGH(X), B, np.full(3, 0.2), Y)
+    rows = np.isfinite(Y).sum(axis=0)
+    np.testing.assert_allclose(np.exp(new["noise"]), [by_task @ rows / rows.sum()], rtol=0, atol=1e-8)
+
+
+def test_replicates_are_updated_as_the_rows_written_out():
+    """A cell of three rows, its scatter among it, gives the noise that the three rows give: <|y - f|^2> over rows."""
+    rng = np.random.default_rng(1)
+    X, task = np.repeat([[0.0], [1.0], [2.5]], 3, axis=0), np.zeros(9, dtype=int)
+    y, ones = rng.normal(size=9), np.ones(9)
+    cells = merge(X, task, y, ones, ones, 1)
+    setup = Setup(cells, Design.of(cells), ROUGH, FreeForm(1, None), "dense")
+    noise, variance = 0.3, 1.2
+    values = {"kernel": ROUGH.theta, "noise": np.log([noise]), "factor": np.sqrt([variance])}
+    K = variance * ROUGH(X)
+    mean, cov = oracle.predict(K, K, K, y, np.full(9, noise))
+    new = em_step(values, setup, SCALES, None)
+    assert np.exp(new["noise"][0]) == pytest.approx(np.mean((y - mean) ** 2 + np.diag(cov)), abs=1e-8)
+    first = np.arange(0, 9, 3)
+    second = cov[np.ix_(first, first)] + np.outer(mean[first], mean[first])
+    moment = np.trace(np.linalg.solve(ROUGH(X[first]), second)) / 3
+    assert setup.form.parts(new).B[0, 0] == pytest.approx(moment, abs=1e-8)
+
+
+def test_moment_of_the_inputs_is_the_printed_one():
+    """sum_lm (B^-1)_lm <f_l f_m'> = M K + 2 K bK K, from all moments of F written out."""
+    for missing in (False, True):
+        X, Y = observations(missing)
+        setup = setup_of(X, Y)
+        K, N = ROUGH(X), len(X)
+        S = 3 * K + 2 * K @ condition(values_of(setup), setup).posterior.by_inputs() @ K
+        joint, y = np.kron(B, K), Y.T.ravel()
+        seen = np.isfinite(y)
+        noisy = joint[np.ix_(seen, seen)] + np.diag(np.repeat(NOISE, N)[seen])
+        gain = joint[:, seen] @ np.linalg.inv(noisy)
+        mean = gain @ y[seen]
+        second = joint - gain @ joint[seen] + np.outer(mean, mean)
+        inverse, expected = np.linalg.inv(B), np.zeros((N, N))
+        for l in range(3):
+            for m in range(3):
+                expected += inverse[l, m] * second[l * N : (l + 1) * N, m * N : (m + 1) * N]
+        np.testing.assert_allclose(S, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("prior", ["auto", None])
+def test_kernel_update_maximises_its_part_of_the_expected_log_posterior(prior):
+    X, Y = observations(True)
+    setup = setup_of(X, Y)
+    G = np.random.default_rng(0).normal(size=(9, 30))
+    S = 3.0 * Matern(1.0, 1.9, nu=0.5)(X) + 0.02 * G @ G.T
+    found = update_kernel(values_of(setup), setup, S, SCALES, prior, 200)
+
+    def expected_log_posterior(log_lengthscale):
+        K = Matern(1.0, float(np.exp(log_lengthscale)), nu=0.5)(X)
+        value = -0.5 * (3 * np.linalg.slogdet(K)[1] + np.trace(np.linalg.solve(K, S)))
+        return value + (
+            0.0 if prior is None else kernel_prior(ROUGH, SCALES).log_density(np.array([log_lengthscale]))[0]
+        )
+
+    grid = np.linspace(-1.0, 2.0, 3001)
+    best = grid[np.argmax([expected_log_posterior(g) for g in grid])]
+    assert found[0] == pytest.approx(best, abs=2e-3)
+
+
+def test_updates_with_priors_maximise_the_expected_log_posterior():
+    rng = np.random.default_rng(2)
+    bB, N, strength = rng.normal(size=(3, 3)), 9, 3.0
+    bB = 0.1 * (bB + bB.T)
+    moment = N * update_task_covariance(B, bB, N, None)
+    new = update_task_covariance(B, bB, N, strength)
+
+    def of_matrix(K):
+        inverse, logdet = np.linalg.inv(K), np.linalg.slogdet(K)[1]
+        return -0.5 * (N * logdet + np.trace(inverse @ moment)) - 0.5 * strength * (np.trace(inverse) + logdet)
+
+    for _ in range(30):
+        other = new + 0.01 * (lambda A: A + A.T)(rng.normal(size=(3, 3)))
+        assert of_matrix(other) < of_matrix(new)
+    rows, by = np.array([9.0, 5.0, 0.0]), np.array([2.0, -1.5, 0.0])
+    squares = NOISE * (rows + 2 * by)
+    u = np.log(update_noise(NOISE, by, rows, True))
+    slope = -0.5 * rows + 0.5 * squares * np.exp(-u) - (u - NOISE_MEAN) / NOISE_SD**2
+    np.testing.assert_allclose(slope, 0.0, atol=1e-9)
+    assert u[2] == pytest.approx(NOISE_MEAN)  # no row: the mode of the prior
+    assert update_noise(NOISE, by, rows, False)[2] == NOISE[2]  # no row and no prior: as it was
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("share_noise", [False, True])
+@pytest.mark.parametrize("strength", [None, 3.0])
+@pytest.mark.parametrize("prior", ["auto", None])
+def test_a_step_never_decreases_the_objective(missing, share_noise, strength, prior):
+    for seed in range(3):
+        setup = setup_of(*observations(missing, seed), strength, share_noise)
+        objective = objective_of(setup, SCALES, prior)
+        values = values_of(setup, share_noise)
+        before = objective(values)[0]
+        for _ in range(4):  # plain steps, nothing kept back
+            values = em_step(values, setup, SCALES, prior)
+            after = objective(values)[0]
+            assert after >= before - 1e-9
+            before = after
+
+
+@pytest.mark.parametrize("settings", [{}, {"share_noise": True, "task_prior": None}, {"prior": None}], ids=str)
+@pytest.mark.parametrize("missing", [False, True])
+def test_em_never_decreases(settings, missing):
+    for seed in range(2):
+        X, Y = observations(missing, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a few iterations are enough here
+            model = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, max_iter=16, **settings).fit(X, Y)
+        trace = model.objective_trace_
+        assert np.all(np.diff(trace) >= 0)
+        assert trace[-1] > trace[0]
+        assert len(trace) == model.n_iter_ // 2 + 1
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"share_noise": True}], ids=str)
+def test_em_and_gradient_reach_the_same_optimum(missing, settings):
+    X, Y = observations(missing, 3, N=14)
+    both = [
+        borrow.MultiTaskGPRegressor(solver=solver, kernel=ROUGH, **settings).fit(X, Y) for solver in ("em", "gradient")
+    ]
+    em, gradient = both
+    assert em.converged_
+    assert em.path_ == ("dense" if missing else "complete")
+    cells = gradient._setup.cells
+    objective = objective_of(gradient._setup, column_scales(cells.X, cells.count), "auto")
+    assert em.objective_trace_[-1] == pytest.approx(objective(gradient._values)[0], abs=1e-3)
+    assert em.log_marginal_likelihood_ == pytest.approx(gradient.log_marginal_likelihood_, abs=5e-3)  # no priors in it
+    np.testing.assert_allclose(em.task_covariance_, gradient.task_covariance_, atol=2e-2)
+    grid = np.linspace(0, 4, 9)[:, None]
+    np.testing.assert_allclose(em.predict(grid), gradient.predict(grid), atol=1e-2)
+    assert gradient.objective_trace_ is None
+
+
+@pytest.mark.parametrize("prior", ["auto", None])
+def test_objectives_of_both_solvers_agree(prior):
+    """The maximised objective itself, priors and all, at the model's own level."""
+    X, Y = observations(True, 4, N=12)
+    setup = setup_of(X, Y, strength=3.0)
+    start = {"kernel": ROUGH.theta, "noise": np.log(np.full(3, 0.1))}
+    found, trace = maximise_by_em(setup, start, SCALES, prior, 4000)
+    gradient = optimise(setup, start, SCALES, prior, 500)
+    assert found.converged
+    assert found.objective == trace[-1] == pytest.approx(gradient.objective, abs=1e-3)
+
+
+def test_gradient_is_zero_where_em_stands_still():
+    """A fixed point of EM is a stationary point of the objective."""
+    X, Y = observations(True, 5, N=10)
+    setup = setup_of(X, Y, strength=3.0)
+    values = values_of(setup)
+    objective = objective_of(setup, SCALES, "auto")
+    values = optimise(setup, values, SCALES, "auto", 1000).values
+    moved = em_step(values, setup, SCALES, "auto")
+    for name in ("kernel", "noise", "factor"):
+        np.testing.assert_allclose(moved[name], values[name], atol=5e-3)
+    assert objective(moved)[0] >= objective(values)[0] - 1e-9
+
+
+def test_kernel_without_free_parameters_is_left_alone():
+    X, Y = observations(False)
+    fixed = replace(ROUGH, fixed=("variance", "lengthscale"))
+    model = borrow.MultiTaskGPRegressor(solver="em", kernel=fixed).fit(X, Y)
+    assert model.kernel_.n_theta == 0
+    assert model.kernel_.lengthscale == 0.7
+    assert model.converged_
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("lengthscale", [0.1, 1.0])
+def test_em_reaches_the_optimum_with_a_smooth_kernel_on_close_inputs(lengthscale, missing):
+    """K^x has no inverse in double precision there, and the start is far away: steps of theta must not stand still."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 1, 15)[:, None]
+    Y = np.sin(6 * X + np.arange(3)) + 0.1 * rng.normal(size=(15, 3))
+    if missing:
+        Y[rng.random(Y.shape) < 0.2] = np.nan
+    kernel = SquaredExponential(1.0, lengthscale, fixed=("variance",))
+    setup = setup_of(X, Y, strength=3.0, kernel=kernel)
+    start = {"kernel": kernel.theta, "noise": np.log(np.full(3, 0.1))}
+    found, trace = maximise_by_em(setup, start, X.std(axis=0), "auto", 1000)
+    assert found.converged
+    assert np.all(np.diff(trace) >= 0)
+    assert np.linalg.cond(kernel.with_theta(found.values["kernel"])(X)) > 1e12
+    gradient = optimise(setup, start, X.std(axis=0), "auto", 1000)
+    assert found.objective == pytest.approx(gradient.objective, abs=1e-3)
