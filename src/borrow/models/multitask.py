@@ -57,7 +57,7 @@ from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product, Sum
 from borrow.linalg import Array
-from borrow.models.multitask_scoring import average_information, can_score, curvature_below
+from borrow.models.multitask_scoring import average_information, can_score
 from borrow.models.task_covariance import Form, Given, LowRank, Parts, log_normal
 
 EXACT = ExactInference()
@@ -284,24 +284,13 @@ def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max
     # The plain likelihood creeps for hundreds of steps towards a singular K^f, and so do loadings of many tasks
     # towards each other: there, stop when ten steps together gain next to nothing.
     loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
-    scored = can_score(setup, starts[0])
-    slow: dict[str, Any] = {}
-    if loadings or prior is None:
-        slow = {"tol": 1e-2 if loadings or scored else 1e-3, "patience": 10}
-    if scored:
-        return _optimise_by_scoring(setup, starts, bounds, scales, prior, max_iter, slow)
+    if prior is None and can_score(setup, starts[0]):
+        return _optimise_by_scoring(setup, starts, bounds, max_iter)
+    slow: dict[str, Any] = {"tol": 1e-2 if loadings else 1e-3, "patience": 10} if loadings or prior is None else {}
     return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
 
 
-def _optimise_by_scoring(
-    setup: Setup,
-    starts: list[Values],
-    bounds: Any,
-    scales: Array,
-    prior: str | None,
-    max_iter: int,
-    slow: dict[str, Any],
-) -> hyper.Optimum:
+def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_iter: int) -> hyper.Optimum:
     """A few scoring steps from every start, the best of them to the end, and L-BFGS where scoring stops short."""
     fit: list[Any] = [None]
 
@@ -309,19 +298,11 @@ def _optimise_by_scoring(
         fit[0] = condition(values, setup)
         return fit[0].evidence, evidence_gradient(fit[0], values, setup)
 
-    parts = [setup.form.log_prior] + ([] if prior is None else [log_prior_of(setup, scales)])
-    objective: hyper.Objective = evidence
-    for part in parts:
-        objective = hyper.with_prior(objective, part)
-
-    def information(values: Values) -> Array:  # asked for where the objective was evaluated last
-        H = average_information(values, setup, fit[0].posterior)
-        for part in parts:
-            H = H + curvature_below(part, values)
-        return H
+    def information(values: Values) -> Array:  # asked for where the evidence was evaluated last
+        return average_information(values, setup, fit[0].posterior)
 
     def score(start: Values, steps: int) -> hyper.Optimum:
-        return hyper.maximise_by_scoring(objective, information, start, bounds, steps, 1e-3 if slow else 1e-6)
+        return hyper.maximise_by_scoring(evidence, information, start, bounds, steps, tol=1e-3)
 
     best = max((score(s, min(HEAT, max_iter)) for s in starts), key=lambda o: o.objective)
     spent = best.n_iter
@@ -329,7 +310,8 @@ def _optimise_by_scoring(
         best = score(best.values, max_iter - spent)
         spent += best.n_iter
     if not best.converged and spent < max_iter:
-        best = hyper.maximise(objective, best.values, bounds, max_iter - spent, memory=MEMORY, **slow)
+        options: dict[str, Any] = {"tol": 1e-2, "patience": 10, "memory": MEMORY}
+        best = hyper.maximise(evidence, best.values, bounds, max_iter - spent, **options)
         spent += best.n_iter
     return replace(best, n_iter=spent)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from borrow import hyper
 from borrow.hyper import Values
 from borrow.linalg import Array
 from borrow.models.task_covariance import FreeForm, lower_entries
@@ -26,9 +25,13 @@ MOST = 300
 
 
 def can_score(setup: Any, values: Values) -> bool:
-    """Scoring is written for the dense path with a free-form K^f and Gaussian noise."""
+    """Scoring is written for the plain likelihood: dense path, free-form K^f without a prior, Gaussian noise.
+
+    With priors L-BFGS needs few steps, and the curvature of the priors would cost as much as it saves.
+    """
     small = sum(v.size for v in values.values()) <= min(MOST, len(setup.cells.y))
-    plain = isinstance(setup.form, FreeForm) and not setup.intercept and not setup.specific
+    free = isinstance(setup.form, FreeForm) and setup.form.strength is None
+    plain = free and not setup.intercept and not setup.specific
     return setup.path == "dense" and plain and small and "noise" in values
 
 
@@ -53,14 +56,3 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
             s, r = lower_entries(M)
             columns.append((task[:, None] == s) * (V @ L)[:, r] + L[task][:, r] * V[:, s])
     return posterior.information(np.hstack(columns))
-
-
-def curvature_below(log_prior: hyper.Objective, values: Values) -> Array:
-    """The curvature of a log prior as far as it bends down, so that it can be added to an information."""
-
-    def all_derivatives(at: Values) -> tuple[float, Values]:
-        value, by = log_prior(at)
-        return value, {n: by.get(n, np.zeros_like(v)) for n, v in at.items()}
-
-    e, U = np.linalg.eigh(hyper.curvature(all_derivatives, values))
-    return (U * np.maximum(e, 0.0)) @ U.T
