@@ -10,6 +10,7 @@ import time
 import warnings
 
 warnings.simplefilter("ignore")
+begun = time.process_time()
 import botorch
 import gpytorch
 import numpy as np
@@ -18,6 +19,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import MultiTaskGP
 
 torch.set_num_threads(1)
+imported = time.process_time() - begun
 data = np.load(sys.argv[1])
 X, y, task = data["X"], data["y"], data["task"]
 M = int(task.max()) + 1
@@ -44,6 +46,7 @@ with torch.no_grad():
 found = {
     "wall": seconds[0],
     "seconds": seconds[1],
+    "import": imported,
     "evaluations": None,
     "log likelihood": float(plain) - len(y) * float(np.log(scale)),
     "lengthscale": kx.lengthscale.detach().numpy().ravel().tolist(),

@@ -9,12 +9,14 @@ import sys
 import time
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+begun = time.process_time()
 import gpflow
 import numpy as np
 import tensorflow as tf
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
+imported = time.process_time() - begun
 data = np.load(sys.argv[1])
 X, y, task = data["X"], data["y"], data["task"]
 M, d = int(task.max()) + 1, X.shape[1]
@@ -32,6 +34,7 @@ seconds = time.perf_counter() - start[0], time.process_time() - start[1]
 found = {
     "wall": seconds[0],
     "seconds": seconds[1],
+    "import": imported,
     "evaluations": int(result.nfev),
     "log likelihood": float(model.log_marginal_likelihood()),
     "lengthscale": rbf.lengthscales.numpy().tolist(),
