@@ -237,3 +237,13 @@ def test_other_misuse_is_refused_by_name():
 def test_printed_kernel_can_be_read_back():
     k = (Linear((0.25, 2.0)) + Matern(2.0, 0.5, nu=1.5, fixed="variance")) * Periodic(tied=True) + Constant(3.0)
     assert eval(repr(k)) == k
+
+
+@pytest.mark.parametrize("fixed", [("variance",), ()])
+@pytest.mark.parametrize("kind", [kernels.SquaredExponential, kernels.Matern])
+def test_tangents_are_the_transpose_of_the_pullback(kind, fixed):
+    rng = np.random.default_rng(5)
+    X, W, u, v = rng.normal(size=(6, 2)), rng.normal(size=(6, 6)), rng.normal(size=6), rng.normal(size=6)
+    kernel = kind(1.7, (0.6, 1.3), fixed=fixed)
+    back = kernel.evaluate(X)[1](np.multiply.outer(u, v) * W).theta
+    np.testing.assert_allclose(u @ kernel.tangents(X, W, v), back, rtol=1e-4, atol=1e-6)

@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.optimize import OptimizeResult, minimize
 
 from borrow.kernels import Kernel
-from borrow.linalg import Array, NotPositiveDefiniteError
+from borrow.linalg import Array, NotPositiveDefiniteError, cholesky, solve
 
 log = logging.getLogger("borrow")
 
@@ -202,6 +202,61 @@ def maximise(
     # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
     ended = "LIMIT" not in message.upper()
     return Optimum(unpack(x, start), -float(result.fun), int(result.nit), int(result.nfev), ended, message, stuck)
+
+
+#: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
+DAMPING, MOST_DAMPING = 0.1, 30.0
+STALLED = "scoring steps do not gain"
+
+
+def maximise_by_scoring(
+    objective: Objective,
+    information: Callable[[Values], Array],
+    start: Values,
+    bounds: Mapping[str, tuple[Array, Array]],
+    max_iter: int,
+    tol: float = 1e-6,
+) -> Optimum:
+    """Newton steps with an information matrix instead of second derivatives, damped as Levenberg and Marquardt do.
+
+    x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
+    where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
+    (the information is far from the curvature, as near a singular matrix): go on with `maximise`.
+    """
+    low = pack({n: bounds[n][0] for n in start})
+    high = pack({n: bounds[n][1] for n in start})
+    x = np.clip(pack(start), low, high)
+    value, by = objective(unpack(x, start))
+    damping, evaluations, n_iter, message = DAMPING, 1, 0, "iteration limit"
+    for _ in range(max_iter):
+        n_iter += 1
+        g, H = pack(by), information(unpack(x, start))
+        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        gain = -np.inf
+        while gain <= 0.0 and damping <= MOST_DAMPING:
+            A = H[np.ix_(free, free)] + np.diag(damping * np.maximum(np.diagonal(H)[free], 1.0))
+            new = x.copy()
+            new[free] += solve(cholesky(A), g[free])
+            new = np.clip(new, low, high)
+            step = new - x
+            hoped = float(g @ step - 0.5 * step @ H @ step)
+            evaluations += 1
+            try:
+                trial, by_trial = objective(unpack(new, start))
+                gain = trial - value
+            except NotPositiveDefiniteError as failure:
+                log.debug("step rejected: %s", failure)
+            damping = damping * 4.0 if gain < 0.25 * hoped else damping / 5.0 if gain > 0.7 * hoped else damping
+        if gain <= 0.0:
+            message = STALLED
+            break
+        x, value, by = new, trial, by_trial
+        if gain < tol and damping <= 1.0:
+            message = "converged"
+            break
+    names = [(n, i) for n, v in start.items() for i in range(v.size)]
+    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    return Optimum(unpack(x, start), value, n_iter, evaluations, message == "converged", message, stuck)
 
 
 def race(

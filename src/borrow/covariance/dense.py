@@ -156,6 +156,15 @@ class DensePosterior(_Forgetful):
         theta = prior._back_x(prior.to_inputs(Q)).theta
         return TaskAdjoints(theta, noise, B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
 
+    def information(self, directions: Array) -> Array:
+        """1/2 D'(K + noise)^-1 D, D (n, p) the derivatives of K + noise by p parameters times the coefficients.
+
+        That is the mean of the observed and the expected information where K is linear in the parameters ("average
+        information": Gilmour, Thompson & Cullis, Biometrics 1995), for the price of p solutions.
+        """
+        half = linalg.solve_lower(self.L, self.w[:, None] * directions)
+        return 0.5 * (half.T @ half)
+
     def by_inputs(self) -> Array:
         """The adjoint of k on the distinct inputs, for EM."""
         prior, w = self.prior, self.w

@@ -34,6 +34,8 @@ class Gradient(NamedTuple):
 
 
 Pullback = Callable[..., Gradient]
+#: Step of a difference quotient by an entry of `theta`.
+TANGENT_STEP = 1e-6
 
 
 class Kernel(ABC):
@@ -70,6 +72,15 @@ class Kernel(ABC):
         """1 where an entry of `theta` is the parameter of this name, 0 elsewhere."""
         last = (n.split(".")[-1].split("[")[0] for n in self.parameter_names())
         return np.array([float(n == name) for n in last])
+
+    def tangents(self, X: Array, weight: Array, v: Array) -> Array:
+        """(weight * dk(X, X)/dtheta_j) v, elementwise product, one column for each entry of `theta`.
+
+        By difference quotients, which serve a preconditioner; a kernel that knows better says so.
+        """
+        theta, K = self.theta, self(X)
+        moved = (self.with_theta(theta + TANGENT_STEP * e)(X) for e in np.eye(len(theta)))
+        return np.stack([(weight * (other - K)) @ v / TANGENT_STEP for other in moved], axis=1).reshape(len(X), -1)
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         """K(X, Z)."""

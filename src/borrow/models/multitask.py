@@ -57,6 +57,7 @@ from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product, Sum
 from borrow.linalg import Array
+from borrow.models.multitask_scoring import average_information, can_score
 from borrow.models.task_covariance import Form, Given, LowRank, Parts, log_normal
 
 EXACT = ExactInference()
@@ -64,6 +65,8 @@ EXACT = ExactInference()
 CANCELLED = 1e-3
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
+#: Scoring steps from every start before the best goes on.
+HEAT = 4
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 
@@ -275,15 +278,42 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 
 def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
     """Maximise the evidence, and the priors, from the better of the starts."""
-    objective = objective_of(setup, scales, prior)
     starts = starts_of(setup, values) if not isinstance(setup.form, Given) else [values]
     floors = {"noise": float(np.log(hyper.NOISE_FLOOR))} if "noise" in values else None
     bounds = hyper.bounds_around(starts[0], floors)
     # The plain likelihood creeps for hundreds of steps towards a singular K^f, and so do loadings of many tasks
     # towards each other: there, stop when ten steps together gain next to nothing.
     loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
+    if prior is None and can_score(setup, starts[0]):
+        return _optimise_by_scoring(setup, starts, bounds, max_iter)
     slow: dict[str, Any] = {"tol": 1e-2 if loadings else 1e-3, "patience": 10} if loadings or prior is None else {}
-    return hyper.race(objective, starts, bounds, max_iter, memory=MEMORY, **slow)
+    return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
+
+
+def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_iter: int) -> hyper.Optimum:
+    """A few scoring steps from every start, the best of them to the end, and L-BFGS where scoring stops short."""
+    fit: list[Any] = [None]
+
+    def evidence(values: Values) -> tuple[float, Values]:
+        fit[0] = condition(values, setup)
+        return fit[0].evidence, evidence_gradient(fit[0], values, setup)
+
+    def information(values: Values) -> Array:  # asked for where the evidence was evaluated last
+        return average_information(values, setup, fit[0].posterior)
+
+    def score(start: Values, steps: int) -> hyper.Optimum:
+        return hyper.maximise_by_scoring(evidence, information, start, bounds, steps, tol=1e-3)
+
+    best = max((score(s, min(HEAT, max_iter)) for s in starts), key=lambda o: o.objective)
+    spent = best.n_iter
+    if not best.converged and best.message != hyper.STALLED and spent < max_iter:
+        best = score(best.values, max_iter - spent)
+        spent += best.n_iter
+    if not best.converged and spent < max_iter:
+        options: dict[str, Any] = {"tol": 1e-2, "patience": 10, "memory": MEMORY}
+        best = hyper.maximise(evidence, best.values, bounds, max_iter - spent, **options)
+        spent += best.n_iter
+    return replace(best, n_iter=spent)
 
 
 def transfer_cancels(posterior: Any) -> bool:

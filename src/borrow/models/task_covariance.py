@@ -41,7 +41,7 @@ LEAST_OWN = 0.1
 
 
 @lru_cache(maxsize=32)
-def _lower(M: int) -> tuple[Codes, Codes]:
+def lower_entries(M: int) -> tuple[Codes, Codes]:
     """Where the entries of a lower triangle are."""
     return np.tril_indices(M)
 
@@ -93,7 +93,7 @@ class FreeForm:
 
     def _factor(self, values: Values) -> Array:
         L = np.zeros((self.M, self.M))
-        L[_lower(self.M)] = values["factor"]
+        L[lower_entries(self.M)] = values["factor"]
         return L
 
     def parts(self, values: Values) -> Parts:
@@ -105,7 +105,7 @@ class FreeForm:
         """2 bB L, lower triangle."""
         bL = adjoints.weights if adjoints.B is None else (adjoints.B + adjoints.B.T) @ self._factor(values)
         assert bL is not None  # a path gives one or the other
-        return {"factor": bL[_lower(self.M)]}
+        return {"factor": bL[lower_entries(self.M)]}
 
     def start(self, C: Array) -> Values:
         """The factor of the correlation found, pulled towards independence."""
@@ -113,7 +113,7 @@ class FreeForm:
 
     def of_matrix(self, B: Array) -> Values:
         """The factor of a matrix given."""
-        return {"factor": np.array(linalg.cholesky_jittered(B)[0])[_lower(self.M)]}
+        return {"factor": np.array(linalg.cholesky_jittered(B)[0])[lower_entries(self.M)]}
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
         """Inverse Wishart, where it is on."""
@@ -124,7 +124,7 @@ class FreeForm:
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Entries of L."""
-        at = zip(*_lower(self.M), strict=True)
+        at = zip(*lower_entries(self.M), strict=True)
         return {"factor": [f"entry ({labels[i]!r}, {labels[j]!r}) of the factor of K^f" for i, j in at]}
 
 
