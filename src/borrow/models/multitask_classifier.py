@@ -8,25 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from borrow import memory
-from borrow.covariance import Design, choose_inducing
 from borrow.hyper import Values
 from borrow.inference.ep import class_bias
-from borrow.kernels import Kernel, resolve
-from borrow.linalg import Array
 from borrow.models.baselines.gp_classifiers import GPModel, as_task_data, finely, inference_of, publish, warn_ep
 from borrow.models.classifier import BinaryData, TaskClassifier
-from borrow.models.estimator import by_label, check_settings, default_kernel, is_matrix, warn_unfinished
+from borrow.models.estimator import check_settings, warn_unfinished
 from borrow.models.multitask import (
     Setup,
-    choose_path,
     condition,
-    correlation_kernel,
     objective_of,
     optimise,
     parameter_names,
 )
-from borrow.models.task_settings import features_of, form_of
+from borrow.models.task_settings import features_of, prepare
 
 
 @dataclass(frozen=True)
@@ -93,29 +87,7 @@ class MultiTaskGPClassifier(TaskClassifier):
 
     def _fit_binary(self, data: BinaryData) -> MultiTaskModel:
         table, infer, scales = as_task_data(data), inference_of(self.likelihood), data.column_scales
-        kernel = correlation_kernel(default_kernel(scales, self.kernel, "kernel"))
-        form, start = form_of(self, len(data.labels), features_of(self.task_features, data.labels, None))
-        plain = default_kernel(scales, None, "specific_kernel", tied=True)
-        specific: list[Kernel | None] = []
-        if self.specific_kernel is not None:
-            given = by_label(self.specific_kernel, data.labels, "specific_kernel", default=None)
-            specific = [
-                None if k is None else plain if isinstance(k, str) and k == "auto" else resolve(k, "specific_kernel")
-                for k in given
-            ]
-        design = Design.of(table.cells)
-        path = choose_path(design, form, self.intercept, specific, self.inducing is not None, merged=False)
-        if path == "dense":
-            n = len(data.y)
-            memory.require(8.0 * 6 * n * n, f"a dense multi-task GP on {n:,} rows", "give rank= and inducing=")
-        Z = self._inducing(kernel, design.inputs)
-        setup = Setup(table.cells, design, kernel, form, path, Z, bool(self.intercept), specific, infer=infer)
-        values: Values = {"kernel": kernel.theta}
-        if self.intercept:
-            values["intercept"] = np.log([0.3])
-        if specific:
-            values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
-        values |= start
+        setup, values = prepare(self, table, features_of(self.task_features, data.labels, None), infer, merged=False)
         n_iter, converged = 0, True
         if self.optimizer is not None:
             optimum = optimise(setup, values, scales, self.prior, self.max_iter)
@@ -123,24 +95,12 @@ class MultiTaskGPClassifier(TaskClassifier):
             warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
             values, n_iter, converged = optimum.values, optimum.n_iter, optimum.converged
         else:
-            values = {**form.start(np.eye(setup.M)), **values}
+            values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, replace(setup, infer=finely(infer)))
         warn_ep(fit)  # type: ignore[arg-type]
         group = [(fit.posterior, t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)
         return MultiTaskModel(group, bias, infer.likelihood, fit.evidence, n_iter, converged, setup, values)
-
-    def _inducing(self, kernel: Kernel, inputs: Array) -> Array | None:
-        if self.inducing is None:
-            return None
-        if is_matrix(self.inducing, inputs.shape[1]):
-            return np.asarray(self.inducing, dtype=float)
-        if isinstance(self.inducing, bool) or not isinstance(self.inducing, (int, np.integer)) or self.inducing < 1:
-            raise ValueError(
-                f"inducing={self.inducing!r}: expected None, a number of inputs, or an array of {inputs.shape[1]} "
-                "columns"
-            )
-        return choose_inducing(kernel, inputs[:0], inputs, min(int(self.inducing), len(inputs)), 0.0)
 
     def _after_fit(self, models: list[Any]) -> None:
         publish(self, models)

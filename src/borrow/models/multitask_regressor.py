@@ -12,27 +12,21 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from borrow import memory
-from borrow.covariance import Design, choose_inducing
+from borrow.covariance import Design
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.hyper import Optimum, Values
-from borrow.kernels import Kernel, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import (
     Fitted,
     GPRegressor,
     as_labels,
-    by_label,
-    default_kernel,
-    is_matrix,
     warn_unfinished,
 )
 from borrow.models.multitask import (
     Setup,
     choose_path,
     condition,
-    correlation_kernel,
     objective_of,
     optimise,
     parameter_names,
@@ -40,7 +34,7 @@ from borrow.models.multitask import (
 )
 from borrow.models.multitask_em import maximise_by_em
 from borrow.models.task_covariance import FreeForm
-from borrow.models.task_settings import descriptor_columns, features_of, form_of, split_descriptors
+from borrow.models.task_settings import descriptor_columns, features_of, inducing_inputs, prepare, split_descriptors
 from borrow.reading import Schema
 
 log = logging.getLogger("borrow")
@@ -163,63 +157,19 @@ class MultiTaskGPRegressor(GPRegressor):
         return Fitted(fit.evidence, noise, fit.posterior.prior.jitter, n_iter, converged)
 
     def _prepare(self, data: TaskData) -> tuple[Setup, Values]:
-        """The model at the hyper-parameters given, or at neutral ones; K^f starts later, from the data."""
-        M, cells = len(data.labels), data.cells
         if self.solver not in ("gradient", "em"):
             raise ValueError(f"solver={self.solver!r}: expected 'gradient' or 'em'")
-        kernel = correlation_kernel(default_kernel(data.column_scales, self.kernel, "kernel"))
         features = features_of(self.task_features, data.labels, self._descriptors)
-        form, start = form_of(self, M, features)
-        specific = self._specific(data)
-        design = Design.of(cells)
-        inducing = self.inducing is not None
-        path = choose_path(design, form, self.intercept, specific, inducing)
-        setup = Setup(cells, design, kernel, form, path, None, bool(self.intercept), specific, bool(self.share_noise))
-        if self.solver == "em" and (not isinstance(form, FreeForm) or self.intercept or specific or inducing):
+        setup, values = prepare(self, data, features)
+        alone = isinstance(setup.form, FreeForm) and not setup.intercept and not setup.specific and setup.Z is None
+        if self.solver == "em" and not alone:
             raise ValueError(
                 "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
                 "task_features= and inducing=, or use solver='gradient'"
             )
-        noise = self._start_noise(data)
-        values: Values = {"kernel": kernel.theta, "noise": np.log(noise)}
-        if self.share_noise:
-            values["noise"] = np.array([np.log(noise).mean()])
-        if self.intercept:
-            values["intercept"] = np.log([0.3])
-        if specific:
-            values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
-        if path == "dense":
-            n = len(cells.y)
-            memory.require(
-                8.0 * 6 * n * n,
-                f"a dense multi-task GP on {n:,} distinct rows",
-                "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
-            )
-        return self._with_inducing(setup, values), {**values, **start}
-
-    def _specific(self, data: TaskData) -> list[Kernel | None]:
-        if self.specific_kernel is None:
-            return []
-        plain = default_kernel(data.column_scales, None, "specific_kernel", tied=True)
-        given = by_label(self.specific_kernel, data.labels, "specific_kernel", default=None)
-        return [
-            None if k is None else plain if isinstance(k, str) and k == "auto" else resolve(k, "specific_kernel")
-            for k in given
-        ]
-
-    def _with_inducing(self, setup: Setup, values: Values) -> Setup:
-        """The inducing inputs given, or so many of the distinct inputs, spread by the kernel as it is now."""
-        given, inputs = self.inducing, setup.design.inputs
-        if given is None:
-            return setup
-        if is_matrix(given, inputs.shape[1]):
-            return replace(setup, Z=np.asarray(given, dtype=float))
-        if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
-            raise ValueError(
-                f"inducing={given!r}: expected None, a number of inputs, or an array of {inputs.shape[1]} columns"
-            )
-        kernel = setup.kernel.with_theta(values["kernel"])
-        return replace(setup, Z=choose_inducing(kernel, inputs[:0], inputs, min(int(given), len(inputs)), 0.0))
+        noise = np.log(self._start_noise(data))
+        values["noise"] = np.array([noise.mean()]) if self.share_noise else noise
+        return replace(setup, share_noise=bool(self.share_noise)), values
 
     def _learn(self, setup: Setup, values: Values, data: TaskData) -> tuple[Setup, Values, Optimum]:
         scales = data.column_scales
@@ -228,7 +178,8 @@ class MultiTaskGPRegressor(GPRegressor):
         else:
             optimum = optimise(setup, values, scales, self.prior, self.max_iter)
             if isinstance(self.inducing, (int, np.integer)):  # spread again by the kernel that was found
-                setup = self._with_inducing(setup, optimum.values)
+                kernel = setup.kernel.with_theta(optimum.values["kernel"])
+                setup = replace(setup, Z=inducing_inputs(self.inducing, kernel, setup.design.inputs))
                 optimum = optimise(setup, optimum.values, scales, self.prior, self.max_iter)
         return setup, optimum.values, optimum
 

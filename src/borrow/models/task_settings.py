@@ -1,4 +1,4 @@
-"""Arguments of the multi-task estimators that describe K^f, checked and turned into a form."""
+"""Arguments of the symmetric estimators, checked and turned into the model without its hyper-parameters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from borrow.data import column_scales, list_labels
+from borrow import memory
+from borrow.covariance import Design, choose_inducing
+from borrow.data import TaskData, column_scales, list_labels
 from borrow.hyper import Values
-from borrow.kernels import resolve
+from borrow.inference import Inference
+from borrow.kernels import Kernel, resolve
 from borrow.linalg import Array
-from borrow.models.estimator import default_kernel, is_number
+from borrow.models.estimator import by_label, default_kernel, is_matrix, is_number
+from borrow.models.multitask import EXACT, Setup, choose_path, correlation_kernel
 from borrow.models.task_covariance import Features, Form, FreeForm, Given, LowRank, Uniform
 
+#: Where the variance of random intercepts starts, in units of scaled targets.
+INTERCEPT_VARIANCE = 0.3
 DIAGONALS = ("none", "isotropic", "free")
 
 
@@ -56,6 +62,58 @@ def form_of(estimator: Any, M: int, features: Array | None) -> tuple[Form, Value
         return Given(B), {}
     free = FreeForm(M, strength)
     return free, free.of_matrix(B)
+
+
+def prepare(
+    estimator: Any, data: TaskData, features: Array | None, infer: Inference = EXACT, merged: bool = True
+) -> tuple[Setup, Values]:
+    """The model at the hyper-parameters given, or at neutral ones; K^f starts later, from the data.
+
+    The likelihood's own parameters are for the caller to add.
+    """
+    kernel = correlation_kernel(default_kernel(data.column_scales, estimator.kernel, "kernel"))
+    form, start = form_of(estimator, len(data.labels), features)
+    specific = own_kernels(estimator.specific_kernel, data)
+    design, intercept = Design.of(data.cells), bool(estimator.intercept)
+    path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
+    if path == "dense":
+        n = len(data.cells.y)
+        memory.require(
+            8.0 * 6 * n * n,
+            f"a dense multi-task GP on {n:,} distinct rows",
+            "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
+        )
+    Z = inducing_inputs(estimator.inducing, kernel, design.inputs)
+    values: Values = {"kernel": kernel.theta}
+    if intercept:
+        values["intercept"] = np.log([INTERCEPT_VARIANCE])
+    if specific:
+        values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
+    return Setup(data.cells, design, kernel, form, path, Z, intercept, specific, infer=infer), {**values, **start}
+
+
+def own_kernels(given: Any, data: TaskData) -> list[Kernel | None]:
+    """A kernel of its own for every task, from the constructor's `specific_kernel`; empty where there are none."""
+    if given is None:
+        return []
+    plain = default_kernel(data.column_scales, None, "specific_kernel", tied=True)
+    return [
+        None if k is None else plain if isinstance(k, str) and k == "auto" else resolve(k, "specific_kernel")
+        for k in by_label(given, data.labels, "specific_kernel", default=None)
+    ]
+
+
+def inducing_inputs(given: Any, kernel: Kernel, inputs: Array) -> Array | None:
+    """The inducing inputs given, or so many of the distinct inputs, spread by the kernel as it is now."""
+    if given is None:
+        return None
+    if is_matrix(given, inputs.shape[1]):
+        return np.asarray(given, dtype=float)
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise ValueError(
+            f"inducing={given!r}: expected None, a number of inputs, or an array of {inputs.shape[1]} columns"
+        )
+    return choose_inducing(kernel, inputs[:0], inputs, min(int(given), len(inputs)), 0.0)
 
 
 def check_matrix(given: Any, M: int) -> Array:
