@@ -140,7 +140,7 @@ def study(data: School, seeds: int, sizes: tuple[int, ...], store: Store) -> dic
     for m in (*METHODS, "ridge, intercepts"):
         gain = [a[m][at] - r[m][at] for a, r in zip(runs["fixed"]["active"], runs["fixed"]["random"], strict=True)]
         error = float(np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else 0.0
-        facts[m] = [round(float(np.mean(gain)), 2), round(error, 2)]
+        facts[m] = [round(float(np.mean(gain)), 2), round(error, 2), [round(float(g), 1) for g in gain]]
     return {
         "seeds": list(range(seeds)),
         "sizes": list(sizes),
