@@ -176,7 +176,7 @@ def curves_figure(result: dict[str, Any]) -> Figure:
                     )
             ax.set_title(title)
             ax.set_xlabel("labelled rows")
-            ax.set_ylim(80, 200)
+            ax.set_ylim(95, 200)
             ax.set_xlim(500, 12000)
         figure.axes[0].set_ylabel("squared error")
         entries = {**{m: names.get(m, m) for m in colours}, "ridge, intercepts": "ridge, school intercepts"}
