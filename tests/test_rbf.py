@@ -264,6 +264,7 @@ SELECT = {
     r"per_task names the task 'q'; tasks are 'a', 'b', 'c'": (FITTED, {"n": 3, "per_task": {"q": 1}}),
     r"unknown task 'd'": (FITTED, {"n": 3, "X": TABLE.assign(site="d")}),
     r"design='one' knows no tasks": (MultiTaskRBFRegressor("site", design="one"), {"n": 3, "per_task": 2}),
+    r"pairs; select takes one table, with its tasks": (FITTED, {"n": 3, "X": [(X, Y)]}),
     r"'place' is not a column": (MultiTaskRBFRegressor("place"), {"n": 3}),
     r"NaN or infinity \(inf\) in row 0, column 'x'": (
         MultiTaskRBFRegressor("site"),

@@ -36,7 +36,7 @@ def store(tmp_path, monkeypatch):
 def test_table_has_all_networks_and_resumes(small, store, monkeypatch):
     first = table2.study(small, 2, store())
     rows = {(r["mode"], r["network"]): r for r in first["table"]}
-    assert len(rows) == 3 + 5 * 3 + 4
+    assert len(rows) == 3 + 6 * 3 + 4
     assert rows["ours", "two-level"]["error"] < rows["", "school mean"]["error"]
     gaps = first["facts"]["error over the best size in hindsight, mean and largest (at most 1)"]
     assert all(0 <= mean <= most for mean, most in gaps.values())

@@ -140,7 +140,7 @@ def study(data: School, seeds: int, sizes: tuple[int, ...], store: Store) -> dic
     for m in (*METHODS, "ridge, intercepts"):
         gain = [a[m][at] - r[m][at] for a, r in zip(runs["fixed"]["active"], runs["fixed"]["random"], strict=True)]
         error = float(np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else 0.0
-        facts[m] = [round(float(np.mean(gain)), 2), round(error, 2)]
+        facts[m] = [round(float(np.mean(gain)), 2), round(error, 2), [round(float(g), 1) for g in gain]]
     return {
         "seeds": list(range(seeds)),
         "sizes": list(sizes),
@@ -176,7 +176,7 @@ def curves_figure(result: dict[str, Any]) -> Figure:
                     )
             ax.set_title(title)
             ax.set_xlabel("labelled rows")
-            ax.set_ylim(80, 200)
+            ax.set_ylim(95, 200)
             ax.set_xlim(500, 12000)
         figure.axes[0].set_ylabel("squared error")
         entries = {**{m: names.get(m, m) for m in colours}, "ridge, intercepts": "ridge, school intercepts"}

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, Rows, list_labels
+from borrow.data import Codes, Rows, is_pairs, list_labels
 from borrow.linalg import Array
 from borrow.models.estimator import GPRegressor, as_labels, by_label, single_thread
 from borrow.models.rbf_designs import Network, width_bounds
@@ -183,11 +183,14 @@ class MultiTaskRBFRegressor(GPRegressor):
         """Row numbers of X to label next, in order: each has the largest γ (Corollary 2) given those before it.
 
         `per_task` is the largest number of rows from a task: a number, or a dict by label. A fitted model goes on from
-        the rows that it was fitted to; before `fit`, units are chosen from X alone. γ does not depend on targets.
+        the rows that it was fitted to; before `fit`, units are chosen from X alone. γ does not depend on targets. Where
+        rows or budgets end before n, so does the answer.
         """
         check_settings(self)
         if not is_whole(n, 1):
             raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
+        if is_pairs(X):
+            raise ValueError("X is a list or dict of (X, y) pairs; select takes one table, with its tasks")
         if self.design == "one" and per_task is not None:
             raise ValueError("per_task was given and design='one' knows no tasks; leave it out")
         fitted = hasattr(self, "log_marginal_likelihood_")
