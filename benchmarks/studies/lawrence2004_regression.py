@@ -42,7 +42,7 @@ from borrow import figures
 from borrow.kernels import Constant, SquaredExponential
 from results import FIGURES, ROOT, write_result
 
-SIZES = (100, 200, 300, 500, 1000)
+SIZES = tuple(range(100, 1001, 100))
 NOISE = 0.01
 PAPER = {"prior": None, "noise_from": "active"}
 METHODS: dict[str, dict] = {

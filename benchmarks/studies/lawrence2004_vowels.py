@@ -216,7 +216,7 @@ def picture(rows: list[dict], stored: list[dict]) -> Figure:
                 ax.annotate(
                     method,
                     (x[-1], y[-1]),
-                    xytext=(7, 0),
+                    xytext=(7, -9 * (mode == "ours" and method == "IVM")),
                     textcoords="offset points",
                     color=colour,
                     va="center",
@@ -238,10 +238,9 @@ def picture(rows: list[dict], stored: list[dict]) -> Figure:
                 above = value >= max(level, nearest)
                 ax.annotate(
                     text,
-                    (352, value),
+                    (33, value),
                     xytext=(0, 2 if above else -9),
                     textcoords="offset points",
-                    ha="right",
                     color=figures.MUTED,
                     fontsize=7.5,
                 )

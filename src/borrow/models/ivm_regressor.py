@@ -28,7 +28,7 @@ from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tas
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
-#: A mean standardised squared residual of the rows left out above this means that the noise has collapsed.
+#: A noise so many times smaller than what the rows left out say has collapsed.
 COLLAPSED = 4.0
 
 
@@ -227,21 +227,18 @@ class MultiTaskIVMRegressor(GPRegressor):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        elif self.noise_from == "active" and (ratio := self._misfit(problem, found, active)) > COLLAPSED:
-            warnings.warn(
-                f"the noise has collapsed: rows that were not chosen miss their predictions by {ratio:.3g} times the "
-                "variance expected; chosen rows do not identify it: use noise_from='rest', or raise n_active",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _misfit(self, problem: Regression, found: Outcome, active: Active) -> float:
-        """Mean standardised squared residual of rows left out: 1 where the noise is right."""
-        c = problem.cells
-        rest = rows_left_out(len(c.y), active.rows)
-        p = self._posterior.predict(c.X[rest], c.task[rest])
-        noise = problem.noise_of(found.values, c.task[rest]) / c.count[rest]
-        return float(np.mean((c.y[rest] - p.mean) ** 2 / (p.variance + noise))) if len(rest) else 1.0
+        elif self.noise_from == "active":
+            prior = None if self.prior is None else hyper.noise_prior(problem.n_noise)
+            rest = noise_from_rest(spectra(self.kernel_, cells, active), log_noise, prior)
+            if float(np.max(rest - log_noise)) > np.log(COLLAPSED):
+                worst = int(np.argmax(rest - log_noise))
+                warnings.warn(
+                    f"the noise has collapsed: {np.exp(log_noise[worst]):.3g} of the variance of y, where rows that "
+                    f"were not chosen say {np.exp(rest[worst]):.3g}; chosen rows do not identify it: use "
+                    "noise_from='rest', or raise n_active",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         tell_prior_tasks(self.active_counts_, task)
