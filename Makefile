@@ -36,6 +36,7 @@ studies: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/multitask.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis
