@@ -89,7 +89,55 @@ def jura() -> str:
     )
 
 
+def speed() -> str:
+    """Fits beside the peers, evaluations beside bare LAPACK."""
+    result = load("multitask_speed")
+    fits = []
+    for r in result["fits"]:
+        if "seconds" not in r:
+            fits.append([r["points"], r["program"], "–", "–", "–", "–", "–", r["note"]])
+            continue
+        ratio = r.get("times ours", r.get("times ours, at least"))
+        fits.append(
+            [
+                r["points"],
+                r["program"],
+                f"{r['seconds']:.3g}" if "note" not in r else f"over {r['seconds']:.3g}",
+                "" if ratio is None else f"{'over ' * ('note' in r)}{ratio} ({r['wanted']})",
+                r.get("evaluations") or "–",
+                f"{r['log evidence']:.2f}" if "log evidence" in r else "–",
+                f"{r['below the best']:.2f}" if "log evidence" in r else "–",
+                f"{r['import seconds']:.2g}" if "import seconds" in r else "–",
+            ]
+        )
+    head = ["points", "program", "seconds", "times ours (wanted)", "evaluations", "log evidence", "below the best"]
+    lines = [table([*head, "import, seconds"], fits)]
+    versions = {k: v for r in result["fits"] for k, v in r.get("version", {}).items() if k != "numpy"}
+    lines.append("Peers: " + (", ".join(f"{k} {v}" for k, v in versions.items()) or "none installed") + ".")
+    bare = [
+        [f"n = {r['n']:,}, dense", r["milliseconds"], r["dpotrf + dpotri"], r["ratio (at most 2)"]]
+        for r in result["evidence"]
+    ]
+    c = result["complete"]
+    floor = round(c["one eigh"] + c["its products"], 2)
+    bare.append(
+        [f"{c['inputs']:,} inputs × {c['tasks']} tasks, complete", c["milliseconds"], floor, c["ratio (under 2)"]]
+    )
+    lines.append(table(["evidence with gradient", "milliseconds", "bare LAPACK and BLAS", "ratio (at most 2)"], bare))
+    s = result["school"]
+    if "path" in s:
+        lines.append(
+            f'School data, rank 2, {s["rows"]:,} rows at {s["distinct inputs"]} distinct inputs, path "{s["path"]}": '
+            f"{s['milliseconds an evaluation (median)']} ms an evaluation, {s['evaluations of a fit']} evaluations and "
+            f"{s['seconds of a fit']} s a fit."
+        )
+    else:
+        lines.append("School data: not measured, the files were not there.")
+    return "\n\n".join(lines) + made_by(result, f"seed {result['seed']}, `python benchmarks/multitask.py`")
+
+
 BLOCKS = {
+    "multitask speed": speed,
     "figure1 compiler": lambda: figure1("compiler"),
     "figure1 spear": lambda: figure1("spear"),
     "figure1 polybench": lambda: figure1("polybench"),

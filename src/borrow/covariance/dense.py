@@ -27,7 +27,7 @@ from borrow.kernels import Kernel
 from borrow.linalg import Array
 
 #: Below this share of distinct inputs the kernel is evaluated on these alone.
-REPEATED = 0.75
+REPEATED = 0.6
 
 
 class TaskAdjoints(NamedTuple):
@@ -78,6 +78,10 @@ class DenseTasks(_Forgetful):
         self._back_specific = [back for _, back in own]
 
     @cached_property
+    def _Kx_at_rows(self) -> Array:
+        return self.at_rows(self.Kx)
+
+    @cached_property
     def K(self) -> Array:
         """The prior covariance of all rows."""
         return self.scaled(np.ones(len(self.X)))[0]
@@ -86,7 +90,7 @@ class DenseTasks(_Forgetful):
         """w K w, and w_i B[t_i, t_j] w_j alone."""
         wBw = (w[:, None] * self.B[self.task]).take(self.task, axis=1)
         wBw *= w
-        A = wBw * self.at_rows(self.Kx)
+        A = wBw * self._Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
                 at = self.rows(t)
@@ -99,7 +103,7 @@ class DenseTasks(_Forgetful):
 
     def at_rows(self, K: Array) -> Array:
         """A matrix on the distinct inputs, at all pairs of rows; not to be changed."""
-        return K if self.index is None else K[self.index][:, self.index]
+        return K if self.index is None else K.take(self.index, axis=0).take(self.index, axis=1)
 
     def to_inputs(self, bK: Array) -> Array:
         """The adjoint of `at_rows`."""
@@ -151,7 +155,7 @@ class DensePosterior(_Forgetful):
                 back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
             )
         onto = _membership(prior.task, w, len(prior.B))
-        bB = onto @ ((prior.at_rows(prior.Kx) * Q) @ onto.T)
+        bB = onto @ ((prior._Kx_at_rows * Q) @ onto.T)
         Q *= self._wBw
         theta = prior._back_x(prior.to_inputs(Q)).theta
         return TaskAdjoints(theta, noise, B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)

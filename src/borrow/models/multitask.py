@@ -65,6 +65,8 @@ EXACT = ExactInference()
 CANCELLED = 1e-3
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
+#: With so few rows an evaluation costs less than a long memory does.
+SMALL, SMALL_MEMORY = 400, 30
 #: Scoring steps from every start before the best goes on.
 HEAT = 4
 #: At most so many rows of a task are used to find where K^f starts.
@@ -310,7 +312,8 @@ def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_it
         best = score(best.values, max_iter - spent)
         spent += best.n_iter
     if not best.converged and spent < max_iter:
-        options: dict[str, Any] = {"tol": 1e-2, "patience": 10, "memory": MEMORY}
+        memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
+        options: dict[str, Any] = {"tol": 1e-2, "patience": 10, "memory": memory}
         best = hyper.maximise(evidence, best.values, bounds, max_iter - spent, **options)
         spent += best.n_iter
     return replace(best, n_iter=spent)

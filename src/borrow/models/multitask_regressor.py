@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.covariance import Design
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
-from borrow.hyper import Optimum, Values
+from borrow.hyper import Optimum, Values, with_prior
 from borrow.linalg import Array
 from borrow.models.estimator import (
     Fitted,
@@ -27,7 +27,6 @@ from borrow.models.multitask import (
     Setup,
     choose_path,
     condition,
-    objective_of,
     optimise,
     parameter_names,
     transfer_cancels,
@@ -144,8 +143,9 @@ class MultiTaskGPRegressor(GPRegressor):
         self.objective_trace_: list[float] | None = None
         if self.optimizer is not None:
             setup, values, optimum = self._learn(setup, values, data)
-            objective = objective_of(setup, data.column_scales, self.prior)
-            warn_unfinished(self, optimum, parameter_names(data.labels, setup), objective)
+            # Only its value is asked for, and only where there are no priors but that of K^f.
+            value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
+            warn_unfinished(self, optimum, parameter_names(data.labels, setup), value)
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
