@@ -145,6 +145,8 @@ def test_covariance_belongs_to_the_standard_deviation():
         _, covariance = model.predict(NEW, tasks=NEW_TASK, return_cov=True, include_noise=True)
         assert_allclose(np.sqrt(np.diagonal(covariance)), std, rtol=1e-10)
         assert np.linalg.eigvalsh(covariance)[0] > 0
+        apart = covariance[NEW_TASK[:, None] != NEW_TASK]
+        assert np.all(apart == 0) == (design in ("multi-task", "independent"))
 
 
 def test_bands_hold_the_truth_about_as_often_as_they_say():
@@ -317,6 +319,7 @@ def test_one_row_and_equal_rows_are_enough(design):
 def test_levels_far_apart_do_not_hide_what_is_shared():
     level = np.where(TASK == "a", 1e4, np.where(TASK == "b", -1e4, 0.0))
     model = MultiTaskRBFRegressor(max_basis=20).fit(X, Y + level, tasks=TASK)
+    assert model.shared_loo_trace_.min() < 1.0  # of scaled targets, the levels taken out
     new = np.where(NEW_TASK == "a", 1e4, np.where(NEW_TASK == "b", -1e4, 0.0))
     assert np.sqrt(np.mean((model.predict(NEW, tasks=NEW_TASK) - NEW_TRUTH - new) ** 2)) < 0.4
 

@@ -18,7 +18,16 @@ from borrow.models.rbf_designs import (
     network_of,
     sized,
 )
-from borrow.models.rbf_network import Basis, Candidates, absorb, determinant_gains, error_reductions, fitted_error, grow
+from borrow.models.rbf_network import (
+    Basis,
+    Candidates,
+    absorb,
+    determinant_gains,
+    error_reductions,
+    fitted_error,
+    grow,
+    select_rows,
+)
 from borrow.models.rbf_recursion import Recursion, stack_rows
 
 SIZES = (9, 14, 6, 11)
@@ -331,6 +340,20 @@ def test_selection_goes_on_from_a_fitted_model(design):
         values = {i: oracle.gamma(Phi, features([i], task[i])[0][0], features([i], task[i])[1]) for i in left}
         assert values[row] >= max(values.values()) * (1 - 1e-7)
         seen.append(row)
+
+
+def test_gamma_of_both_levels_is_that_of_the_joint_regression():
+    """γ of every choice, in value: labels of one task teach the shared level, and so the other tasks."""
+    X, _, task, _, network = two_levels()
+    levels, ridges = dense(network)
+    rng = np.random.default_rng(15)
+    new, at = rng.uniform(-3, 3, (12, 2)), np.sort(rng.integers(0, 4, 12))
+    own, shared = network.features(new, at)
+    starts = np.searchsorted(at, np.arange(5))
+    seen, rows = (oracle.two_level_design(a, b, 4, *levels) for a, b in ((X, task), (new, at)))
+    for cell, gamma in select_rows(own, shared, starts, np.ones(12), np.full(4, 12), 12):
+        assert_allclose(gamma, oracle.gamma(seen, rows[cell], ridges), rtol=1e-8)
+        seen = np.vstack([seen, rows[cell]])
 
 
 def test_school_predictions_agree_with_augmented_qr_at_60_units():
