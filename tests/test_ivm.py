@@ -349,3 +349,10 @@ def test_memory_is_asked_for_before_it_is_taken(monkeypatch):
         MemoryError, match=r"choosing 180 rows, where the largest task has 60, needs about .*lower n_active"
     ):
         Regressor("who").fit(INPUTS, TABLE["y"])
+
+
+def test_rough_function_is_not_taken_for_a_smooth_one_and_noise():
+    table = drawn(4, n=200, lengthscale=0.4, noise=0.3)
+    model = Regressor("who", n_active=60).fit(table[["x", "who"]], table["y"])
+    assert_allclose(model.kernel_.lengthscale, 0.4, rtol=0.3)
+    assert_allclose(model.noise_["a"], 0.09, rtol=0.3)
