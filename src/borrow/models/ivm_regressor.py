@@ -28,6 +28,8 @@ from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tas
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
+#: Lengthscales to start from, in units of the default ones.
+SHORTER = (1.0, 0.5, 0.25, 0.1)
 #: A noise so many times smaller than what the rows left out say has collapsed.
 COLLAPSED = 4.0
 
@@ -92,6 +94,27 @@ class Regression:
         priors = {"kernel": hyper.kernel_prior(self.kernel, self.scales), "noise": hyper.noise_prior(self.n_noise)}
         return hyper.with_prior(objective, hyper.independent_priors(priors))
 
+    def best_start(self, values: Values) -> Values:
+        """Shorter lengthscales to start from, and a noise, where a sample of the rows likes them better.
+
+        A rough function can be taken for a smooth one and noise, and few chosen rows cannot tell the two apart.
+        """
+        zero, M = np.zeros(0), len(self.cells.dof)
+        none = Active(np.zeros(0, dtype=np.intp), self.cells.X[:0], np.zeros(M + 1, dtype=np.intp), zero, zero)
+        prior = None if self.prior is None else hyper.noise_prior(self.n_noise)
+        on_kernel = None if self.prior is None else hyper.kernel_prior(self.kernel, self.scales)
+        best, found = -np.inf, values
+        for factor in SHORTER:
+            theta = values["kernel"] + np.log(factor) * self.kernel.marks("lengthscale")
+            parts = spectra(self.kernel.with_theta(theta), self.cells, none)
+            noise = noise_from_rest(parts, values["noise"], prior)
+            of_task = np.broadcast_to(np.exp(noise), M)
+            value = sum(s.log_density(float(of_task[t])) for t, s in parts.items())
+            value += 0.0 if on_kernel is None else on_kernel.log_density(theta)[0]
+            if value > best:
+                best, found = value, {"kernel": theta, "noise": noise}
+        return found
+
     def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
         """Kernel from the chosen rows; noise from the others, where there are any, else from the chosen ones too."""
         active = self.active(selection)
@@ -125,7 +148,8 @@ class MultiTaskIVMRegressor(GPRegressor):
     ----------
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     n_active : how many rows to choose, of all tasks together.
-    kernel : default squared exponential with one lengthscale a column; sums and products as any.
+    kernel : where learning starts; default squared exponential with one lengthscale a column, at the best of four
+        lengths on a sample of rows; sums and products as any.
     noise : starting variance in the units of y (the variance, with `optimizer=None`); a number or a dict by label.
     share_noise : one noise variance for all tasks (of scaled targets), as in the paper, or one a task.
     noise_from : "rest" learns the noise from the rows that were not chosen, "active" from the chosen ones (the paper).
@@ -189,6 +213,8 @@ class MultiTaskIVMRegressor(GPRegressor):
         n_noise = len(values["noise"])
         problem = Regression(cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from)
         learn, d = self.optimizer is not None, int(self.n_active)
+        if learn and self.kernel is None and self.noise_from == "rest":
+            values = problem.best_start(values)
         how = Settings(d, self.n_rounds, self.selection, learn, self.random_state, self.verbose)
         found = alternate(problem, values, how)
         active = problem.active(found.selection)
