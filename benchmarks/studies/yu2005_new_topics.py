@@ -155,8 +155,10 @@ def picture(table: list[dict], n: int) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=10)
-    draws, data, out = parser.parse_args().draws, load_rcv1(), ROOT / "out" / "yu2005"
-    sources = [p for p in sorted(out.glob("draw*")) if (p / "ours.borrow").exists()]
+    parser.add_argument("--kernels", type=int, default=10, help="of how many draws of Table 1 the kernels are taken")
+    given, data, out = parser.parse_args(), load_rcv1(), ROOT / "out" / "yu2005"
+    draws = given.draws
+    sources = [p for p in sorted(out.glob("draw*")) if (p / "ours.borrow").exists()][: given.kernels]
     if not sources:
         sys.exit("no learnt kernel under out/yu2005: run benchmarks/studies/yu2005_text.py first")
     done, per = [], -(-draws // len(sources))

@@ -9,7 +9,7 @@ minus the cosine between the two matrices, which does not see their scale. A new
 the true, the base and the learnt kernel.
 
 The families: 60 tasks of 6 rows; combinations of three functions, a common mean with small deviations, the arcsine
-covariance, and functions of a squared exponential that share nothing more than it; a third as many draws. Mean squared
+covariance, and functions of a squared exponential that share nothing more than it; a quarter as many draws. Mean squared
 error over a grid as a ratio to no learning, that is one GP a task with a base kernel shared by all. "No transfer" is
 one GP a task with a kernel of its own, for every fifth task.
 """
@@ -175,7 +175,7 @@ def main() -> None:
         table.append({k: v if isinstance(v, str) else round(float(v), 4) for k, v in row.items()})
         sys.stdout.write(f"{table[-1]}\n")
     nearer = {n: int(sum(t["distance"][n][1] < t["distance"]["base"][1] for t in toys)) for n in toys[0]["distance"]}
-    small = [one_family(kind, s) for kind in FAMILIES for s in range((draws + 2) // 3)]
+    small = [one_family(kind, s) for kind in FAMILIES for s in range(max(draws // 4, 1))]
     families = []
     for kind in FAMILIES:
         part = [r for r in small if r["kind"] == kind]

@@ -41,6 +41,7 @@ from borrow.models.hierarchical_search import (
     Choice,
     Held,
     choose,
+    few_of,
     fit_base,
     fit_em,
     hold_out,
@@ -208,7 +209,9 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
             alone = alone or not np.isfinite(taus[0])
             score, margin = (_ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
             some = () if alone else taus
-            choice = choose(folds, strengths, some, noises, score, margin, settings.max_iter)
+            few = few_of(folds, problem)
+            choice = choose(folds, few, strengths, some, noises, score, margin, settings.max_iter)
+            folds = few
             noise, n_iter = choice.noise, choice.n_iter
             if settings.tau == "auto":
                 strengths, tol = replace(strengths, tau=choice.tau), -np.inf
@@ -222,7 +225,7 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         parts: Any = (state, moments, [moments.evidence], True)
     else:
         if settings.rank and choice is None and problem.basis.Phi is not None:
-            folds = hold_out(cells, problem, check_random_state(settings.random_state))
+            folds = few_of(hold_out(cells, problem, check_random_state(settings.random_state)), problem)
             choice = _held_out_run(folds, strengths, noise, n_iter) if folds else None
         accelerate = settings.accelerate and settings.tau != "auto"
         done = fit_em(problem, strengths, noise, n_iter, tol, accelerate)
