@@ -71,7 +71,7 @@ def gaps(name: str = "yu2005_text") -> str:
     result = load(name)
     rows = []
     for name, values in result.items():
-        if name.endswith("by draw"):
+        if name.endswith("by draw") and values:
             worst = min(values)
             rows.append([name.removesuffix(", by draw"), f"{sum(values) / len(values):+.3f}", f"{worst:+.3f}"])
             rows[-1].append(f"{sum(v > 0 for v in values)} of {len(values)}")
