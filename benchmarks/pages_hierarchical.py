@@ -67,15 +67,16 @@ def noise() -> str:
     return f"Plain EM starts from a noise of 0.1 and ends, on average, at {' and '.join(parts)}. Its objective {told}."
 
 
-def gaps() -> str:
-    result = load("yu2005_text")
+def gaps(name: str = "yu2005_text") -> str:
+    result = load(name)
     rows = []
     for name, values in result.items():
-        if name.endswith("by draw"):
+        if name.endswith("by draw") and values:
             worst = min(values)
             rows.append([name.removesuffix(", by draw"), f"{sum(values) / len(values):+.3f}", f"{worst:+.3f}"])
             rows[-1].append(f"{sum(v > 0 for v in values)} of {len(values)}")
-    return table(["difference of AUC", "mean", "worst draw", "draws above 0"], rows)
+    head = ["difference of AUC", "mean", "worst draw", "draws above 0"]
+    return table(head, rows) + made_by(result, "seeds {} to {}".format(result["seeds"][0], result["seeds"][-1]))
 
 
 def new_topics(run: str) -> str:
@@ -156,6 +157,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "hierarchical text as the paper": lambda: text("as the paper"),
     "hierarchical text fair": lambda: text("fair"),
     "hierarchical gaps": gaps,
+    "hierarchical gaps fresh": lambda: gaps("yu2005_text_100"),
     "hierarchical noise": noise,
     "hierarchical new topics as the paper": lambda: new_topics("as the paper"),
     "hierarchical new topics fair": lambda: new_topics("fair"),

@@ -225,17 +225,6 @@ def test_tasks_with_equal_rows_share_one_factor():
         assert one[1].evidence == pytest.approx(other[1].evidence, rel=1e-11)
 
 
-def test_a_small_buffer_gives_the_same_sums(monkeypatch):
-    X, rows, y = small_problem()
-    problem = as_problem(h.function_basis(Matern(), X), rows, y)
-    state = h.start(problem.basis, 0.3)
-    whole = h.expect(state, problem)
-    monkeypatch.setattr(h, "BUFFER", 1)
-    parts = h.expect(state, problem)
-    assert_allclose(parts.minus_gain, whole.minus_gain, atol=1e-12)
-    assert_allclose(parts.D, whole.D, atol=1e-12)
-
-
 @pytest.mark.parametrize("kernel", [Matern(1.0, 1.0, nu=1.5), Linear(1.0) + Constant(1.0)], ids=str)
 def test_repeated_rows_and_weights_are_rows_written_out(kernel):
     """Merged and written out: same objective, same functions, also where rows outnumber the weights."""

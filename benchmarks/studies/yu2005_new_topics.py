@@ -158,7 +158,8 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=10, help="of how many draws of Table 1 the kernels are taken")
     given, data, out = parser.parse_args(), load_rcv1(), ROOT / "out" / "yu2005"
     draws = given.draws
-    sources = [p for p in sorted(out.glob("draw*")) if (p / "ours.borrow").exists()][: given.kernels]
+    sources = sorted(out.glob("draw*/ours.borrow"), key=lambda p: int(p.parent.name.removeprefix("draw")))
+    sources = [p.parent for p in sources][: given.kernels]
     if not sources:
         sys.exit("no learnt kernel under out/yu2005: run benchmarks/studies/yu2005_text.py first")
     done, per = [], -(-draws // len(sources))

@@ -1,6 +1,6 @@
 """Table 1 of Yu, Tresp & Schwaighofer (2005): 50 topics of RCV1, 300 labels each, run as the paper ran it and fairly.
 
-    python benchmarks/studies/yu2005_text.py [--draws 10] [--others 2]      writes docs/results/yu2005_text.json
+    python benchmarks/studies/yu2005_text.py [--draws 10] [--others 2] [--first 0]
 
 A draw takes 50 of the 81 topics, a pool of 1,000 documents, and for each topic 300 labelled ones of the pool (drawn
 again where they hold no positive). "All" are the 9,700 documents that are unlabelled for the topic, "partially
@@ -349,6 +349,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--others", type=int, default=2, help="draws on which the other methods are run too")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     given, data, out = parser.parse_args(), load_rcv1(), ROOT / "out" / "yu2005"
 
     def remembered(seed: int, name: str, make) -> dict:
@@ -363,11 +364,14 @@ def main() -> None:
             sys.stdout.flush()
         return json.loads((place / name).read_text())
 
-    seeds = range(given.draws)
+    seeds = range(given.first, given.first + given.draws)
     core = [remembered(s, "core.json", lambda place, s=s: one_draw(data, s, keep=place)) for s in seeds]
     more = [remembered(s, "others.json", lambda _, s=s: the_others(data, s)) for s in seeds[: given.others]]
     done = [merged(c, more[i] if i < len(more) else None) for i, c in enumerate(core)]
-    write_result("yu2005_text", {"seeds": list(seeds), **summary(done), "draws": done})
+    write_result(
+        "yu2005_text" + (f"_{given.first}" if given.first else ""),
+        {"seeds": list(seeds), **summary(done), "draws": done},
+    )
 
 
 if __name__ == "__main__":

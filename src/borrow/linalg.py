@@ -175,16 +175,3 @@ def squared_distances(A: Array, C: Array) -> Array:
     norms *= np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5)
     D *= norms <= D
     return D
-
-
-def solve_lower_into(L: Array, B: Array) -> None:
-    """B <- L^-1 B in place; B has its rows one after the other in memory."""
-    if B.size:
-        done = blas.dtrsm(1.0, L, B.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        if not np.shares_memory(done, B):
-            B[...] = done.T
-
-
-def add_gram(S: Array, G: Array, alpha: float = 1.0) -> Array:
-    """S + alpha G'G in the lower triangle of S, which is Fortran-ordered and overwritten."""
-    return S if G.size == 0 else blas.dsyrk(alpha, G.T, beta=1.0, c=S, lower=1, overwrite_c=1)

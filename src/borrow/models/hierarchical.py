@@ -34,7 +34,7 @@ normal-inverse-Wishart prior around the base kernel k. What theta is, is the `Ba
 
 Deviations, each with its reason:
 - (12)-(16) are printed for alpha = kappa^-1 f. In f the same iterates need no inverse of kappa and n_l x n_l systems
-  instead of n x n ones: kappa C_alpha kappa = K (Theorem 5.2).
+  instead of n x n ones: kappa C_alpha kappa = K (Theorem 5.2). An iteration costs sum_l n_l^3 + n^3.
 - Unlabelled inputs (Model 2) do not enter the iterations: started from kappa, what they add to theta keeps its base
   distribution given f on the labelled ones (Theorem 5.3). They are added when K is asked for (`extended`).
 - Away from Z the variance of f is that of Model 2 with x added: (18) plus k(x, x) - phi(x)'kappa phi(x). (19) is kept
@@ -58,22 +58,19 @@ from borrow.kernels import Constant, Kernel, LearnedKernel, Linear, Sum
 from borrow.linalg import (
     Array,
     NotPositiveDefiniteError,
-    add_gram,
     cholesky,
+    inverse_from_factor,
     log_determinant,
     solve,
     solve_lower,
-    solve_lower_into,
     symmetric_eigen,
-    symmetric_from_lower,
 )
 
 #: Eigenvalues of kappa below this share of the largest are rounding.
 RANK_TOLERANCE = 1e-12
 #: Pivots of kappa's factor below this share of the largest: its inverse would be rounding.
 PIVOT_TOLERANCE = 1e-9
-#: Rows of G are gathered up to about this many numbers before one symmetric product.
-BUFFER = 2**23
+Answer = tuple[Array, Array]  # means and variances
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ class Group:
     """Tasks that see the same rows: one factor serves them all."""
 
     tasks: Codes
-    rows: Codes | None  # positions in Z, where theta is f
+    rows: Any  # positions in Z where theta is f, else None
     Phi: Array | None  # (n_l, p), where it is not
     count: Array
     Y: Array  # (n_l, tasks)
@@ -157,9 +154,26 @@ class Group:
         """Phi_l v for a vector or the columns of a matrix."""
         return v[self.rows] if self.Phi is None else self.Phi @ v
 
-    def across(self, G: Array) -> Array:
-        """G Phi_l'."""
-        return G[:, self.rows] if self.Phi is None else G @ self.Phi.T
+    def within(self, K: Array) -> Array:
+        """Phi_l K Phi_l', a fresh array."""
+        if self.Phi is None:
+            return K[np.ix_(self.rows, self.rows)]
+        S = self.Phi @ K @ self.Phi.T
+        return 0.5 * (S + S.T)
+
+    def add(self, V: Array, a: Array) -> None:
+        """Phi_l'a into the columns of the group's tasks."""
+        if self.Phi is None:
+            V[np.ix_(self.rows, self.tasks)] = a
+        else:
+            V[:, self.tasks] = self.Phi.T @ a
+
+    def add_square(self, B: Array, S: Array) -> None:
+        """B + Phi_l'S Phi_l, in place."""
+        if self.Phi is None:
+            B[np.ix_(self.rows, self.rows)] += S
+        else:
+            B += self.Phi.T @ S @ self.Phi
 
 
 @dataclass(frozen=True)
@@ -242,10 +256,10 @@ class Moments:
     """What EM needs of the posteriors."""
 
     D: Array  # (p, M): posterior means less mu
-    minus_gain: Array  # lower triangle of sum_l (C_l - K)
+    gain: Array  # sum_l (K - C_l)
     residual: float  # sum of squares of (9), (16)
     evidence: float
-    held: list[tuple[Array, Array]] = field(default_factory=list)  # means and variances at held-out inputs
+    held: list[Answer] = field(default_factory=list)  # at held-out inputs
 
 
 def start(basis: Basis, noise: float) -> State:
@@ -256,53 +270,52 @@ def start(basis: Basis, noise: float) -> State:
 def expect(state: State, problem: Problem, moments: bool = True, held: list[Codes] | None = None) -> Moments:
     """The posterior of every task: (5), (6) with a primal basis, (12), (13) in function space.
 
-    Per group A = Phi_l K Phi_l' + sigma^2/count = L L', G = L^-1 Phi_l K, so that f^l - mu = G'L^-1(y - mu_l) and
-    C_l = K - G'G. G of many groups are stacked and summed by one symmetric product. `held` are positions, one array a
-    group, where means and variances are wanted.
+    Per group A = Phi_l K Phi_l' + sigma^2/count; f^l - mu = K Phi_l'A^-1(y - mu_l), C_l = K - K Phi_l'A^-1 Phi_l K. Of
+    each group only A^-1 is needed: with B = sum_l Phi_l'A^-1 Phi_l the sum of C_l is m K - K B K, two products for all
+    tasks together. `held` are positions, one array a group, where means and variances are wanted.
     """
     mu, K, noise = state.mu, state.K, state.noise
     p = len(mu)
-    most = max((len(g.Y) for g in problem.groups), default=1)
-    buffer = np.empty((max(most, min(BUFFER // max(p, 1), sum(len(g.Y) for g in problem.groups))), p))
-    total, used = np.zeros((p, p), order="F"), 0
-    D, residual, evidence, probes = np.zeros((p, problem.n_tasks)), problem.scatter, 0.0, []
-    for i, g in enumerate(problem.groups):
+    B, V = np.zeros((p, p)), np.zeros((p, problem.n_tasks))
+    residual, evidence, factors = problem.scatter, 0.0, []
+    for g in problem.groups:
         n, tasks = g.Y.shape
-        if used + n > len(buffer):
-            total, used = add_gram(total, buffer[:used], -1.0), 0
-        G = buffer[used : used + n]
-        G[...] = g.of(K)
-        A = g.across(G)
-        variance = np.diagonal(A).copy()
-        A = 0.5 * (A + A.T)
-        A.flat[:: n + 1] += noise / g.count
+        sites = noise / g.count
+        A = g.within(K)
+        A.flat[:: n + 1] += sites
         L = cholesky(A, overwrite=True)
-        solve_lower_into(L, G)
-        w = solve_lower(L, g.Y - g.of(mu)[:, None])
-        D[:, g.tasks] = G.T @ w
-        left = g.Y - g.of(mu)[:, None] - g.of(D[:, g.tasks])
-        variance -= np.einsum("ij,ij->j", across := g.across(G), across)
-        residual += float(g.count @ (left**2).sum(axis=1)) + tasks * float(g.count @ np.maximum(variance, 0.0))
-        evidence -= 0.5 * (float(np.vdot(w, w)) + tasks * (log_determinant(L) + n * np.log(2 * np.pi)))
-        if held is not None:
-            probes.append(_probe(problem.basis, state, G, D[:, g.tasks], held[i]))
+        inverse = inverse_from_factor(L)
+        target = g.Y - g.of(mu)[:, None]
+        a = inverse @ target
+        # y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
+        variance = sites - sites**2 * np.diagonal(inverse)
+        residual += float(g.count @ (sites[:, None] * a) ** 2 @ np.ones(tasks)) + tasks * float(g.count @ variance)
+        evidence -= 0.5 * (float(np.vdot(a, target)) + tasks * (log_determinant(L) + n * np.log(2 * np.pi)))
+        g.add(V, a)
         if moments:
-            if tasks > 1:
-                G *= np.sqrt(tasks)
-            used += n
-    total = add_gram(total, buffer[:used], -1.0)
+            g.add_square(B, tasks * inverse)
+        if held is not None:
+            factors.append(L)
+    D = K @ V
+    total = K @ B @ K if moments else B
     evidence += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
+    probes = []
+    if held is not None:
+        for g, L, positions in zip(problem.groups, factors, held, strict=True):
+            probes.append(_probe(problem.basis, state, g, L, D[:, g.tasks], positions))
     return Moments(D, total, residual, float(evidence), probes)
 
 
-def _probe(basis: Basis, state: State, G: Array, D: Array, positions: Codes) -> tuple[Array, Array]:
+def _probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: Codes) -> Answer:
     """Posterior means and variances of a group's functions at labelled inputs that it did not see."""
     if basis.Phi is None:
-        mean, part, total = (state.mu[:, None] + D)[positions], G[:, positions], np.diagonal(state.K)[positions]
+        mean, part = (state.mu[:, None] + D)[positions], state.K[np.ix_(g.rows, positions)]
+        total = np.diagonal(state.K)[positions]
     else:
         Phi = basis.Phi[positions]
-        mean, part = Phi @ (state.mu[:, None] + D), G @ Phi.T
-        total = np.einsum("ij,ij->i", Phi @ state.K, Phi)
+        mean, KPhi = Phi @ (state.mu[:, None] + D), state.K @ Phi.T
+        part, total = g.of(KPhi), np.einsum("ij,ji->i", Phi, KPhi)
+    part = solve_lower(L, part)
     return mean, np.maximum(total - np.einsum("ij,ij->j", part, part), 0.0)
 
 
@@ -313,7 +326,7 @@ def maximise(state: State, moments: Moments, problem: Problem, strengths: Streng
     D = moments.D[:, labelled]
     mu = (m * state.mu + D.sum(axis=1)) / (pi + m) if np.isfinite(pi) else np.zeros_like(state.mu)
     deviation = D + (state.mu - mu)[:, None]
-    K = symmetric_from_lower(add_gram(moments.minus_gain.copy(order="F"), deviation.T))
+    K = deviation @ deviation.T - 0.5 * (moments.gain + moments.gain.T)
     K += m * state.K
     K += tau * prior
     if np.isfinite(pi):
@@ -380,10 +393,9 @@ def posterior_at(problem: Problem, state: State, task: int, X: Any, full: bool) 
     Phi, prior = prior_at(problem.basis, state.K, X, full)
     for g in problem.groups:
         if task in g.tasks:
-            G = g.of(state.K)
-            A = g.across(G)
+            A = g.within(state.K)
             A.flat[:: len(A) + 1] += state.noise / g.count
-            part = solve_lower(cholesky(0.5 * (A + A.T)), G) @ Phi.T
+            part = solve_lower(cholesky(A), g.of(state.K @ Phi.T))
             prior = prior - (part.T @ part if full else np.einsum("ij,ij->j", part, part))
     return prior if full else np.maximum(prior, 0.0)
 

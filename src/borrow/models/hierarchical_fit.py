@@ -145,10 +145,9 @@ class Fit:
         """Means of each group's functions at its own rows without the row itself, K and mu as they are."""
         out = []
         for g in self.problem.groups:
-            G = g.of(self.state.K)
-            A = g.across(G)
+            A = g.within(self.state.K)
             A.flat[:: len(A) + 1] += self.state.noise / g.count
-            L = cholesky(0.5 * (A + A.T))
+            L = cholesky(A)
             inverse = solve(L, np.eye(len(A)))
             left = solve(L, g.Y - g.of(self.state.mu)[:, None]) / np.diagonal(inverse)[:, None]
             out.append(g.Y - left)

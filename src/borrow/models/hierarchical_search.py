@@ -23,6 +23,7 @@ from borrow.inference import em
 from borrow.kernels import Kernel
 from borrow.linalg import Array, cholesky, gram_minus_inverse, log_determinant, solve_lower, solve_lower_transposed
 from borrow.models.hierarchical import (
+    Answer,
     Basis,
     Moments,
     Problem,
@@ -48,7 +49,6 @@ NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 #: Rows of a task that the base kernel's parameters are learnt from, at most.
 ROWS_FOR_KERNEL = 500
 
-Answer = tuple[Array, Array]  # means and variances
 #: One score a task, NaN for tasks that have none.
 Score = Callable[[list[Answer], list[Array], float], Array]
 
