@@ -241,7 +241,7 @@ def against_eigen(N: int, M: int, seed: int, repeats: int) -> dict:
 
 
 def school_fit() -> dict:
-    """Rank 2 on all 15,362 students and their 19 inputs: the path taken, milliseconds an evaluation, and how many a fit takes."""
+    """Rank 2 on all 15,362 students, 19 inputs: the path taken, milliseconds an evaluation, how many a fit takes."""
     from borrow.datasets.shared_data import load_school
 
     data = load_school()
