@@ -298,6 +298,7 @@ BAD = {
 }
 BAD_REGRESSION = {
     r"noise_from='all': expected 'rest' \(rows that were not chosen\) or 'active'": {"noise_from": "all"},
+    r"share_noise='yes': expected True \(one noise for all tasks\) or False": {"share_noise": "yes"},
     r"noise of task 'a' is -1; expected a positive variance": {"noise": -1},
     r"noise names the task 's9'; tasks are 'a', 'b', 'c'": {"noise": {"s9": 1.0}},
 }

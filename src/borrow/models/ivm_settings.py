@@ -21,6 +21,9 @@ def check_ivm(estimator: Any) -> None:
             raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
     if not isinstance(estimator.selection, str) or estimator.selection not in ("entropy", "random"):
         raise ValueError(f"selection={estimator.selection!r}: expected 'entropy' or 'random'")
+    shared = getattr(estimator, "share_noise", True)
+    if not isinstance(shared, (bool, np.bool_)):
+        raise ValueError(f"share_noise={shared!r}: expected True (one noise for all tasks) or False (one a task)")
     source = getattr(estimator, "noise_from", "rest")
     if not isinstance(source, str) or source not in ("rest", "active"):
         raise ValueError(
