@@ -224,7 +224,7 @@ def draw(data: str, results: list[dict]) -> None:
             )
         axis.set_xticks(range(len(sizes)), [str(n) for n in sizes])
         axis.set_title("all tasks" if t is None else table.tasks[t], fontsize=10)
-        axis.set_xlabel("settings measured for each task")
+        axis.set_xlabel("settings per task")
         axis.set_ylim(bottom=0)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("mean absolute error")
