@@ -70,3 +70,22 @@ def test_scoring_stalls_where_the_information_is_wrong():
     end = hyper.maximise_by_scoring(objective, lambda v: 1e-3 * np.eye(1), start, bounds, 50)
     assert end.message == hyper.STALLED
     assert not end.converged
+
+
+def test_scoring_ends_where_a_step_hopes_for_nothing():
+    """At the optimum the step has no length; where the information overstates the curvature hopes are negative."""
+
+    def objective(v):
+        return float(-np.sum(v["a"] ** 2)), {"a": -2.0 * v["a"]}
+
+    bounds = {"a": (np.full(1, -9.0), np.full(1, 9.0))}
+    at_rest = hyper.maximise_by_scoring(objective, lambda v: 2.0 * np.eye(1), {"a": np.zeros(1)}, bounds, 50)
+    assert at_rest.message == hyper.STALLED
+    assert at_rest.n_evaluations < 10
+
+    def bent(v):  # the derivative says up, the value goes down: only a shorter step can help, and none does
+        return float(-np.abs(v["a"]).sum()), {"a": np.full(1, 1e-3)}
+
+    ended = hyper.maximise_by_scoring(bent, lambda v: np.zeros((1, 1)), {"a": np.zeros(1)}, bounds, 50)
+    assert ended.message == hyper.STALLED
+    assert ended.n_evaluations < 10

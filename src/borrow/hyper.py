@@ -246,7 +246,10 @@ def maximise_by_scoring(
                 gain = trial - value
             except NotPositiveDefiniteError as failure:
                 log.debug("step rejected: %s", failure)
-            damping = damping * 4.0 if gain < 0.25 * hoped else damping / 5.0 if gain > 0.7 * hoped else damping
+            if gain <= 0.0 or gain < 0.25 * hoped:  # also where a step of no length hopes for nothing
+                damping *= 4.0
+            elif gain > 0.7 * hoped:
+                damping /= 5.0
         if gain <= 0.0:
             message = STALLED
             break
