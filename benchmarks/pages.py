@@ -6,33 +6,17 @@ python benchmarks/pages.py --check    exits with 1 where a page does not show wh
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_hierarchical
 import pages_multitask
+from pages_parts import ROOT, load, made_by, table
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
-
-
-def load(name: str) -> dict[str, Any]:
-    return json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
-
-
-def table(head: list[str], rows: list[list[Any]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
-
-
-def made_by(result: dict[str, Any], seeds: str) -> str:
-    m = result["made by"]
-    return f"\n\n*Commit {m['commit']}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
 
 
 def synthetic(gap: str) -> str:

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-
-
-def load(name: str) -> dict[str, Any]:
-    return json.loads((RESULTS / f"{name}.json").read_text())
-
-
-def table(head: list[str], rows: list[list[Any]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
-
-
-def made_by(result: dict[str, Any], seeds: str) -> str:
-    m = result["made by"]
-    return f"\n\n*Commit {m['commit']}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
+from pages_parts import load, made_by, table
 
 
 def figure1(data: str) -> str:
