@@ -19,8 +19,10 @@ def figure1(data: str) -> str:
         return f"{r['error']:.4g} ± {r['sd over replications']:.2g} ({r['error / no transfer']:.2f})"
 
     rows = [[m, *(cell(m, n) for n in sizes)] for m in methods]
-    head = ["mean absolute error ± sd (over no transfer's)", *(f"{n} settings" for n in sizes)]
-    return table(head, rows) + made_by(result, f"{result['replications']} replications, seeds [replication, settings]")
+    counts = [by["no transfer", n]["replications"] for n in sizes]
+    shown = [f"{n} settings" + (f", {c} replications" if c != 10 else "") for n, c in zip(sizes, counts, strict=True)]
+    head = ["mean absolute error ± sd (over no transfer's)", *shown]
+    return table(head, rows) + made_by(result, "ten replications unless said, seeds [replication, settings]")
 
 
 def losses(data: str) -> str:

@@ -164,6 +164,7 @@ def summarise(data: str, results: list[dict]) -> dict:
                 {
                     "settings": n,
                     "method": method,
+                    "replications": len(part),
                     "error": round(float(mean.mean()), 5),
                     "sd over replications": round(float(mean.std(ddof=1)), 5) if len(part) > 1 else None,
                     "error / no transfer": round(float(mean.mean() / base.mean()), 3),
@@ -178,7 +179,7 @@ def summarise(data: str, results: list[dict]) -> dict:
             lost = {table.tasks[t]: round(float(ours[t] / own[t]), 3) for t in np.flatnonzero(ours > own)}
             programs.append({"settings": n, "method": method, "programs where sharing loses": lost})
     chosen = {c: sum(r["choice"].count(c) for r in results) for c in CHOICES}
-    return {"replications": len(part), "table": rows, "losses": programs, "choices": chosen}
+    return {"table": rows, "losses": programs, "choices": chosen}
 
 
 def per_program(data: str, results: list[dict]) -> dict:
