@@ -77,3 +77,25 @@ def test_bands_of_small_samples_cover():
         plug_in.append(np.mean(np.abs(mean - f[10:]) < 1.645 * fixed.predict(grid, return_std=True)[1]))
     assert np.mean(covered) > np.mean(plug_in) + 0.02
     assert np.mean(covered) > 0.8
+
+
+def test_at_the_edge_of_what_can_be_factored_the_step_goes_the_other_way():
+    from borrow.kernels import SquaredExponential
+    from borrow.linalg import NotPositiveDefiniteError
+    from borrow.models.hyper_uncertainty import measure
+
+    kernel, Z = SquaredExponential(1.0, 1.0), np.zeros((1, 1))
+    at = {"kernel": kernel.theta, "noise": np.array([0.5])}
+
+    def quadratic(low, high):
+        def evaluate(values):
+            noise = float(values["noise"][0])
+            if not low <= noise <= high:
+                raise NotPositiveDefiniteError("beyond the edge")
+            return {"kernel": -2.0 * values["kernel"], "noise": np.array([-3.0 * noise])}, np.array([noise])
+
+        return evaluate
+
+    whole, edge = measure(quadratic(-9, 9), at, kernel, Z), measure(quadratic(-9, 0.5), at, kernel, Z)
+    np.testing.assert_allclose(edge.curvature, whole.curvature, atol=1e-8)
+    assert measure(quadratic(0.5, 0.5), at, kernel, Z) is None

@@ -8,6 +8,7 @@ of the coefficients c, which comes with the differences that make C, and that of
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ import numpy.typing as npt
 from borrow.covariance.shared import Prediction
 from borrow.hyper import Values, pack, unpack
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, NotPositiveDefiniteError
+
+log = logging.getLogger("borrow")
 
 #: Up to this many hyper-parameters the curvature is taken; beyond, bands are for the hyper-parameters found.
 MOST = 150
@@ -57,7 +60,8 @@ def measure(
     """Curvature and derivative of the coefficients by one-sided differences; None with too many parameters.
 
     The step goes away from zero, so that flipping the sign of a weight flips its derivative exactly. `held` marks
-    parameters that are known: their curvature is reported, their uncertainty is not counted.
+    parameters that are known: their curvature is reported, their uncertainty is not counted. At the edge of what can be
+    factored (no noise, no prior) the step goes the other way, and where neither can be taken nothing is added.
     """
     x = pack(values)
     if x.size > MOST:
@@ -66,11 +70,19 @@ def measure(
     g = pack(gradient)
     C, dc = np.empty((x.size, x.size)), np.empty((len(c), x.size))
     for i in range(x.size):
-        step = STEP if x[i] >= 0 else -STEP
-        moved = x.copy()
-        moved[i] += step
-        there, c_there = evaluate(unpack(moved, values))
-        C[i], dc[:, i] = (g - pack(there)) / step, (c_there - c) / step
+        away = STEP if x[i] >= 0 else -STEP
+        for step in (away, -away):
+            moved = x.copy()
+            moved[i] += step
+            try:
+                there, c_there = evaluate(unpack(moved, values))
+            except NotPositiveDefiniteError as failure:
+                log.info("no covariance a step away from the hyper-parameters found: %s", failure)
+                continue
+            C[i], dc[:, i] = (g - pack(there)) / step, (c_there - c) / step
+            break
+        else:
+            return None
     C = 0.5 * (C + C.T)
     free = np.ones(x.size, dtype=bool) if held is None else ~held
     e, U = np.linalg.eigh(C[np.ix_(free, free)])
