@@ -1,6 +1,6 @@
 """Covariances over all tasks. Each conditions on diagonal Gaussian sites and owns the algebra that makes it cheap."""
 
-from borrow.covariance.dense import DenseTasks, NewTasks, TaskAdjoints
+from borrow.covariance.dense import DenseTasks, TaskAdjoints
 from borrow.covariance.design import Design
 from borrow.covariance.inducing import choose_inducing
 from borrow.covariance.kronecker import CompleteTasks
@@ -14,7 +14,6 @@ __all__ = [
     "DenseTasks",
     "Design",
     "LowRankTasks",
-    "NewTasks",
     "SharedCovariance",
     "SharedPosterior",
     "TaskAdjoints",

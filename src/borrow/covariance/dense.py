@@ -46,13 +46,6 @@ class TaskAdjoints(NamedTuple):
     specific: Sequence[Array | None] = ()
 
 
-class NewTasks(NamedTuple):
-    """Prior covariances of the tasks that are asked for: with those of the fit, and among themselves."""
-
-    cross: Array  # (M', M)
-    own: Array  # (M', M')
-
-
 class DenseTasks(_Forgetful):
     """The prior over all tasks' functions as one matrix."""
 
@@ -179,13 +172,12 @@ class DensePosterior(_Forgetful):
         """Posterior mean and variance of the function at every row."""
         return self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w)
 
-    def predict(self, X: Array, task: Codes, full: bool = False, new: NewTasks | None = None) -> Prediction:
-        """Functions at new rows (eq. 2); `new` gives the covariances of tasks that are not those of the fit."""
+    def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
+        """Functions at new rows (eq. 2)."""
         prior = self.prior
-        cross_B, own_B = (prior.B, prior.B) if new is None else new
         old = prior.kernel(X, prior.inputs)
-        cross = (old if prior.index is None else old[:, prior.index]) * cross_B[task][:, prior.task]
-        for t in np.unique(task) if new is None else ():
+        cross = (old if prior.index is None else old[:, prior.index]) * prior.B[task][:, prior.task]
+        for t in np.unique(task):
             at, here = prior.rows(int(t)), np.flatnonzero(task == t)
             cross[here, at] += prior.intercept
             if prior.specific[t] is not None:
@@ -193,20 +185,20 @@ class DensePosterior(_Forgetful):
         mean = cross @ self.coefficients
         half = linalg.solve_lower(self.L, np.ascontiguousarray((cross * self.w).T))
         if full:
-            K = prior.kernel(X) * own_B[task][:, task] + prior_of_own_parts(prior, X, task, new is None)
+            K = prior.kernel(X) * prior.B[task][:, task] + prior_of_own_parts(prior, X, task)
             K -= half.T @ half
             return Prediction(mean, np.maximum(np.diagonal(K), 0.0), K)
-        variance = prior.kernel.diag(X) * np.diagonal(own_B)[task] + prior.intercept
-        for t in np.unique(task) if new is None else ():
+        variance = prior.kernel.diag(X) * np.diagonal(prior.B)[task] + prior.intercept
+        for t in np.unique(task):
             if prior.specific[t] is not None:
                 variance[task == t] += prior.specific[t].diag(X[task == t])
         return Prediction(mean, np.maximum(variance - np.einsum("ij,ij->j", half, half), 0.0))
 
 
-def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes, known: bool) -> Array:
+def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:
     """Prior covariance of what tasks do not share, at new rows."""
     K = prior.intercept * (task[:, None] == task)
-    for t in np.unique(task) if known else ():
+    for t in np.unique(task):
         here = np.flatnonzero(task == t)
         if prior.specific[t] is not None:
             K[np.ix_(here, here)] += prior.specific[t](X[here])

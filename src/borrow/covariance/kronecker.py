@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from borrow import linalg
-from borrow.covariance.dense import NewTasks, TaskAdjoints
+from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.covariance.shared import LOG_2PI, Prediction, _Forgetful
 from borrow.kernels import Kernel
@@ -90,23 +90,22 @@ class CompletePosterior(_Forgetful):
         left = self.by_task[:, None] * self.alpha * self.by_input
         return (self.prior.B @ left @ self.prior.Kx).ravel(), (1.0 - self.inverse_diagonal) / self.w**2
 
-    def predict(self, X: Array, task: Codes, full: bool = False, new: NewTasks | None = None) -> Prediction:
+    def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
         prior = self.prior
-        cross_B, own_B = (prior.B, prior.B) if new is None else new
         cross = prior.kernel(X, prior.design.inputs)
         left = self.by_task[:, None] * self.alpha * self.by_input
-        mean = np.einsum("ij,ij->i", cross, (cross_B @ left)[task])
-        p = (cross_B * self.by_task) @ self.V
+        mean = np.einsum("ij,ij->i", cross, (prior.B @ left)[task])
+        p = (prior.B * self.by_task) @ self.V
         q = (cross * self.by_input) @ self.U
         if full:
-            K = prior.kernel(X) * own_B[task][:, task]
+            K = prior.kernel(X) * prior.B[task][:, task]
             for m in range(len(self.g)):
                 half = p[task, m][:, None] * q * np.sqrt(self.shrink[m])
                 K -= half @ half.T
             return Prediction(mean, np.maximum(np.diagonal(K), 0.0), K)
         known = np.einsum("ij,ij->i", q**2, ((p**2) @ self.shrink)[task])
-        return Prediction(mean, np.maximum(prior.kernel.diag(X) * np.diagonal(own_B)[task] - known, 0.0))
+        return Prediction(mean, np.maximum(prior.kernel.diag(X) * np.diagonal(prior.B)[task] - known, 0.0))
 
     @property
     def related(self) -> bool:

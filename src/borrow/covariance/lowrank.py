@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from borrow import linalg
-from borrow.covariance.dense import NewTasks, TaskAdjoints
+from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.covariance.shared import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful
 from borrow.kernels import Kernel
@@ -151,10 +151,9 @@ class LowRankPosterior(_Forgetful):
         """The diagonal of every task's A^-1 given the shared functions."""
         return self.D - self.kappa[self.prior.design.task] * self.tau * self.D**2
 
-    def _coefficients(self, R: Array, V: Array, task: Codes | None) -> Array:
+    def _coefficients(self, R: Array, V: Array, task: Codes) -> Array:
         """R (x) (v - kappa v_t) of rows, through LB: their squares sum to the variance that u leaves."""
-        if task is not None:
-            V = V - self.kappa[task][:, None] * self.v[task]
+        V = V - self.kappa[task][:, None] * self.v[task]
         J = (R[:, :, None] * V[:, None, :]).reshape(len(V), -1)
         return linalg.right_solve_transposed(J, self.LB)
 
@@ -170,29 +169,25 @@ class LowRankPosterior(_Forgetful):
             spread[at] = np.einsum("ij,ij->i", J, J)
         return mean, (1.0 - self._inverse_diagonal() + self.tau * self.D**2 * spread) / self.tau
 
-    def predict(self, X: Array, task: Codes, full: bool = False, new: NewTasks | None = None) -> Prediction:
+    def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows; the residual of a shared function at a new input is independent of the rest."""
         prior, c = self.prior, self.prior.intercept
-        assert new is None  # tasks that were never seen have no weights
         by_task = np.bincount(prior.design.task, self.w * self.alpha, minlength=prior.design.n_tasks)
         own = np.einsum("tp,tp->t", prior.R, prior.R)
+        if full:
+            V, residual = prior.carrier.at(X)
+            mean = self._shared_mean(prior.R[task], V, np.arange(len(V))) + c * by_task[task]
+            J = self._coefficients(prior.R[task], V, task)
+            K = J @ J.T + np.where(task[:, None] == task, self.kappa[task], 0.0)
+            K.flat[:: len(K) + 1] += own[task] * residual
+            return Prediction(mean, np.diagonal(K).copy(), K)
         mean, variance = np.empty(len(X)), np.empty(len(X))
-        parts = []
-        for at in [slice(0, len(X))] if full else _blocks(len(X)):
+        for at in _blocks(len(X)):
             V, residual = prior.carrier.at(X[at])
             mean[at] = self._shared_mean(prior.R[task[at]], V, np.arange(len(V))) + c * by_task[task[at]]
             J = self._coefficients(prior.R[task[at]], V, task[at])
-            variance[at] = own[task[at]] * residual + self.kappa[task[at]]
-            parts.append((J, variance[at].copy()))
-            variance[at] += np.einsum("ij,ij->i", J, J)
-            if not full:
-                parts.clear()
-        if not full:
-            return Prediction(mean, variance)
-        J, alone = parts[0]
-        K = J @ J.T + np.where(task[:, None] == task, self.kappa[task], 0.0)
-        K.flat[:: len(K) + 1] += alone - self.kappa[task]
-        return Prediction(mean, np.diagonal(K).copy(), K)
+            variance[at] = own[task[at]] * residual + self.kappa[task[at]] + np.einsum("ij,ij->i", J, J)
+        return Prediction(mean, variance)
 
 
 def _blocks(n: int) -> list[slice]:
