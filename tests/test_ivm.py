@@ -358,3 +358,23 @@ def test_rough_function_is_not_taken_for_a_smooth_one_and_noise():
     model = Regressor("who", n_active=60).fit(table[["x", "who"]], table["y"])
     assert_allclose(model.kernel_.lengthscale, 0.4, rtol=0.3)
     assert_allclose(model.noise_["a"], 0.09, rtol=0.3)
+
+
+def test_leave_one_out_of_all_rows_is_that_of_the_exact_gp():
+    rng = np.random.default_rng(4)
+    X, tasks = rng.uniform(0, 3, (24, 1)), np.repeat(["a", "b"], 12)
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=24)
+    how = {
+        "kernel": borrow.kernels.SquaredExponential(1.0, 0.7),
+        "noise": 0.05,
+        "optimizer": None,
+        "normalize_y": False,
+    }
+    exact = borrow.SingleTaskGPRegressor(**how).fit(X, y, tasks=tasks).leave_one_out()
+    ours = borrow.MultiTaskIVMRegressor(n_active=24, **how).fit(X, y, tasks=tasks).leave_one_out()
+    for label in ("a", "b"):
+        for name in ("y", "mean", "std"):
+            one, other = (np.sort(np.array(t[name])[np.array(t["task"]) == label]) for t in (exact, ours))
+            np.testing.assert_allclose(one, other, atol=1e-9)
+    few = borrow.MultiTaskIVMRegressor(n_active=7, **how).fit(X, y, tasks=tasks)
+    assert sorted(few.leave_one_out()["y"]) == sorted(y[few.active_])

@@ -328,3 +328,17 @@ def test_too_many_candidates_are_refused_before_memory_is_taken():
     many = np.arange(2e5)[:, None]
     with pytest.raises(MemoryError, match=r"200,000 candidates on 200,000 distinct rows needs about"):
         MultiTaskRBFRegressor(candidates="all").fit(many, np.sin(many[:, 0]))
+
+
+@pytest.mark.parametrize("design", ["multi-task", "two-level", "one"])
+def test_leave_one_out_table_has_the_error_that_chose_the_size(design):
+    rng = np.random.default_rng(3)
+    X, tasks = rng.uniform(0, 3, (40, 1)), np.repeat(["a", "b"], 20)
+    y = np.sin(2 * X[:, 0]) * np.where(tasks == "a", 1.0, 2.0) + 0.1 * rng.normal(size=40)
+    model = MultiTaskRBFRegressor(design=design, ridge=0.1).fit(X, y, tasks=tasks)
+    table = model.leave_one_out()
+    order = np.lexsort((X[:, 0],)) if design == "one" else np.lexsort((X[:, 0], tasks))
+    np.testing.assert_allclose(table["y"], y[order])
+    scale = model._scale[np.searchsorted(model.tasks_, tasks[order])]
+    error = np.mean(((np.array(table["y"]) - np.array(table["mean"])) / scale) ** 2)
+    assert error == pytest.approx(model.loo_trace_[model.n_basis_], rel=1e-6)

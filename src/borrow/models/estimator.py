@@ -128,9 +128,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         mean, second = self._answer(rows, task, return_cov, include_noise)
         return (mean, second) if return_std or return_cov else mean
 
+    @abstractmethod
     def _marginals(self) -> tuple[Cells, Array, Array]:
         """The cells of the fit, with posterior mean and variance of the function at each, in scaled units."""
-        raise NotImplementedError
 
     def leave_one_out(self) -> Table:
         """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.
@@ -144,11 +144,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         noise = (np.array(list(self.noise_.values())) / self._scale**2)[t]
         rest = np.maximum(1.0 - v * cells.count / noise, 1e-12)
         mean, variance = (m - v * cells.count / noise * cells.y) / rest, v / rest
-        labels = self._schema.labels if len(cells.starts) > 2 else ("all tasks",) * (len(self._schema.labels) > 1)
+        labels = self._schema.labels
+        if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
+            labels = ("all tasks",)
         center, scale = self._center[t], self._scale[t]
         return Table(
             {
-                "task": [(labels or self._schema.labels)[i] for i in t],
+                "task": [labels[i] for i in t],
                 "count": cells.count.tolist(),
                 "y": (center + scale * cells.y).tolist(),
                 "mean": (center + scale * mean).tolist(),

@@ -220,6 +220,8 @@ class MultiTaskIVMRegressor(GPRegressor):
         active = problem.active(found.selection)
         self.kernel_ = kernel.with_theta(found.values["kernel"])
         self._posterior = condition(self.kernel_, active)
+        none = np.zeros_like(cells.dof)
+        self._cells = Cells(active.X, cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none)
         self._publish(found, active, data.labels)
         noise = problem.noise_of(found.values, np.arange(len(data.labels)))
         optimum = found.optimum
@@ -265,6 +267,9 @@ class MultiTaskIVMRegressor(GPRegressor):
                     ConvergenceWarning,
                     stacklevel=4,
                 )
+
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        return self._cells, *self._posterior.marginals()  # of the chosen rows: no other has a site
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         tell_prior_tasks(self.active_counts_, task)

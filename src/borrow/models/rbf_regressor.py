@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.covariance.shared import Prediction
-from borrow.data import Codes, Rows, is_pairs, list_labels
+from borrow.data import Cells, Codes, Rows, is_pairs, list_labels
 from borrow.linalg import Array
 from borrow.models.estimator import GPRegressor, as_labels, by_label, single_thread
 from borrow.models.rbf_designs import Network, width_bounds
@@ -102,7 +102,9 @@ class MultiTaskRBFRegressor(GPRegressor):
         problem = prepare(self, rows, scales)
         with single_thread(len(problem.stack.y)):
             networks = fit_design(self, problem)
-        M = len(schema.labels)
+        M, stack = len(schema.labels), problem.stack
+        none = np.zeros(stack.n_tasks)
+        self._cells = Cells(stack.X * scales, stack.y, stack.count, stack.starts, none, none, none)
         self._schema: Schema = schema
         self._networks: list[Network] = networks
         self._center, self._scale = (np.broadcast_to(v, M) for v in (problem.scaling.center, problem.scaling.scale))
@@ -164,6 +166,10 @@ class MultiTaskRBFRegressor(GPRegressor):
     def _within(self, task: Codes) -> Codes:
         """The code of a task inside its network."""
         return np.zeros_like(task) if self.design in ("independent", "one") else task
+
+    def _marginals(self) -> tuple[Cells, Array, Array]:
+        p = self._predict(self._cells.X, self._cells.task, False)
+        return self._cells, p.mean, p.variance
 
     def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
         X, which, within = X / self.input_scales_, self._which(task), self._within(task)
