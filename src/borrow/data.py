@@ -131,8 +131,7 @@ def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_t
     """
     order = np.lexsort((*X.T[::-1], task))
     X, task, y, weight, replicates = X[order], task[order], y[order], weight[order], replicates[order]
-    new = np.ones(len(y), dtype=bool)
-    new[1:] = (task[1:] != task[:-1]) | np.any(X[1:] != X[:-1], axis=1)
+    new = begins(X, task)
     cell = np.cumsum(new) - 1
     first = np.flatnonzero(new)
     precision = weight * replicates
@@ -145,6 +144,13 @@ def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_t
     log_count = 0.5 * (_sums(task, weight * np.log(replicates), n_tasks) - _sums(by_task, np.log(count), n_tasks))
     starts = np.searchsorted(by_task, np.arange(n_tasks + 1))
     return Cells(X[first], mean, count, starts, dof, scatter, log_count)
+
+
+def begins(X: Array, code: Codes) -> npt.NDArray[np.bool_]:
+    """Where rows sorted by code and input differ from the one before."""
+    new = np.ones(len(X), dtype=bool)
+    new[1:] = (code[1:] != code[:-1]) | np.any(X[1:] != X[:-1], axis=1)
+    return new
 
 
 def _sums(at: Codes, values: Array, n: int) -> Array:
@@ -204,6 +210,23 @@ def _shrink(value: Array, sampling: Array, pool: npt.NDArray[np.bool_]) -> Array
         keep = np.where(between > 0, between / (between + sampling), 0.0)
     keep = np.where(np.isfinite(sampling), keep, 1.0)
     return np.where(np.isfinite(value), overall + keep * (value - overall), overall)
+
+
+def units_of_new_task(y: Array, centers: Array, scales: Array) -> tuple[float, float]:
+    """Centre and scale of a task of few rows: its own figures, shrunk to those of the tasks seen (as in `scale`)."""
+    y = np.asarray(y, dtype=float)
+    y = y[np.isfinite(y)]
+    n = len(y)
+    pool = np.ones(len(centers) + 1, dtype=bool)
+    varies = n > 1 and float(y.var()) > (1e-10 * abs(float(y.mean()))) ** 2
+    variance = float(y.var()) if varies else np.nan
+    log_variance = np.append(2.0 * np.log(scales), np.log(variance))
+    sampling = np.append(np.zeros(len(scales)), 2.0 / max(n - 1.0, 1.0))
+    pool[-1] = False
+    scale = float(np.exp(0.5 * _shrink(log_variance, sampling, pool)[-1]))
+    mean = float(y.mean()) if n else np.nan
+    sampling[-1] = scale**2 / max(n, 1)
+    return float(_shrink(np.append(centers, mean), sampling, pool)[-1]), scale
 
 
 def column_scales(X: Array, weight: Array) -> Array:

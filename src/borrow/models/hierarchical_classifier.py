@@ -9,14 +9,14 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data import Codes, build
+from borrow.data import Codes, build, units_of_new_task
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.baselines.regularized import sigmoid
-from borrow.models.classifier import BinaryData, BinaryModel, TaskClassifier
+from borrow.models.classifier import TaskClassifier
 from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical_fit import Fit, NewTask, check_arguments, learn, takes_sparse
-from borrow.models.hierarchical_regressor import own_units, publish, read_inputs, read_new_task, settings_of
+from borrow.models.hierarchical_regressor import publish, read_inputs, read_new_task, settings_of
 from borrow.models.hierarchical_search import spread
 from borrow.reading import Schema
 from borrow.reading_classes import read_classes
@@ -117,9 +117,6 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.log_marginal_likelihood_ = float(sum(m.fit.moments.evidence for m in self._models))
         return self
 
-    def _fit_binary(self, data: BinaryData) -> BinaryModel:
-        raise NotImplementedError  # fit reads a pool instead
-
     def _margins(self, pool: Pool, positive: int) -> Margins:
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
@@ -185,7 +182,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         tasks = []
         for k, m in enumerate(self._models, first):
             target = np.where(found == k, 1.0, -1.0)
-            center, scale = own_units(target, m.center, m.scale) if self.normalize_y else (0.0, 1.0)
+            center, scale = units_of_new_task(target, m.center, m.scale) if self.normalize_y else (0.0, 1.0)
             tasks.append((m, NewTask.of(m.fit, rows, (target - center) / scale), center, scale))
         return AdaptedClassifier(self, tasks)
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data import Scaling, build
+from borrow.data import Scaling, build, units_of_new_task
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
@@ -160,7 +160,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rows, target = read_new_task(self, X, y)
-        center, scale = own_units(target, self._center, self._scale) if self.normalize_y else (0.0, 1.0)
+        center, scale = units_of_new_task(target, self._center, self._scale) if self.normalize_y else (0.0, 1.0)
         return AdaptedRegressor(self, NewTask.of(self._fit, rows, (target - center) / scale), center, scale)
 
 
@@ -248,18 +248,3 @@ def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     if not seen.any():
         raise ValueError("every y is NaN; a new task needs at least one row with a target")
     return rows[np.flatnonzero(seen)], target[seen]
-
-
-def own_units(y: Array, centers: Array, scales: Array) -> tuple[float, float]:
-    """Level and scale of a new task, drawn to those of the tasks seen by how little these differ."""
-    n, typical = len(y), float(np.exp(np.mean(np.log(scales))))
-    between = float(np.var(centers, ddof=1)) if len(centers) > 1 else 0.0
-    overall, sampling = float(centers.mean()), typical**2 / n
-    center = overall + (between / (between + sampling)) * (float(y.mean()) - overall)
-    spread = float(np.std(y))
-    if n < 3 or spread <= 1e-10 * abs(float(y.mean())):
-        return center, typical
-    logs = 2.0 * np.log(scales)
-    between = float(np.var(logs, ddof=1)) if len(logs) > 1 else 0.0
-    kept = between / (between + 2.0 / (n - 1))
-    return center, float(np.exp(0.5 * (logs.mean() + kept * (2.0 * np.log(spread) - logs.mean()))))

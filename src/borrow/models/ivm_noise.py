@@ -23,7 +23,7 @@ from borrow.covariance.shared import LOG_2PI
 from borrow.data import Cells, Codes
 from borrow.hyper import NOISE_FLOOR, GaussianPrior
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, symmetric_eigen
 from borrow.models.ivm import Active
 
 #: As many rows left out as chosen ones are looked at, but at least and at most so many, of all tasks together.
@@ -66,7 +66,7 @@ def spectra(kernel: Kernel, cells: Cells, active: Active) -> dict[int, Spectrum]
         chosen = active.rows[of_active == t][: max(LARGEST - len(left), 0)]
         rows = np.concatenate([chosen, left])
         root = np.sqrt(cells.count[rows])
-        l, V = np.linalg.eigh(kernel(cells.X[rows]) * root * root[:, None])
+        l, V = symmetric_eigen(kernel(cells.X[rows]) * root * root[:, None])
         out[t] = Spectrum(
             np.maximum(l, 0.0), V.T @ (root * cells.y[rows]), float(cells.dof[t]), float(cells.scatter[t])
         )

@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow import hyper
 from borrow.covariance.shared import LOG_2PI, Prediction
-from borrow.data import Cells, Codes, Rows, Scaling, TaskData, build
+from borrow.data import Cells, Codes, Rows, Scaling, TaskData, begins, build, units_of_new_task
 from borrow.hyper import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.inference.adf import GaussianFactors
 from borrow.kernels import Kernel
 from borrow.linalg import Array
 from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.models.ivm import Active, Selection, blocks_of, condition, gather, log_evidence, select
-from borrow.models.ivm_adapt import inputs_alone, keep_names, scaling_of_new_task
+from borrow.models.ivm_adapt import inputs_alone, keep_names
 from borrow.models.ivm_noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm_rounds import Outcome, Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
@@ -288,7 +288,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         if y.ndim != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y has the shape {y.shape}; adapt takes one target a row")
         scale = self._scale if self.normalize_y else np.ones(1)
-        child._known_scaling = scaling_of_new_task(y, self._center, scale) if self.normalize_y else (0.0, 1.0)
+        child._known_scaling = units_of_new_task(y, self._center, scale) if self.normalize_y else (0.0, 1.0)
         noise = np.array(list(self.noise_.values())) / self._scale**2
         scaled = float(np.exp(np.mean(np.log(noise))))
         child.set_params(n_active=len(features), noise=scaled * child._known_scaling[1] ** 2)
@@ -318,6 +318,4 @@ def first_rows(rows: Rows) -> Codes:
     rows = rows.in_order()
     seen = rows.take(np.isfinite(rows.y))
     assert seen.number is not None  # read from a table
-    new = np.ones(len(seen.y), dtype=bool)
-    new[1:] = (seen.task[1:] != seen.task[:-1]) | np.any(seen.X[1:] != seen.X[:-1], axis=1)
-    return np.minimum.reduceat(seen.number, np.flatnonzero(new))
+    return np.minimum.reduceat(seen.number, np.flatnonzero(begins(seen.X, seen.task)))

@@ -23,9 +23,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from borrow.data import Cells, Codes, Rows, Scaling
+from borrow.data import Cells, Codes, Rows, Scaling, begins
 from borrow.linalg import Array
 
 
@@ -98,10 +97,10 @@ def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) 
     seen = rows.in_order()
     seen = seen.take(np.isfinite(seen.y))
     y = (seen.y - scaling.center[seen.task]) / scaling.scale[seen.task]
-    cell = _begins(seen.X, seen.task).cumsum() - 1
+    cell = begins(seen.X, seen.task).cumsum() - 1
     order = np.lexsort((seen.replicates, cell))
     cell, y, weight, k = cell[order], y[order], seen.weight[order], seen.replicates[order]
-    new = _begins(k[:, None], cell)
+    new = begins(k[:, None], cell)
     group, first = new.cumsum() - 1, np.flatnonzero(new)
     precision: Array = np.bincount(group, weight * k).astype(float)
     mean = y[first] + np.bincount(group, weight * k * (y - y[first][group])) / precision
@@ -117,20 +116,13 @@ def stack_inputs(X: Array, task: Codes, weight: Array, n_tasks: int) -> Stack:
     """Rows without targets."""
     order = np.lexsort((*X.T[::-1], task))
     X, task, weight = X[order], task[order], weight[order]
-    new = _begins(X, task)
+    new = begins(X, task)
     cell, first = new.cumsum() - 1, np.flatnonzero(new)
     count = np.bincount(cell, weight).astype(float)
     starts = np.searchsorted(task[first], np.arange(n_tasks + 1))
     zero = np.zeros(len(first))
     leave, none = LeaveOut(np.arange(len(first)), zero, count, count, zero), np.zeros(n_tasks)
     return Stack(X[first], zero, count, starts, leave, none, none)
-
-
-def _begins(X: Array, code: Codes) -> npt.NDArray[np.bool_]:
-    """Where sorted rows differ from the one before."""
-    new = np.ones(len(X), dtype=bool)
-    new[1:] = (code[1:] != code[:-1]) | np.any(X[1:] != X[:-1], axis=1)
-    return new
 
 
 class Recursion:
