@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import borrow
 import oracles_multitask as oracle
@@ -184,7 +185,9 @@ def test_em_never_decreases(settings, missing):
     for seed in range(2):
         X, Y = observations(missing, seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a few iterations are enough here
+            warnings.filterwarnings("ignore", "the optimiser stopped after", ConvergenceWarning)  # enough here
+            if "prior" in settings and not missing:  # nothing holds the noise: it goes, and so does transfer
+                warnings.filterwarnings("ignore", "every input is seen in every task", UserWarning)
             model = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, max_iter=16, **settings).fit(X, Y)
         trace = model.objective_trace_
         assert np.all(np.diff(trace) >= 0)
