@@ -29,6 +29,7 @@ import borrow
 from borrow.data import merge
 from borrow.kernels import Matern
 from borrow.models import hierarchical as h
+from borrow.models import hierarchical_basis as bases
 from borrow.models.hierarchical_search import fit_em
 from results import write_result
 
@@ -47,7 +48,7 @@ def problem(n: int = N, tasks: int = TASKS, labels: int = LABELS, equal: bool = 
     ones = np.ones(tasks * labels)
     position, task = np.concatenate(rows)[:, None].astype(float), np.repeat(np.arange(tasks), labels)
     cells = merge(position, task, np.concatenate(y), ones, ones, tasks)
-    return h.arrange(h.function_basis(kernel, X), cells), rows, y
+    return h.arrange(bases.function_basis(kernel, X), cells), rows, y
 
 
 def one_iteration(p: h.Problem, state: h.State):

@@ -11,6 +11,7 @@ from borrow.data import build, merge
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
 from borrow.models import hierarchical as h
+from borrow.models import hierarchical_basis as bases
 from borrow.models import hierarchical_search as search
 from borrow.reading_pool import read_pool
 from oracles import central_difference, gaussian_posterior
@@ -58,7 +59,7 @@ def test_ten_iterations_are_the_printed_ones(pi, tau):
     X, rows, y = small_problem()
     kernel = Matern(1.3, 0.9, nu=1.5)
     kappa = kernel(X)
-    problem = as_problem(h.function_basis(kernel, X), rows, y)
+    problem = as_problem(bases.function_basis(kernel, X), rows, y)
     assert problem.basis.Phi is None
     mu, C, noise = np.zeros(len(X)), np.linalg.inv(kappa), 0.4
     for state, moments in iterate(problem, h.Strengths(pi, tau), 0.4, 10):
@@ -69,7 +70,7 @@ def test_ten_iterations_are_the_printed_ones(pi, tau):
         assert_allclose(h.coefficients(problem.basis, state.mu[:, None] + moments.D), alpha, atol=1e-7)
 
 
-@pytest.mark.parametrize("basis", [h.function_basis, h.weight_basis], ids=["Model 3", "Model 1"])
+@pytest.mark.parametrize("basis", [bases.function_basis, bases.weight_basis], ids=["Model 3", "Model 1"])
 def test_linear_model_1_is_model_3(basis):
     """Theorem 5.3, first half: the same functions whether weights or function values carry them."""
     X, rows, y = small_problem(d=3, n=9, sizes=(4, 3, 2))
@@ -88,7 +89,7 @@ def test_linear_model_1_is_model_3(basis):
 def test_function_space_and_weights_agree_where_kappa_is_regular():
     X, rows, y = small_problem(d=12, n=8, sizes=(4, 3, 5))
     ends = []
-    for basis in (h.function_basis(Linear(0.5), X), h.weight_basis(Linear(0.5), X)):
+    for basis in (bases.function_basis(Linear(0.5), X), bases.weight_basis(Linear(0.5), X)):
         *_, (state, moments) = iterate(as_problem(basis, rows, y), h.Strengths(2.0, 3.0), 0.4, 10)
         Phi = np.eye(8) if basis.Phi is None else basis.Phi
         ends.append((Phi @ (state.mu[:, None] + moments.D), Phi @ state.K @ Phi.T, state.noise))
@@ -156,7 +157,7 @@ def test_em_never_decreases(accelerate, basis, pi):
         X = X[:, :1]
     kernels = {"points": Matern(1.0, 0.7, nu=0.5), "weights": Linear(2.0) + Constant(1.0)}
     kernel = kernels.get(basis, SquaredExponential(1.0, 3.0))
-    problem = as_problem(h.basis_of(kernel, X), rows, y)
+    problem = as_problem(bases.basis_of(kernel, X), rows, y)
     assert (problem.basis.Phi is None) == (basis == "points")
     strengths = h.Strengths(pi, 1.5, noise_rows=4.0, noise_level=0.2)
     done = search.fit_em(problem, strengths, 0.5, 60, 0.0, accelerate)
@@ -168,7 +169,7 @@ def test_em_never_decreases(accelerate, basis, pi):
 def test_objective_is_the_penalised_likelihood():
     X, rows, y = small_problem()
     kernel = Matern(1.0, 1.0, nu=1.5)
-    problem = as_problem(h.function_basis(kernel, X), rows, y)
+    problem = as_problem(bases.function_basis(kernel, X), rows, y)
     strengths = h.Strengths(0.6, 2.5)
     done = search.fit_em(problem, strengths, 0.5, 3, 0.0)
     s = done.state
@@ -181,7 +182,7 @@ def test_objective_is_the_penalised_likelihood():
 
 def test_acceleration_reaches_the_same_optimum_in_fewer_iterations():
     X, rows, y = small_problem(4, n=20, sizes=(9, 9, 7, 5, 8, 6))
-    problem = as_problem(h.function_basis(Matern(1.0, 1.0, nu=1.5), X), rows, y)
+    problem = as_problem(bases.function_basis(Matern(1.0, 1.0, nu=1.5), X), rows, y)
     strengths = h.Strengths(1.0, 1.0)
     plain = search.fit_em(problem, strengths, 0.5, 3000, 1e-5)
     fast = search.fit_em(problem, strengths, 0.5, 3000, 1e-5, accelerate=True)
@@ -204,7 +205,7 @@ def test_tasks_with_equal_rows_share_one_factor():
     X, _, _ = small_problem()
     rng = np.random.default_rng(1)
     Y = rng.normal(size=(len(X), 6))
-    basis = h.function_basis(Matern(), X)
+    basis = bases.function_basis(Matern(), X)
     rows = [np.arange(len(X))] * 6
     together = as_problem(basis, rows, list(Y.T))
     assert len(together.groups) == 1
@@ -347,7 +348,7 @@ def test_settings_are_chosen_on_rows_that_em_did_not_see():
     X, y, task, _, _ = family()
     pool, _ = read_pool(borrow.HierarchicalGPRegressor(), X, y, task)
     cells = build(pool.rows, True).cells
-    problem = h.arrange(h.basis_of(SquaredExponential(1.0, 0.5), pool.X), cells)
+    problem = h.arrange(bases.basis_of(SquaredExponential(1.0, 0.5), pool.X), cells)
     folds = search.hold_out(cells, problem, np.random.RandomState(0))
     assert len(folds) == 4
     position, answered = cells.X[:, 0].astype(int), []

@@ -19,22 +19,20 @@ from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.linalg import Array, cholesky, solve, solve_lower
 from borrow.models.estimator import default_kernel, is_number
 from borrow.models.hierarchical import (
-    Basis,
     Moments,
     Problem,
     State,
     Strengths,
     arrange,
-    basis_of,
     coefficients,
     expect,
     extended,
-    is_linear,
     learned_kernel,
     posterior_at,
     prior_at,
     start,
 )
+from borrow.models.hierarchical_basis import Basis, basis_of, is_linear
 from borrow.models.hierarchical_search import (
     NOISES,
     TAUS,

@@ -24,7 +24,6 @@ from borrow.kernels import Kernel
 from borrow.linalg import Array, cholesky, gram_minus_inverse, log_determinant, solve_lower, solve_lower_transposed
 from borrow.models.hierarchical import (
     Answer,
-    Basis,
     Moments,
     Problem,
     State,
@@ -36,6 +35,7 @@ from borrow.models.hierarchical import (
     start,
     stretch,
 )
+from borrow.models.hierarchical_basis import Basis
 
 #: Rows are held out a quarter at a time; EM sees one quarter only where an iteration needs more than `CHEAP` products.
 FOLDS = 4
