@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import borrow
-from borrow.data import Rows, build, list_labels, sort_labels
+from borrow.data import Rows, build, list_labels, sort_labels, units_of_new_task
 from borrow.kernels import SquaredExponential
 
 VARIANCE, LENGTH, NOISE = 1.3, 0.8, 0.2
@@ -228,3 +228,17 @@ def test_labels_are_sorted_by_kind_and_size():
 def test_long_lists_of_labels_are_cut():
     assert list_labels(("a", 1)) == "'a', 1"
     assert list_labels(tuple(range(40))).endswith("10, 11, ... (40 in all)")
+
+
+def test_units_of_a_new_task_are_its_own_only_as_far_as_its_rows_carry_them():
+    centers, scales = np.array([0.0, 1.0, 2.0, 5.0]), np.array([0.5, 1.0, 1.0, 2.0])
+    overall, between = 2.0, np.var(centers, ddof=1)
+    center, scale = units_of_new_task(np.array([8.0]), centers, scales)
+    typical = np.exp(np.mean(np.log(scales)))
+    assert scale == pytest.approx(typical)  # one row has no spread
+    assert center == pytest.approx(overall + between / (between + typical**2) * (8.0 - overall))
+    rng = np.random.default_rng(0)
+    many = rng.normal(8.0, 3.0, 4000)
+    center, scale = units_of_new_task(many, centers, scales)
+    assert (center, scale) == (pytest.approx(many.mean(), abs=0.01), pytest.approx(many.std(), rel=0.01))
+    assert units_of_new_task(many[:5], np.full(4, 1.0), np.ones(4)) == (1.0, 1.0)  # tasks that do not differ
