@@ -34,6 +34,8 @@ log = logging.getLogger("borrow")
 
 #: Shares of positives are kept this far from 0 and 1 when they become a bias.
 CLIP = 0.02
+#: Where the prior of a kernel's log variance is centred, in units of the probit's noise.
+LOG_VARIANCE = 2.0
 
 
 class Likelihood(Protocol):
@@ -136,6 +138,7 @@ class EPInference:
     likelihood: Any
     max_sweeps: int = 100
     tol: float = 1e-6
+    log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
     def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: EP | None = None) -> EP:
         """Posterior and evidence; `start` is an earlier result to warm-start from."""

@@ -171,10 +171,11 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales)}
+    centre = setup.infer.log_variance
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, centre)}
     if isinstance(setup.infer, ExactInference):
         priors["noise"] = hyper.noise_prior(len(setup.specific))
-    own = [hyper.kernel_prior(k, scales) for k in setup.specific if k is not None]
+    own = [hyper.kernel_prior(k, scales, centre) for k in setup.specific if k is not None]
     if own:
         priors["specific"] = hyper.join_priors(own)
     if setup.background is not None:
