@@ -257,7 +257,7 @@ def paired(records: list[dict], method: str, metric: str, against: str) -> dict[
     better = d > 0 if metric == "AUC" else d < 0
     return {
         "difference": round(float(d.mean()), 4),
-        "standard error": round(float(d.std(ddof=1) / np.sqrt(len(d))), 4),
+        "standard error": round(float(d.std(ddof=1) / np.sqrt(len(d))), 4) if len(d) > 1 else None,
         "subjects better": int(better.sum()),
         "subjects worse": int((d != 0).sum() - better.sum()),
     }
