@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_classification
 import pages_hierarchical
 import pages_multitask
 from pages_parts import ROOT, load, made_by, table
@@ -319,6 +320,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench rbf": bench_rbf,
 }
 BLOCKS |= pages_hierarchical.BLOCKS
+BLOCKS |= pages_classification.BLOCKS
 
 
 def render(text: str) -> str:

@@ -228,7 +228,7 @@ def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path
     jobs = [
         (subject, early, r, few)
         for r in range(1 if small else repetitions)
-        for early in (True, False)
+        for early in ((True,) if small else (True, False))
         for subject in (range(2) if small else range(16))
         for few in (True, False)
     ]

@@ -36,7 +36,7 @@ from sklearn.metrics import log_loss
 from borrow.data import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.kernels import SquaredExponential
-from borrow.models import focused_classifier, focused_search
+from borrow.models import focused, focused_classifier, focused_search
 from borrow.models.baselines import gp_classifiers
 from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.classifier import BinaryData
@@ -47,12 +47,14 @@ SUBJECTS = range(0, 16, 2)
 SEED = 20_000
 CELLS = [(True, 20, False), (True, ALL, False), (True, ALL, True), (False, ALL, False), (False, ALL, True)]
 
-#: centre of the log variance's prior, nats a relation costs, sd of w's prior, one lengthscale, background functions.
+#: centres of the log variances' priors (the function; what a secondary has of its own), nats a relation costs, sd of
+#: w's prior, one lengthscale, background functions.
 VARIANTS: dict[str, dict[str, Any]] = {
     "centre 0, a nat a relation": {"centre": 0.0, "cost": 1.0},
     "centre 0": {"centre": 0.0},
     "centre 2, a nat a relation": {"cost": 1.0},
     "centre 2": {},
+    "centre 2, own parts 2": {"own": 2.0},
     "centre 1": {"centre": 1.0},
     "centre 3": {"centre": 3.0},
     "centre 2, sd of w 2": {"sd": 2.0},
@@ -86,7 +88,7 @@ def early_problem(subject: int, draw: int, few: bool, count: int) -> Problem:
 
 def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> dict[str, Any]:
     """Log loss of single, focused and pooled with these settings."""
-    settings = {"centre": 2.0, "cost": 0.0, "sd": 1.0, "tied": False, "background": 0} | variant
+    settings = {"centre": 2.0, "own": 0.0, "cost": 0.0, "sd": 1.0, "tied": False, "background": 0} | variant
     p = problem if shuffled is None else problem.shuffled(shuffled)
     scales = column_scales(p.X, np.ones(len(p.X)))
     start = scales * np.sqrt(len(scales))
@@ -100,12 +102,14 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         stack.enter_context(patch.object(focused_search, "LABEL_RELATION_COST", settings["cost"]))
+        for module in (focused, focused_search):
+            stack.enter_context(patch.object(module, "OWN_LOG_VARIANCE", settings["own"]))
         for module in (gp_classifiers, focused_classifier):
             stack.enter_context(patch.object(module, "inference_of", infer))
         X, y = p.X[p.own], p.y[p.own]
         data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
         alone = SingleTaskGPClassifier(kernel=kernel)._fit_binary(data).probability(p.X_test, at_primary)
-        focused = FocusedGPClassifier(
+        model = FocusedGPClassifier(
             primary="primary",
             inducing="primary",
             kernel=kernel,
@@ -113,14 +117,14 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
             background=settings["background"],
         )
         begin = time.process_time()
-        focused.fit(p.X, p.y, tasks=p.task)
+        model.fit(p.X, p.y, tasks=p.task)
         seconds = time.process_time() - begin
-        found = {"single": alone, "focused": focused.predict_proba(p.X_test)[:, 1]}
+        found = {"single": alone, "focused": model.predict_proba(p.X_test)[:, 1]}
         if shuffled is None:
             pooled = PooledGPClassifier(kernel=kernel).fit(p.X, p.y, tasks=p.task)
             found["pooled"] = pooled.predict_proba(p.X_test, tasks=np.full(len(p.X_test), "primary"))[:, 1]
     out: dict[str, Any] = {m: log_loss(p.y_test, np.clip(q, 1e-6, 1 - 1e-6), labels=[0, 1]) for m, q in found.items()}
-    return out | {"seconds": seconds, "rho": [focused.rho_[t] for t in focused.tasks_ if t != "primary"]}
+    return out | {"seconds": seconds, "rho": [model.rho_[t] for t in model.tasks_ if t != "primary"]}
 
 
 def summary(records: list[dict], name: str) -> dict[str, Any]:

@@ -90,9 +90,8 @@ def ep(
         new = Sites((d1 - d2 * cavity_m) / shrink, -d2 / shrink)
         # In units of the cavity: by how much the sites would still move the marginals.
         spread = np.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
-        residual = float(
-            max(np.max(np.abs(new.tau - sites.tau) * spread**2), np.max(np.abs(new.nu - sites.nu) * spread))
-        )
+        moves = np.abs(new.tau - sites.tau) * spread**2, np.abs(new.nu - sites.nu) * spread
+        residual = float(max(m.max(initial=0.0) for m in moves))  # 0 for a task without rows
         if residual < tol or n_sweeps >= max_sweeps:
             break
         step = max(0.5 * step, 1.0 / 16.0) if residual > last else min(1.0, 1.25 * step)

@@ -112,7 +112,7 @@ class FreeForm:
 
     def start(self, C: Array) -> Values:
         """The factor of the correlation found, pulled towards independence."""
-        return self.of_matrix((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M))
+        return self.of_matrix(np.exp(self.log_variance) * ((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M)))
 
     def of_matrix(self, B: Array) -> Values:
         """The factor of a matrix given."""
@@ -174,9 +174,9 @@ class LowRank:
         floor = LEAST_OWN * max(float(e[0]), LEAST_OWN) if self.rank else 0.0
         R = U * np.sqrt(np.maximum(e, floor))
         own = np.maximum(1.0 - np.einsum("tp,tp->t", R, R), LEAST_OWN)
-        out: Values = {"loadings": R} if self.rank else {}
+        out: Values = {"loadings": np.exp(0.5 * self.log_variance) * R} if self.rank else {}
         if self.diagonal != "none":
-            out["own"] = np.log(own) if self.diagonal == "free" else np.log([own.mean()])
+            out["own"] = self.log_variance + (np.log(own) if self.diagonal == "free" else np.log([own.mean()]))
         return out
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
@@ -228,7 +228,7 @@ class Uniform:
         """The mean correlation, and the rest."""
         a = (C.sum() - np.trace(C)) / max(self.M * (self.M - 1), 1)
         a = float(np.clip(a, LEAST_OWN, 1.0 - LEAST_OWN))
-        return {"uniform": np.log([a, 1.0 - a])}
+        return {"uniform": self.log_variance + np.log([a, 1.0 - a])}
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
         """log-normal."""
