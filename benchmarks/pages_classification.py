@@ -61,7 +61,7 @@ def choice() -> str:
     rows = result["table"]
     cells = [k for k in rows[0] if k != "variant"]
     body = [[r["variant"], *(f"{r[c]['single']:.3f} → {r[c]['focused']:.3f}" for c in cells)] for r in rows]
-    seeds = f"seeds {result['seeds']}, {result['draws']} draw(s), {len(result['subjects'])} subjects"
+    seeds = f"seeds {result['seeds']}, {len(result['subjects'])} subjects"
     return table(["log loss, single → focused", *cells], body) + made_by(result, seeds)
 
 
