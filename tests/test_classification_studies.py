@@ -79,7 +79,7 @@ def test_choice_never_scores_a_late_trial_nor_an_odd_subject(trials):
 def test_choice_settings_reach_the_models(trials):
     problem = choice.early_problem(0, 0, True, 4)
     plain = choice.losses(problem, None, {})
-    for variant in ({"centre": 0.0}, {"own": 2.0}, {"sd": 0.1}, {"tied": True}):
+    for variant in ({"centre": 0.0}, {"own": -2.0}, {"sd": 0.1}, {"tied": True}):
         other = choice.losses(problem, None, variant)
         assert other["focused"] != pytest.approx(plain["focused"], abs=1e-6), variant
         assert (other["single"] == pytest.approx(plain["single"], abs=1e-9)) == bool({"sd", "own"} & set(variant)), (

@@ -22,6 +22,7 @@ import time
 import warnings
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,11 +34,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from leen2011_classification import ALL, FEW, QUESTIONS, Problem, ordered
 from sklearn.metrics import log_loss
 
+from borrow import hyper
 from borrow.data import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.kernels import SquaredExponential
+from borrow.kernels.compose import Sum
 from borrow.models import focused, focused_classifier, focused_search
 from borrow.models.baselines import gp_classifiers
+from borrow.models.baselines.gp import fit_single
 from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.classifier import BinaryData
 from borrow.models.focused_classifier import FocusedGPClassifier
@@ -52,14 +56,14 @@ CELLS = [(True, 20, False), (True, ALL, False), (True, ALL, True), (False, ALL, 
 VARIANTS: dict[str, dict[str, Any]] = {
     "0, own 0, a nat a relation": {"centre": 0.0, "cost": 1.0},
     "0, own 0": {"centre": 0.0},
-    "2, own 2, a nat a relation": {"own": 2.0, "cost": 1.0},
-    "2, own 2": {"own": 2.0},
-    "3, own 3": {"centre": 3.0, "own": 3.0},
-    "2, own 2, sd of w 2": {"own": 2.0, "sd": 2.0},
-    "2, own 2, one lengthscale": {"own": 2.0, "tied": True},
-    "2, own 0 (taken)": {},
-    "2, own 2, second draw": {"own": 2.0, "draw": 1},
-    "2, own 0 (taken), second draw": {"draw": 1},
+    "2, own 2, a nat a relation": {"cost": 1.0},
+    "2, own 2 (taken)": {},
+    "3, own 3": {"centre": 3.0},
+    "2, own 2, sd of w 2": {"sd": 2.0},
+    "2, own 2, one lengthscale": {"tied": True},
+    "2, own 0": {"own": 0.0},
+    "2, own 2 (taken), second draw": {"draw": 1},
+    "2, own 0, second draw": {"own": 0.0, "draw": 1},
 }
 
 
@@ -85,9 +89,26 @@ def early_problem(subject: int, draw: int, few: bool, count: int) -> Problem:
     )
 
 
+def own_centred(own: float, setup: focused.Setup, scales: np.ndarray) -> hyper.Objective:
+    """The priors of the focused model, what a secondary has of its own centred apart from the function."""
+    kernels = [k for k in setup.specific if k is not None]
+    return hyper.independent_priors(
+        {
+            "kernel": hyper.kernel_prior(setup.kernel, scales, setup.infer.log_variance),
+            "specific": hyper.join_priors([hyper.kernel_prior(k, scales, own) for k in kernels]),
+        }
+    )
+
+
+def fit_own_centred(own: float, cells: Any, kernel: Any, *more: Any) -> Any:
+    """The fit of a task by itself; only the kernels of secondaries are sums."""
+    *rest, infer = more
+    return fit_single(cells, kernel, *rest, replace(infer, log_variance=own) if isinstance(kernel, Sum) else infer)
+
+
 def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> dict[str, Any]:
     """Log loss of single, focused and pooled with these settings."""
-    settings = {"centre": 2.0, "own": 0.0, "cost": 0.0, "sd": 1.0, "tied": False} | variant
+    settings = {"centre": 2.0, "own": None, "cost": 0.0, "sd": 1.0, "tied": False} | variant
     p = problem if shuffled is None else problem.shuffled(shuffled)
     scales = column_scales(p.X, np.ones(len(p.X)))
     start = scales * np.sqrt(len(scales))
@@ -101,8 +122,9 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         stack.enter_context(patch.object(focused_search, "LABEL_RELATION_COST", settings["cost"]))
-        for module in (focused, focused_search):
-            stack.enter_context(patch.object(module, "OWN_LOG_VARIANCE", settings["own"]))
+        if settings["own"] is not None:
+            stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
+            stack.enter_context(patch.object(focused_search, "fit_single", partial(fit_own_centred, settings["own"])))
         for module in (gp_classifiers, focused_classifier):
             stack.enter_context(patch.object(module, "inference_of", infer))
         X, y = p.X[p.own], p.y[p.own]

@@ -62,8 +62,6 @@ log = logging.getLogger("borrow")
 
 #: Where the variance of a secondary's own offset starts, in units of its scaled targets.
 OFFSET_VARIANCE = 0.3
-#: Where the prior of the log variance of a secondary's own part is centred, for targets and for labels.
-OWN_LOG_VARIANCE = 0.0
 
 
 @dataclass(frozen=True)
@@ -174,10 +172,11 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, setup.infer.log_variance)}
+    centre = setup.infer.log_variance
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, centre)}
     if isinstance(setup.infer, ExactInference):
         priors["noise"] = hyper.noise_prior(len(setup.specific))
-    own = [hyper.kernel_prior(k, scales, OWN_LOG_VARIANCE) for k in setup.specific if k is not None]
+    own = [hyper.kernel_prior(k, scales, centre) for k in setup.specific if k is not None]
     if own:
         priors["specific"] = hyper.join_priors(own)
     if setup.background is not None:

@@ -33,7 +33,7 @@ from borrow.likelihoods import Gaussian
 from borrow.linalg import Array, solve_lower
 from borrow.models.baselines.gp import bounds_of, condition_single, fit_single
 from borrow.models.estimator import is_matrix
-from borrow.models.focused import OWN_LOG_VARIANCE, Setup, condition, objective_of
+from borrow.models.focused import Setup, condition, objective_of
 
 log = logging.getLogger("borrow")
 
@@ -160,10 +160,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
         if len(cells.y) == 0 or template is None:
             continue
         noise = float(np.exp(values["noise"][t])) if "noise" in values else None
-        infer = setup.infer
-        if t != setup.primary and isinstance(infer, EPInference):
-            infer = replace(infer, log_variance=OWN_LOG_VARIANCE)
-        kernel, likelihood, optimum = fit_single(cells, template, noise, scales, prior, max_iter, infer)
+        kernel, likelihood, optimum = fit_single(cells, template, noise, scales, prior, max_iter, setup.infer)
         objectives[t] = optimum.objective
         lengths = template.marks("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
