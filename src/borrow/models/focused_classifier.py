@@ -47,7 +47,8 @@ class FocusedGPClassifier(TaskClassifier):
     Parameters as in `FocusedGPRegressor`, without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
     is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted: `rho_`, `specific_kernels_`, `bias_` (dicts by
     label), `kernel_`, `inducing_`, `log_marginal_likelihood_`; lists of these where there are more than two classes.
-    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help.
+    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help; and
+    `inducing="auto"` is the primary's inputs alone where 100 do not cover those of all tasks.
     """
 
     def __init__(
