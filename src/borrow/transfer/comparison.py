@@ -159,7 +159,7 @@ class Comparison:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Comparison:
         """What `to_dict` wrote."""
-        return cls(**{**content, "rows": {k: v for k, v in content["rows"]}})
+        return cls(**{**content, "rows": dict(content["rows"])})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Comparison:

@@ -136,8 +136,7 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
         try:
             answer = _regress(train, problem, job, scoring, seed)
         except Exception as failure:  # one method that fails must not take the others with it
-            answer = {name: None for name in ("error", "log_density")}
-            answer["failure"] = f"{type(failure).__name__}: {failure}"
+            answer = {"error": None, "log_density": None, "failure": f"{type(failure).__name__}: {failure}"}
     said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
     return {**record, "failure": None, **answer, "seconds": time.perf_counter() - started, "warnings": list(said)}
 

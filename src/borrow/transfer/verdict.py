@@ -99,7 +99,7 @@ def decide(found: dict[str, Interval]) -> tuple[str, str | None]:
 def secondary_table(comparison: Comparison, primary: Any, best: str | None) -> Table:
     """How each secondary is related, and what is lost without it."""
     others = [t for t in comparison.tasks if t != primary]
-    known = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
+    known: list[dict[str, Any]] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
     by_task = {r["task"]: r for r in known}
     gains = [leave_out_gain(comparison, primary, t, len(others)) for t in others]
 
@@ -144,8 +144,8 @@ def _sentence(
         return f"Cannot tell whether the other data help {who}: no method that borrows could be judged."
     if gap.mean == gap.low == gap.high == 0.0:
         return (
-            f"Cannot tell whether the other data help {who}: the {LABELS[best]} borrowed nothing in any of {folds} folds "
-            "and predicts as no transfer does."
+            f"Cannot tell whether the other data help {who}: the {LABELS[best]} borrowed nothing in any of {folds} "
+            "folds and predicts as no transfer does."
         )
     alone = interval([r["error"] for r in c.folds(primary, "single")], 0.0, LEVEL).mean
     numbers = (
