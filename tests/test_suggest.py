@@ -155,7 +155,7 @@ def test_wrong_calls_are_answered_in_a_sentence(message):
 def test_a_model_that_cannot_says_so():
     labels = np.where(Y > 0, "up", "down")
     model = borrow.SingleTaskGPClassifier("who", optimizer=None).fit(TABLE, labels)
-    with pytest.raises(ValueError, match="SingleTaskGPClassifier cannot say what to measure next.*regressors"):
+    with pytest.raises(ValueError, match=r"SingleTaskGPClassifier cannot say what to measure next.*regressors"):
         borrow.suggest(model, NEW, 1)
     with pytest.raises(ValueError, match="3 tasks and no primary"):
         borrow.suggest(MODELS["single"].fit(TABLE, Y), NEW, 1)
