@@ -24,6 +24,7 @@ LAYERS = [
     {"datasets"},
     {"figures"},
     {"demo"},
+    {"commands"},
     {"cli"},
 ]
 
