@@ -17,9 +17,7 @@ try:
     from rich.table import Table
     from rich.text import Text
 
-    from borrow.commands import fit as fit_command
-    from borrow.commands import info as info_command
-    from borrow.commands import predict as predict_command
+    from borrow.commands import compare, fit, info, predict, report, suggest
     from borrow.commands.console import CODES, fail, guarded, percent, plain_table, steps, writable
 except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
     sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
@@ -163,5 +161,12 @@ def rest_of(rows: list[dict[str, Any]]) -> str:
     )
 
 
-for name, module in {"fit": fit_command, "predict": predict_command, "info": info_command}.items():
+for name, module in {
+    "compare": compare,
+    "fit": fit,
+    "predict": predict,
+    "suggest": suggest,
+    "report": report,
+    "info": info,
+}.items():
     main.command(name, epilog=f"Example: {module.EXAMPLE}")(guarded(module.run))

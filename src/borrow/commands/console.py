@@ -205,9 +205,9 @@ def paper() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def plain_table(title: str, left: list[str], right: list[str]) -> Table:
+def plain_table(title: str, left: list[str], right: list[str], apart: int = 3) -> Table:
     """A table without a box: words to the left, numbers to the right."""
-    look: dict[str, Any] = {"box": None, "padding": (0, 3, 0, 0), "pad_edge": False, "header_style": "dim"}
+    look: dict[str, Any] = {"box": None, "padding": (0, apart, 0, 0), "pad_edge": False, "header_style": "dim"}
     table = Table(title=title, title_justify="left", title_style="bold", **look)
     for name in left:
         table.add_column(name, overflow="fold")

@@ -52,6 +52,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "borrow.models.baselines.dirichlet_process": ("DirichletProcessClassifier", "Mixture", "State"),
     "borrow.models.baselines.regularized": ("Margin", "OffsetKernel", "RegularizedMultiTaskClassifier"),
     "borrow.models.baselines.shared_structure": ("Linear", "SharedStructureClassifier"),
+    "borrow.transfer.auto": ("AutoClassifier", "AutoRegressor"),
+    "borrow.transfer.comparison": ("Comparison",),
+    "borrow.transfer.verdict": ("Verdict",),
     # What may be given as kernel=, and is kept as a constructor argument.
     "sklearn.gaussian_process.kernels": (
         "ConstantKernel",
