@@ -65,7 +65,9 @@ class Comparison:
         return out
 
     def candidates(self, primary: Any) -> list[str]:
-        """Transfer methods that can be judged."""
+        """Transfer methods that can be judged: every fold was fitted, and so was no transfer."""
+        if not self.complete(primary, "single"):
+            return []
         return [m for m in self.methods if m != "single" and self.complete(primary, m)]
 
     def levels(self, primary: Any) -> dict[str, float]:
