@@ -25,6 +25,9 @@ _HOMES = {
     "SharedStructureClassifier": "borrow.models.baselines.shared_structure",
     "SingleTaskGPClassifier": "borrow.models.baselines.gp_classifiers",
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
+    "Comparison": "borrow.transfer.comparison",
+    "Verdict": "borrow.transfer.verdict",
+    "compare": "borrow.transfer.run",
 }
 
 __all__ = [
@@ -40,7 +43,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets", "store"):
+    if name in ("kernels", "datasets", "store", "transfer"):
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 
