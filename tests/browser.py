@@ -122,7 +122,12 @@ class Browser:
 
     def complaints(self):
         """What the console holds: errors, warnings, policy violations, exceptions, and dialogs that were opened."""
-        kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening")
+        kinds = (
+            "Log.entryAdded",
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Page.javascriptDialogOpening",
+        )
         return [e for e in self.events if e.get("method") in kinds]
 
     def picture(self, path, whole=True):

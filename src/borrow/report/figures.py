@@ -9,10 +9,10 @@ from typing import Any
 from borrow.report import svg
 from borrow.report.svg import Element, Scale, add, number
 
-#: Height of a row with a dot and an interval.
-ROW = 30.0
+#: Height of a row with a dot and an interval, and of one with two.
+ROW, DOUBLE = 30.0, 36.0
 #: Letters that fit into the margin to the left of a plot (the classes of the style sheet).
-LETTERS = 19
+LETTERS, NARROW = 24, 17
 
 
 def _known(*values: float | None) -> list[float]:
@@ -36,7 +36,8 @@ def intervals(
     shown = [v for row in [*rows, *others] for v in _known(row["value"], row["low"], row["high"])]
     scale = Scale(*limits) if limits else Scale.around([*shown, 0.0])
     top = 22.0 if ends else 4.0
-    height = top + ROW * len(rows)
+    step = DOUBLE if others else ROW
+    height = top + step * len(rows)
     said = "; ".join(f"{row['label']}: {_said(row)}" for row in rows)
     root = svg.canvas(height + 44.0, title, f"{axis}. {said}.", name)
     svg.bottom_axis(root, scale, height, axis, top=top)
@@ -49,13 +50,23 @@ def intervals(
         if room[1] > 22:
             add(root, "text", f"{ends[1]} \u2192", x=zero, dx="8", y=11.0, class_="tick")
     for i, row in enumerate(rows):
-        y = top + ROW * (i + 0.5)
-        svg.label(root, "0", y + 4.0, row["label"], LETTERS, dx="-12", text_anchor="end", class_=f"name {row['role']}")
+        y = top + step * (i + 0.5)
+        _name(root, y + 4.0, row["label"], row["role"])
         if row.get("other"):
             _interval(root, scale, y + 6.0, row["other"], 3.5)
             y -= 4.0
         _interval(root, scale, y, row, 5.0)
     return svg.markup(root)
+
+
+def _name(root: Element, y: float, text: str, role: str) -> None:
+    """A label in the margin: what fits on a desk, and where that is too long for a phone a shorter one."""
+    place = {"dx": "-12", "text_anchor": "end"}
+    short = svg.shortened(svg.text_of(text), NARROW)
+    both = short != svg.shortened(svg.text_of(text), LETTERS)
+    svg.label(root, "0", y, text, LETTERS, class_=f"name {role}{' wide' * both}", **place)
+    if both:
+        svg.label(root, "0", y, text, NARROW, class_=f"name {role} narrow", aria_hidden="true", **place)
 
 
 def _interval(root: Element, scale: Scale, y: float, row: Mapping[str, Any], size: float) -> None:
@@ -98,7 +109,7 @@ def heat_map(tasks: Sequence[str], values: Sequence[Sequence[float | None]], nam
         svg.label(at, "0", 0.0, task, 11, transform="rotate(-50)", class_="tick")
     for i, task in enumerate(tasks):
         y = top + cell * i
-        svg.label(root, "0", y + cell / 2 + 4.0, task, LETTERS, dx="-10", text_anchor="end", class_="name")
+        _name(root, y + cell / 2 + 4.0, task, "plain")
         for j, value in enumerate(values[i]):
             group = add(root, "g")
             tip = f"{task}, {tasks[j]}: {'not known' if value is None else number(value, 2)}"
@@ -182,7 +193,12 @@ def surface(part: Mapping[str, Any], field: str, name: str, title: str) -> str:
         for j, value in enumerate(row):
             left, right = x(part["x"][j]), x(part["x"][j + 1])
             share = 0.5 if high == low else (value - low) / (high - low)
-            box = {"x": f"{left:.3f}%", "width": f"{right - left + 0.05:.3f}%", "y": above, "height": below - above + 0.3}
+            box = {
+                "x": f"{left:.3f}%",
+                "width": f"{right - left + 0.05:.3f}%",
+                "y": above,
+                "height": below - above + 0.3,
+            }
             add(root, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + 0.9 * share, 3), **box)
     svg.bottom_axis(root, x, height, first, top=height)
     svg.left_axis(root, y, second)
@@ -233,7 +249,8 @@ def reliability(part: Mapping[str, Any], name: str, title: str) -> str:
     height = 260.0
     x, y = Scale(0.0, 1.0), Scale(0.0, 1.0, height, flip=True)
     said = "; ".join(
-        f"{m['label']}: " + ", ".join(f"{_percent(b['predicted'])} came true in {_percent(b['observed'])}" for b in m["bins"])
+        f"{m['label']}: "
+        + ", ".join(f"{_percent(b['predicted'])} came true in {_percent(b['observed'])}" for b in m["bins"])
         for m in part["methods"]
     )
     root = svg.canvas(height + 44.0, title, f"{said}.", name, "square")

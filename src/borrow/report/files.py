@@ -44,7 +44,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{str(path)!r} is no report of borrow: it is not text") from None
     found = re.search(r'<script type="application/json" id="summary">([^<]*)</script>', page)
     if found is None:
-        raise ValueError(f"{str(path)!r} is no report of borrow: it holds no summary; give a page made by borrow report")
+        raise ValueError(
+            f"{str(path)!r} is no report of borrow: it holds no summary; give a page made by borrow report"
+        )
     try:
         content = json.loads(found[1])
     except json.JSONDecodeError as error:

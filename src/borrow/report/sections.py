@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,13 +23,39 @@ def count(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def whole(value: float | None) -> str:
+    """A count."""
+    return "\u2013" if value is None else f"{value:,.0f}"
+
+
+def hundredths(value: float | None) -> str:
+    """Two decimals."""
+    return aligned([{"v": 0.1}], "v")(value)
+
+
+def aligned(rows: Sequence[Mapping[str, Any]], *fields: str) -> Callable[[float | None], str]:
+    """How to write the numbers of these columns so that points stand under points and the middle one has two digits."""
+    sizes = sorted(abs(v) for row in rows for f in fields if (v := row.get(f)))
+    if not sizes or sizes[-1] >= 1e6 or sizes[-1] < 1e-4:
+        return number
+    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 2])), 0), 6)
+
+    def write(value: float | None) -> str:
+        shown = "\u2013" if value is None else f"{value:,.{decimals}f}".replace("-", "\u2212")
+        return shown.removeprefix("\u2212") if not shown.strip("\u22120.") else shown  # no minus before nothing
+
+    return write
+
+
 def cell(text: Any, label: str, sort: float | None | str = "text", classes: str = "", code: bool = False) -> Block:
     """One cell; `sort` is the number to sort by (None: missing, last), or "text" to sort by what it shows."""
     key = None if sort == "text" else "" if sort is None else sort
     return {"text": text_of(text), "label": label, "sort": key, "classes": classes, "code": code}
 
 
-def table(caption: str, columns: Sequence[tuple[str, str, Callable[[Any], str] | None]], rows: Any, **more: Any) -> Block:
+def table(
+    caption: str, columns: Sequence[tuple[str, str, Callable[[Any], str] | None]], rows: Any, **more: Any
+) -> Block:
     """A table that sorts. A column is (its name, the field of a row, how its numbers are written or None for text).
 
     `judged` is called with a row and says whether it stands out; `note` gives a word beside the first cell.
@@ -91,7 +118,7 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
                 "question": f"Does the data of the other tasks help to predict \u201c{summary['data']['target']}\u201d for "
                 f"\u201c{primary}\u201d?",
                 "badge": BADGES[verdict["answer"]],
-                "sentence": verdict["sentence"],
+                "sentence": verdict["headline"],
                 "interval": verdict["interval"],
                 "advice": verdict["advice"],
             }
@@ -99,8 +126,12 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
     tally = {answer: [p["primary"] for p in judged if p["verdict"]["answer"] == answer] for answer in BADGES}
     said = f"Borrowing helps {len(tally['helps'])} of {count(len(judged), 'task')}"
     said += f", hurts {len(tally['hurts'])}, and for {len(tally['cannot tell'])} the data cannot tell."
-    role = "helps" if tally["helps"] and not tally["hurts"] else "hurts" if tally["hurts"] and not tally["helps"] else ""
-    advice = [f"{name}: {p['verdict']['advice'][0]}" for p in judged if p["verdict"]["advice"] for name in [p["primary"]]]
+    role = (
+        "helps" if tally["helps"] and not tally["hurts"] else "hurts" if tally["hurts"] and not tally["helps"] else ""
+    )
+    advice = [
+        f"{name}: {p['verdict']['advice'][0]}" for p in judged if p["verdict"]["advice"] for name in [p["primary"]]
+    ]
     return [
         {
             "role": role,
@@ -157,27 +188,30 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
         title = f"Difference of each method from no transfer, {part['primary']}"
         drawn = figures.intervals(rows, next(name), title, axis, ("less error", "more error"))
         caption = (
-            f"Dots: {score} minus that of no transfer, averaged over the folds. Bars: {level} intervals that account for "
-            "folds that share rows. A bar that crosses the line is a difference that the folds do not show."
+            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together with {level} "
+            "and account for folds that share rows. Where a bar crosses the line, the folds do not show a difference."
         )
         blocks.append(figure(drawn, caption, "named"))
+    errors = aligned(comparison["rows"], "error", "std_error", "difference", "low", "high")
     columns: list[tuple[str, str, Any]] = [
         ("method", "label", None),
-        (score, "error", number),
-        ("\u00b1", "std_error", lambda v: number(v, 2)),
-        ("difference", "difference", number),
-        ("low", "low", number),
-        ("high", "high", number),
-        ("log density", "log_density", lambda v: number(v, 3)),
+        ("error", "error", errors),
+        ("\u00b1", "std_error", errors),
+        ("difference", "difference", errors),
+        ("low", "low", errors),
+        ("high", "high", errors),
+        ("log density", "log_density", aligned(comparison["rows"], "log_density")),
     ]
     if kind == "regression":
         columns.append(("in 90 % band", "coverage", percent))
     else:
-        columns.append(("calibration error", "calibration", lambda v: number(v, 2)))
-    columns.append(("seconds", "seconds", lambda v: number(v, 2)))
+        columns.append(("too sure by", "calibration", aligned(comparison["rows"], "calibration")))
+    columns.append(("seconds", "seconds", aligned(comparison["rows"], "seconds")))
+    sure = "" if kind == "regression" else " too sure by is mean confidence less share of right answers;"
     caption = (
-        f"Each method on rows that it did not see; \u00b1 is the standard error, difference is from no transfer with its "
-        f"{level} interval, log density is per row and higher is better, seconds are those of one fold."
+        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no transfer, "
+        f"with an interval; all intervals of the table hold together with {level}. Log density: per row, higher is better;"
+        f"{sure} seconds: of all fits."
     )
     mark = {"judged": lambda r: r["method"] == chosen, "note": lambda r: "judged" if r["method"] == chosen else ""}
     blocks.append(table(caption, columns, comparison["rows"], **mark))
@@ -224,15 +258,16 @@ def secondaries_section(part: Mapping[str, Any], name: Iterator[str], many: bool
         axis = f"more {part['comparison']['score']} without it" if part.get("comparison") else "more error without it"
         svg = figures.intervals(gains, next(name), title, axis, ("no use", "of use"))
         drawn.append(figure(svg, rows["gain_caption"], "named", heading="What is lost without it"))
-    columns: list[tuple[str, str, Any]] = [("task", "task", None), ("rows", "rows", lambda v: number(v, 6))]
+    columns: list[tuple[str, str, Any]] = [("task", "task", None), ("rows", "rows", whole)]
+    gain = aligned(rows["rows"], "gain", "low", "high")
     optional = [
-        ("rho", "rho", number),
-        ("correlation", "correlation", lambda v: number(v, 2)),
-        ("\u00b1", "std_error", lambda v: number(v, 2)),
+        ("rho", "rho", aligned(rows["rows"], "rho")),
+        ("correlation", "correlation", hundredths),
+        ("\u00b1", "std_error", hundredths),
         ("shared", "share", percent),
-        ("lost without it", "gain", number),
-        ("low", "low", number),
-        ("high", "high", number),
+        ("lost without it", "gain", gain),
+        ("low", "low", gain),
+        ("high", "high", gain),
     ]
     columns += [c for c in optional if any(r.get(c[1]) is not None for r in rows["rows"])]
     blocks: list[Block] = []
@@ -248,10 +283,10 @@ def covariance_section(covariance: Mapping[str, Any], name: Iterator[str]) -> Bl
     tasks, values = covariance["tasks"], covariance["values"]
     rows = [{"task": t, **{str(j): values[i][j] for j in range(len(tasks))}} for i, t in enumerate(tasks)]
     columns: list[tuple[str, str, Any]] = [("task", "task", None)]
-    columns += [(t, str(j), lambda v: number(v, 2)) for j, t in enumerate(tasks)]
+    columns += [(t, str(j), hundredths) for j, t in enumerate(tasks)]
     numbers = table("Correlations between tasks.", columns, rows) if len(tasks) <= 14 else None
     drawn = figures.heat_map(tasks, values, next(name), "Correlations between tasks")
-    block = figure(drawn, covariance["caption"], "named", table=numbers)
+    block = figure(drawn, covariance["caption"], "named heat", table=numbers)
     return section(next(name).replace("figure", "part"), "How the tasks hang together", covariance["lead"], [block])
 
 
@@ -270,19 +305,26 @@ def overview_section(parts: Sequence[Mapping[str, Any]], name: Iterator[str]) ->
     ]
     score = next((p["comparison"]["score"] for p in parts if p["comparison"]), "error")
     drawn = [
-        {"label": r["primary"], "value": r["difference"], "low": r["low"], "high": r["high"], "role": _role(r["answer"])}
+        {
+            "label": r["primary"],
+            "value": r["difference"],
+            "low": r["low"],
+            "high": r["high"],
+            "role": _role(r["answer"]),
+        }
         for r in rows
     ]
+    errors = aligned(rows, "difference", "low", "high")
     axis = f"difference in {score} from no transfer"
     svg = figures.intervals(drawn, next(name), "Difference from no transfer, every task", axis, ("less", "more error"))
     columns: list[tuple[str, str, Any]] = [
         ("task", "primary", None),
-        ("rows", "rows", lambda v: number(v, 6)),
+        ("rows", "rows", whole),
         ("borrowing", "answer", None),
         ("method", "method", None),
-        ("difference", "difference", number),
-        ("low", "low", number),
-        ("high", "high", number),
+        ("difference", "difference", errors),
+        ("low", "low", errors),
+        ("high", "high", errors),
     ]
     caption = "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell."
     blocks = [figure(svg, caption, "named"), table("Every task as the one that matters.", columns, rows)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from borrow.report import figures
-from borrow.report.sections import Block, facts, figure, percent, section, table
+from borrow.report.sections import Block, aligned, facts, figure, percent, section, table, whole
 from borrow.report.svg import number, text_of
 
 ALONE = {"role": "alone", "label": "no transfer"}
@@ -53,8 +53,9 @@ def _curve_table(panel: Mapping[str, Any], feature: str, most: int = 13) -> Bloc
         {"x": panel["x"][i], "mean": panel["mean"][i], **{n: panel[n][i] for n in names}}
         for i in range(0, len(panel["x"]), step)
     ]
-    columns: list[tuple[str, str, Any]] = [(feature, "x", number), ("prediction", "mean", number)]
-    columns += [(n, n, number) for n in names]
+    write = aligned(rows, "mean", "low", "high")
+    columns: list[tuple[str, str, Any]] = [(feature, "x", aligned(rows, "x")), ("prediction", "mean", write)]
+    columns += [(n, n, write) for n in names]
     return table("Some points of the curve.", columns, rows)
 
 
@@ -88,7 +89,8 @@ def _effects(part: Mapping[str, Any], name: Iterator[str]) -> list[Block]:
         axis = f"change in {part['target']}"
         drawn = figures.intervals(rows, next(name), "Effect of each input with two values", axis)
         columns: list[tuple[str, str, Any]] = [("input", "feature", None), ("from", "from", None), ("to", "to", None)]
-        columns += [("effect", "value", number), ("low", "low", number), ("high", "high", number)]
+        write = aligned(part["switches"], "value", "low", "high")
+        columns += [("effect", "value", write), ("low", "low", write), ("high", "high", write)]
         numbers = table("Average change between the two values of an input.", columns, part["switches"])
         legend = _legend(part, any(r["other"] for r in rows), False)
         blocks.append(figure(drawn, part["switch_caption"], "named", legend=legend, table=numbers))
@@ -122,7 +124,7 @@ def calibration_section(part: Mapping[str, Any], name: Iterator[str], primary: s
         drawn = figures.reliability(part, next(name), title)
         rows = [{"label": m["label"], **b} for m in part["all"] for b in m["bins"]]
         columns = [("method", "label", None), ("predicted", "predicted", percent), ("came true", "observed", percent)]
-        columns += [("low", "low", percent), ("high", "high", percent), ("rows", "n", lambda v: number(v, 6))]
+        columns += [("low", "low", percent), ("high", "high", percent), ("rows", "n", whole)]
         numbers = table("Predictions by probability, and how often they came true.", columns, rows)
     blocks.append(figure(drawn, part["caption"], "square", legend=legend, table=numbers))
     heading = "Can the bands be trusted" if part["form"] == "coverage" else "Can the probabilities be trusted"
@@ -132,11 +134,17 @@ def calibration_section(part: Mapping[str, Any], name: Iterator[str], primary: s
 
 def suggestions_section(part: Mapping[str, Any], name: Iterator[str]) -> Block:
     """What to measure next."""
-    writes = {c: number if numeric else None for c, numeric in zip(part["columns"], part["numeric"], strict=True)}
     rows = [dict(zip(part["columns"], row, strict=True)) for row in part["rows"]]
+    writes = {
+        c: _writer(rows, c) if numeric else None for c, numeric in zip(part["columns"], part["numeric"], strict=True)
+    }
     columns: list[tuple[str, str, Any]] = [(c.replace("_", " "), c, writes[c]) for c in part["columns"]]
     block = table(part["caption"], columns, rows)
     return section(next(name).replace("figure", "part"), "What to measure next", part["lead"], [block])
+
+
+def _writer(rows: list[dict[str, Any]], column: str) -> Any:
+    return whole if all(float(row[column] or 0).is_integer() for row in rows) else aligned(rows, column)
 
 
 def made_section(made: Mapping[str, Any], name: Iterator[str]) -> Block:
