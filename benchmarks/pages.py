@@ -14,9 +14,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_hierarchical
 import pages_multitask
+import pages_transfer
 from pages_parts import ROOT, load, made_by, table
 
-PAGES = [ROOT / "README.md", *(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "transfer.md"]
+PAGES += [*(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
 
 def synthetic(gap: str) -> str:
@@ -319,6 +321,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench rbf": bench_rbf,
 }
 BLOCKS |= pages_hierarchical.BLOCKS
+BLOCKS |= pages_transfer.BLOCKS
 
 
 def render(text: str) -> str:

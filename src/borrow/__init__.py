@@ -28,6 +28,10 @@ _HOMES = {
     "Comparison": "borrow.transfer.comparison",
     "Verdict": "borrow.transfer.verdict",
     "compare": "borrow.transfer.run",
+    "AutoClassifier": "borrow.transfer.auto",
+    "AutoRegressor": "borrow.transfer.auto",
+    "quick_look": "borrow.transfer.quick",
+    "suggest": "borrow.transfer.measure_next",
 }
 
 __all__ = [

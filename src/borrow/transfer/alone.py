@@ -38,8 +38,11 @@ class AloneClassifier(SingleTaskGPClassifier):
         self.primary = primary
 
     def _fit_binary(self, data: BinaryData) -> BinaryModel:
-        t = data.labels.index(self.primary)
-        at, none = data.of(t), data.X[:0]
-        starts = np.where(np.arange(len(data.starts)) > t, at.stop - at.start, 0)
-        free = tuple(u if i == t else none for i, u in enumerate(data.unlabelled))
-        return super()._fit_binary(replace(data, X=data.X[at], y=data.y[at], starts=starts, unlabelled=free))
+        t, M = data.labels.index(self.primary), len(data.labels)
+        at = data.of(t)
+        starts = np.array([0, at.stop - at.start])
+        alone = replace(
+            data, X=data.X[at], y=data.y[at], starts=starts, labels=(self.primary,), unlabelled=(data.unlabelled[t],)
+        )
+        fit: Any = super()._fit_binary(alone)
+        return replace(fit, group=fit.group * M, bias=np.repeat(fit.bias, M))  # no other task is ever asked for

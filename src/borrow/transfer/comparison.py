@@ -16,7 +16,7 @@ from borrow.transfer.methods import LABELS
 from borrow.transfer.resampled import Interval, differences, interval
 
 LEVEL = 0.95
-#: The candidate that the question was built for; half of the error probability is its own.
+#: The candidate that the question was built for.
 DESIGNATED = "focused"
 
 
@@ -65,28 +65,27 @@ class Comparison:
         return out
 
     def candidates(self, primary: Any) -> list[str]:
-        """Transfer methods that can be judged."""
+        """Transfer methods that can be judged: every fold was fitted, and so was no transfer."""
+        if not self.complete(primary, "single"):
+            return []
         return [m for m in self.methods if m != "single" and self.complete(primary, m)]
 
     def levels(self, primary: Any) -> dict[str, float]:
-        """Level of each candidate's interval, so that all hold together with 95 %.
+        """Level of each candidate's interval.
 
-        Half of the error probability belongs to the focused GP, which the question was built for, the other half to
-        the others in equal parts (a weighted Bonferroni bound); where it or they are not there, nothing is split.
+        The focused GP, which the question was built for, has 95 %; all others together have 95 % too (Bonferroni), so
+        that it makes no difference how many were tried. That some candidate seems to help by chance, its interval below
+        zero, has then a probability of at most 2.5 % + 2.5 %.
         """
         found = self.candidates(primary)
-        others = [m for m in found if m != DESIGNATED]
-        both = bool(others) and DESIGNATED in found
-        share = {m: (0.5 if both else 1.0) / len(others) for m in others}
-        if DESIGNATED in found:
-            share[DESIGNATED] = 0.5 if both else 1.0
-        return {m: 1.0 - (1.0 - LEVEL) * share[m] for m in found}
+        others = sum(m != DESIGNATED for m in found)
+        return {m: LEVEL if m == DESIGNATED else 1.0 - (1.0 - LEVEL) / others for m in found}
 
     def difference(self, primary: Any, method: str, what: str = "error", level: float | None = None) -> Interval:
         """Of a method from no transfer over the folds: negative errors and positive densities are better."""
         pairs = [
             (a, b)
-            for a, b in _paired(self.folds(primary, method), self.folds(primary, "single"))
+            for a, b in paired(self.folds(primary, method), self.folds(primary, "single"))
             if a["failure"] is None and b["failure"] is None
         ]
         if level is None:
@@ -97,7 +96,7 @@ class Comparison:
     def table(self, primary: Any = None) -> Table:
         """One row a method: mean over folds of the error, its difference from no transfer with an interval, and more.
 
-        The intervals hold for all methods together with 95 %.
+        The intervals are those that the verdict judges by: 95 % for the focused GP, 95 % for all others together.
         """
         if primary is None and len(self.primaries) > 1:
             parts = [Table({"primary": [p] * len(self.methods), **self.table(p)}) for p in self.primaries]
@@ -170,7 +169,7 @@ class Comparison:
     @classmethod
     def of_lines(cls, about: Mapping[str, Any], lines: list[dict[str, Any]]) -> Comparison:
         """From the header's part and the lines of a ledger, in whatever order these came."""
-        records = [r for r in lines if "method" in r]
+        records = list({record_key(r): r for r in lines if "method" in r}.values())
         place = {(p, m): i for i, (p, m) in enumerate((p, m) for p in about["primaries"] for m in LABELS)}
         tasks = {t: i for i, t in enumerate(about["tasks"])}
 
@@ -185,7 +184,12 @@ class Comparison:
         return "\n".join([*words, repr(self.table())])
 
 
-def _paired(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def record_key(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells records apart."""
+    return tuple(record[k] for k in ("primary", "method", "repeat", "fold", "left_out"))
+
+
+def paired(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Records of the same folds."""
     by_fold = {(r["repeat"], r["fold"]): r for r in other}
     return [(r, by_fold[at]) for r in one if (at := (r["repeat"], r["fold"])) in by_fold]

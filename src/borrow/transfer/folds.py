@@ -17,7 +17,7 @@ from borrow.data import Codes
 from borrow.linalg import Array
 from borrow.transfer.alone import AloneClassifier, AloneRegressor
 from borrow.transfer.methods import build
-from borrow.transfer.problem import Problem
+from borrow.transfer.problem import Problem, plain
 
 #: Name of an error -> what it is of predictions. The first of each kind is the default.
 SCORINGS = {
@@ -31,6 +31,11 @@ SHORT = {
     "brier": "Brier score",
     "error": "error rate",
     "log": "log loss",
+}
+#: What a record holds beside its key; None in all of them where the fit failed.
+ANSWERS = {
+    "regression": ("error", "log_density", "coverage", "mean", "std"),
+    "classification": ("error", "log_density", "calibration", "probability"),
 }
 LEAST_ROWS = 3
 BAND = 0.9
@@ -64,17 +69,20 @@ class Job:
 
 
 def default_cv(n: int) -> tuple[int, int]:
-    """Folds and repeats for n rows of the primary: leave-one-out below 10, 5 x 4 up to 200, then 5 x 2."""
+    """Folds and repeats for n rows of the primary: leave-one-out below 10, 5 x 3 up to 200, then 5 x 2.
+
+    At equal cost few folds with more repeats have the narrower interval: its square goes with 1/repeats + 5/4.
+    """
     if n < 10:
         return n, 1
-    return (5, 4) if n <= 200 else (5, 2)
+    return (5, 3) if n <= 200 else (5, 2)
 
 
 def read_cv(cv: Any, n: int) -> tuple[int, int] | None:
     """(folds, repeats), or None where cv is a splitter."""
     if cv is None:
         return default_cv(n)
-    if hasattr(cv, "split"):
+    if is_splitter(cv):
         return None
     pair = (cv, 1) if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool) else cv
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(v, (int, np.integer)) for v in pair):
@@ -83,6 +91,11 @@ def read_cv(cv: Any, n: int) -> tuple[int, int] | None:
     if not 2 <= folds <= n or repeats < 1:
         raise ValueError(f"cv={cv!r}: expected 2 to {n} folds (the primary has {n} rows) and at least one repeat")
     return folds, repeats
+
+
+def is_splitter(cv: Any) -> bool:
+    """A scikit-learn splitter (text has a `split` too)."""
+    return hasattr(cv, "split") and not isinstance(cv, str)
 
 
 def splits_of(problem: Problem, primary: Any, cv: Any, seed: int) -> list[Split]:
@@ -134,9 +147,9 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
         try:
-            answer = _regress(train, problem, job, scoring, seed)
+            answer = _answer(train, problem, job, scoring, seed)
         except Exception as failure:  # one method that fails must not take the others with it
-            answer = {"error": None, "log_density": None, "failure": f"{type(failure).__name__}: {failure}"}
+            answer = {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
     said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
     return {**record, "failure": None, **answer, "seconds": time.perf_counter() - started, "warnings": list(said)}
 
@@ -151,7 +164,7 @@ def fit_for(train: Problem, key: str, primary: Any, seed: int) -> Any:
     return model.fit(train.X, train.y, tasks=list(train.tasks))
 
 
-def _regress(train: Problem, problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, Any]:
+def _answer(train: Problem, problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, Any]:
     test = job.split.test
     model = fit_for(train, job.method, job.primary, seed)
     X, tasks = problem.X[test], [job.primary] * len(test)
@@ -160,13 +173,9 @@ def _regress(train: Problem, problem: Problem, job: Job, scoring: str, seed: int
         return score_numbers(problem.y[test], mean, std, scoring)
     found = model.predict_proba(X, tasks=tasks)
     probability = np.zeros((len(test), len(problem.classes)))
-    probability[:, [problem.classes.index(_plain(c)) for c in model.classes_]] = found
+    probability[:, [problem.classes.index(plain(c)) for c in model.classes_]] = found
     code = np.array([problem.classes.index(v) for v in problem.y[test]])
     return score_labels(code, probability, scoring)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, Any]:

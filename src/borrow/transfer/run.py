@@ -17,8 +17,8 @@ from borrow import __version__
 from borrow.data import list_labels
 from borrow.progress import Progress
 from borrow.reading import _did_you_mean
-from borrow.transfer.comparison import Comparison
-from borrow.transfer.folds import LEAST_ROWS, SCORINGS, SHORT, Job, evaluate, read_cv, splits_of
+from borrow.transfer.comparison import Comparison, record_key
+from borrow.transfer.folds import LEAST_ROWS, SCORINGS, SHORT, Job, evaluate, is_splitter, read_cv, splits_of
 from borrow.transfer.ledger import Ledger
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
@@ -109,7 +109,7 @@ def compare_problem(
         "skipped": skipped,
     }
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed")}
-    settings |= {"leave_out": leave_out, "splitter": repr(cv) if hasattr(cv, "split") else None}
+    settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
     with Ledger(store, header) as ledger, warnings.catch_warnings():
         lines = list(ledger.done)
@@ -149,7 +149,7 @@ def _work(
     what: str,
 ) -> None:
     """Do what is not done yet; every result is on the disk as soon as it is there."""
-    done = {_key(r) for r in lines if "method" in r}
+    done = {record_key(r) for r in lines if "method" in r}
     left = [job for job in jobs if job.key not in done]
     if not left:
         return
@@ -184,10 +184,6 @@ def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
             yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
         return
     yield from parallel(calls)
-
-
-def _key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record[k] for k in ("primary", "method", "repeat", "fold", "left_out"))
 
 
 def _teller(progress: Any, total: int, what: str) -> Callable[[int], None]:

@@ -1,8 +1,8 @@
 """One sentence and its evidence: does borrowing help the task that matters?
 
 Every transfer method is a candidate and has an interval for its paired difference from no transfer (`resampled`). The
-intervals hold for all candidates together (`Comparison.levels`), so that trying more methods does not make "helps" more
-likely by chance, and the best of those that help may be picked by its error.
+levels of the intervals (`Comparison.levels`) allow for how many there are: trying more methods does not make "helps"
+more likely by chance (5 % at most), and the best of those that help may be picked by its error.
 
 helps        some candidate's interval lies below zero; the one of lowest error is named
 hurts        none helps, and that of the focused GP (of the best candidate where it was not run) lies above zero
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from borrow.table import Table
-from borrow.transfer.comparison import DESIGNATED, LEVEL, Comparison, _paired, test_to_train
+from borrow.transfer.comparison import DESIGNATED, LEVEL, Comparison, paired, test_to_train
 from borrow.transfer.methods import LABELS, estimator_name
 from borrow.transfer.resampled import Interval, differences, interval
 
@@ -130,7 +130,7 @@ def leave_out_gain(comparison: Comparison, primary: Any, secondary: Any, n_secon
     if method is None:
         return Interval(math.nan, math.nan, math.nan, math.nan)
     pairs = [
-        (a, b) for a, b in _paired(without, comparison.folds(primary, method)) if not (a["failure"] or b["failure"])
+        (a, b) for a, b in paired(without, comparison.folds(primary, method)) if not (a["failure"] or b["failure"])
     ]
     d = differences([a["error"] for a, _ in pairs], [b["error"] for _, b in pairs])
     return interval(d, test_to_train([a for a, _ in pairs]), LEVEL)
