@@ -18,6 +18,7 @@ MOST_SECONDARIES = 16
 
 
 def cv_words(comparison: Comparison) -> str:
+    """The folds in words."""
     folds, repeats = comparison.cv["folds"], comparison.cv["repeats"]
     return f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
 
@@ -68,7 +69,8 @@ def _verdict(comparison: Comparison, verdict: Any, rows: Sequence[Mapping[str, A
         interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
     else:
         interval = (
-            f"On rows that it had not seen the {label} has a {comparison.scoring} of {number(alone + verdict.difference)}; "
+            f"On rows that it had not seen the {label} has a {comparison.scoring} of "
+            f"{number(alone + verdict.difference)}; "
             f"without the other data it is {number(alone)}. {_span(verdict)}"
         )
     return {
@@ -92,7 +94,7 @@ def _span(verdict: Any) -> str:
         span = f"between {number(low, 2)} and {number(high, 2)} more"
     else:
         span = f"anything from {number(-low, 2)} less to {number(high, 2)} more"
-    tail = "" if high < 0 or low > 0 else ", so no difference is possible too"
+    tail = "" if high < 0 or low > 0 else ", so there may be none"
     return f"The true difference may be {span} ({sure} interval over {verdict.folds} folds){tail}."
 
 
@@ -123,9 +125,11 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
     borrowed = sum(abs(float(r["correlation"])) > 0 for r in rows if math.isfinite(float(r["correlation"])))
     return {
-        "lead": f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not show one, it is "
+        "lead": f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not "
+        "show one, it is "
         "set to zero and nothing is borrowed.",
-        "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part of the "
+        "caption": "Correlation of each task's function with the primary's and its standard error; shared is "
+        "the part of the "
         f"task's variation that is the primary's; lost without it is the rise in {scoring} when the task is left out.",
         "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
         "gain_caption": f"Rise in {scoring} when the task alone is left out; bars are 95 % intervals.{more}",
@@ -137,6 +141,9 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
 def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any]:
     """What to measure next, as columns and rows; many inputs become one column of words."""
     table = {str(name): list(values) for name, values in dict(suggestions).items()}
+    bare = [f"x{j}" for j in range(len(features))]  # a model that was fitted to an array knows no names
+    if set(bare) <= set(table) and not set(features) & set(table):
+        table = {dict(zip(bare, features, strict=True)).get(name, name): values for name, values in table.items()}
     inputs = [f for f in features if f in table]
     n = len(next(iter(table.values()), []))
     if len(inputs) > 4:
@@ -156,7 +163,8 @@ def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any]:
     numeric = [all(isinstance(v, (int, float, np.number)) for v in table[k]) for k in columns]
     return {
         "lead": "Measurements that would lower the uncertainty about the primary most, each given those before it.",
-        "caption": "Reduction: by how much the average predictive variance of the primary falls. It does not depend on what will "
+        "caption": "Reduction: by how much the average predictive variance of the primary falls. It does not "
+        "depend on what will "
         "be measured, so it is known before.",
         "columns": columns,
         "numeric": numeric,

@@ -12,7 +12,7 @@ from borrow.report.svg import Element, Scale, add, number
 #: Height of a row with a dot and an interval, and of one with two.
 ROW, DOUBLE = 30.0, 36.0
 #: Letters that fit into the margin to the left of a plot (the classes of the style sheet).
-LETTERS, NARROW = 24, 17
+LETTERS, NARROW = 22, 17
 
 
 def _known(*values: float | None) -> list[float]:
@@ -45,9 +45,9 @@ def intervals(
     add(root, "line", x1=zero, x2=zero, y1=top - 4.0, y2=height, class_="zero")
     if ends:
         room = scale(0.0), 100.0 - scale(0.0)
-        if room[0] > 22:
+        if room[0] > 16:
             add(root, "text", f"\u2190 {ends[0]}", x=zero, dx="-8", y=11.0, text_anchor="end", class_="tick")
-        if room[1] > 22:
+        if room[1] > 16:
             add(root, "text", f"{ends[1]} \u2192", x=zero, dx="8", y=11.0, class_="tick")
     for i, row in enumerate(rows):
         y = top + step * (i + 0.5)
@@ -121,7 +121,7 @@ def heat_map(tasks: Sequence[str], values: Sequence[Sequence[float | None]], nam
                 sign = "plus" if value >= 0 else "minus"
                 add(group, "rect", class_=f"heat {sign}", fill_opacity=round(0.9 * strength, 3), **box)
                 if M <= 14 and i != j:
-                    strong = " strong" if strength > 0.55 else ""
+                    strong = " full" if strength > 0.85 else " strong" if strength > 0.7 else ""
                     shown = f"{100 * value:.0f}".replace("-", "\u2212").replace("\u22120", "0")
                     place = {"x": f"{width * (j + 0.5):.3f}%", "y": y + cell / 2 + 4.0}
                     add(group, "text", shown, text_anchor="middle", class_=f"value{strong}", **place)
@@ -175,7 +175,8 @@ def _curve_text(panel: Mapping[str, Any], feature: str, target: str) -> str:
     n = len((panel.get("points") or {"x": []})["x"])
     return (
         f"{target} as predicted over {feature} from {number(x[0])} to {number(x[-1])}: largest "
-        f"{number(mean[top])} at {number(x[top])}, least {number(mean[bottom])} at {number(x[bottom])}; {n} measurements."
+        f"{number(mean[top])} at {number(x[top])}, least {number(mean[bottom])} at {number(x[bottom])}; {n} "
+        "measurements."
     )
 
 
@@ -201,7 +202,7 @@ def surface(part: Mapping[str, Any], field: str, name: str, title: str) -> str:
             }
             add(root, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + 0.9 * share, 3), **box)
     svg.bottom_axis(root, x, height, first, top=height)
-    svg.left_axis(root, y, second)
+    svg.left_axis(root, y, second, grid=False)
     for u, v in zip(part["points"]["x"], part["points"]["y"], strict=True):
         add(root, "circle", cx=x.percent(u), cy=y(v), r=3.2, class_="point ringed")
     return svg.markup(root)
@@ -210,9 +211,10 @@ def surface(part: Mapping[str, Any], field: str, name: str, title: str) -> str:
 def colour_bar(low: float, high: float, field: str, name: str) -> str:
     """What the depths of colour of a surface mean."""
     root = svg.canvas(34.0, "Scale of the colours", f"From {number(low)} to {number(high)}.", name)
+    layer = add(root, "svg", width="100%", height="12", viewBox="0 0 20 1", preserveAspectRatio="none")
     for k in range(20):
-        place = {"x": f"{5 * k}%", "width": "5.05%", "y": 2.0, "height": 10.0}
-        add(root, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + 0.9 * (k + 0.5) / 20, 3), **place)
+        place = {"x": k, "width": 1, "y": 0, "height": 1}
+        add(layer, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + 0.9 * (k + 0.5) / 20, 3), **place)
     add(root, "text", number(low), x="0%", y=28.0, class_="tick")
     add(root, "text", number((low + high) / 2), x="50%", y=28.0, text_anchor="middle", class_="tick")
     add(root, "text", number(high), x="100%", y=28.0, text_anchor="end", class_="tick")
@@ -274,8 +276,8 @@ def _percent_axes(root: Element, x: Scale, y: Scale, height: float, across: str,
         add(root, "line", x1="0%", x2="100%", y1=v, y2=v, class_="grid")
         add(root, "text", f"{k} %", x=at, y=height + 16.0, text_anchor="middle", class_="tick")
         add(root, "text", f"{k} %", x="0", dx="-8", y=v + 4.0, text_anchor="end", class_="tick")
-    add(root, "text", across, x="50%", y=height + 34.0, text_anchor="middle", class_="axis")
-    add(root, "text", up, x="0", dx="-40", y=-10.0, class_="axis")
+    add(root, "text", across, x="100%", y=height + 34.0, text_anchor="end", class_="axis")
+    add(root, "text", up, x="0", dx="-40", y=-14.0, class_="axis")
 
 
 def _percent(share: float) -> str:

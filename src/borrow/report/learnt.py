@@ -1,8 +1,8 @@
 """What a fitted model learnt, as plain data: correlations between tasks, and its predictions over the inputs.
 
-One input: curves with bands. Two: maps. More: what each input does on average (partial effects): the prediction averaged
-over the primary's rows with that input set to one value, less the same at another. Both are linear in the function, so
-the band of the difference comes from the joint posterior covariance and what they share cancels.
+One input: curves with bands. Two: maps. More: what each input does on average (partial effects): the prediction
+averaged over the primary's rows with that input set to one value, less the same at another. Both are linear in the
+function, so the band of the difference comes from the joint posterior covariance, and what they share cancels.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
     if still := [text_of(predictor.features[j]) for j, v in enumerate(values) if len(v) < 2]:
         notes.append(f"Inputs that never vary: {', '.join(still[:8])}{' and more' if len(still) > 8 else ''}.")
     lead = (
-        f"What each input does to the {target} of {text_of(primary)}, all else as it was measured: an average over its rows. "
+        f"What each input does to the {target} of {text_of(primary)}, all else as it was measured: an average "
+        "over its rows. "
         "Effects that depend on other inputs are averaged out."
     )
     band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression

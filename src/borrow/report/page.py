@@ -83,7 +83,8 @@ def _sections(summary: Mapping[str, Any], names: Any) -> list[dict[str, Any]]:
     kind = summary["data"]["kind"]
     if many:
         shown.append(sections.overview_section(summary["parts"], names))
-    for part in summary["parts"]:
+    details = sections.detailed(summary["parts"])
+    for part in details:
         if part["comparison"]:
             shown.append(sections.comparison_section(part, kind, names, many))
         if part["secondaries"]:
@@ -92,7 +93,7 @@ def _sections(summary: Mapping[str, Any], names: Any) -> list[dict[str, Any]]:
         shown.append(sections.covariance_section(summary["covariance"], names))
     if summary["predictions"]:
         shown.append(sections_model.predictions_section(summary["predictions"], names))
-    for part in summary["parts"]:
+    for part in details:
         if part["calibration"]:
             primary = part["primary"] if many else None
             shown.append(sections_model.calibration_section(part["calibration"], names, primary))

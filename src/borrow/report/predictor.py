@@ -31,7 +31,8 @@ class Predictor:
         schema = getattr(inner, "_schema", None)
         if schema is None:
             raise ValueError(
-                f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not fitted or "
+                f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
+                "fitted or "
                 "not of this package"
             )
         names = schema.names if schema.names is not None else features

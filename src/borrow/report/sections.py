@@ -10,6 +10,8 @@ from borrow.report import figures
 from borrow.report.svg import number, text_of
 
 Block = dict[str, Any]
+#: Primaries that get sections of their own.
+MOST_DETAILS = 8
 BADGES = {"helps": "Helps", "hurts": "Hurts", "cannot tell": "Cannot tell"}
 
 
@@ -34,11 +36,11 @@ def hundredths(value: float | None) -> str:
 
 
 def aligned(rows: Sequence[Mapping[str, Any]], *fields: str) -> Callable[[float | None], str]:
-    """How to write the numbers of these columns so that points stand under points and the middle one has two digits."""
+    """How to write the numbers of these columns so that points stand under points and most have two digits."""
     sizes = sorted(abs(v) for row in rows for f in fields if (v := row.get(f)))
     if not sizes or sizes[-1] >= 1e6 or sizes[-1] < 1e-4:
         return number
-    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 2])), 0), 6)
+    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 4])), 0), 6)
 
     def write(value: float | None) -> str:
         shown = "\u2013" if value is None else f"{value:,.{decimals}f}".replace("-", "\u2212")
@@ -47,7 +49,7 @@ def aligned(rows: Sequence[Mapping[str, Any]], *fields: str) -> Callable[[float 
     return write
 
 
-def cell(text: Any, label: str, sort: float | None | str = "text", classes: str = "", code: bool = False) -> Block:
+def cell(text: Any, label: str, sort: float | str | None = "text", classes: str = "", code: bool = False) -> Block:
     """One cell; `sort` is the number to sort by (None: missing, last), or "text" to sort by what it shows."""
     key = None if sort == "text" else "" if sort is None else sort
     return {"text": text_of(text), "label": label, "sort": key, "classes": classes, "code": code}
@@ -67,11 +69,12 @@ def table(
         for name, field, write in columns:
             value = row.get(field)
             if write is None:
-                cells.append(cell("\u2013" if value is None else value, name))
+                shown = "\u2013" if value is None else str(value)
+                cells.append(cell(shown, name, classes="words" if len(shown) > 24 else ""))
             else:
                 cells.append(cell(write(value), name, value, "number"))
         lines.append({"cells": cells, "classes": "judged" if judged(row) else "", "note": note(row)})
-    heads = [{"label": name, "numeric": write is not None} for name, _, write in columns]
+    heads = [{"label": name, "numeric": i > 0 and write is not None} for i, (name, _, write) in enumerate(columns)]
     return {"kind": "table", "caption": caption, "columns": heads, "rows": lines, "sortable": True}
 
 
@@ -86,7 +89,7 @@ def facts(caption: str, pairs: Sequence[tuple[str, Any]], code: Sequence[str] = 
 
 def figure(svg: str, caption: str = "", margin: str = "", **more: Any) -> Block:
     """A figure with what stands around it."""
-    empty = {"heading": "", "legend": [], "table": None, "bar": "", "classes": ""}
+    empty: Block = {"heading": "", "legend": [], "table": None, "bar": "", "classes": ""}
     return {"kind": "figure", "svg": svg, "caption": caption, "margin": margin, **empty, **more}
 
 
@@ -115,7 +118,8 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
         return [
             {
                 "role": verdict["answer"].replace(" ", "-"),
-                "question": f"Does the data of the other tasks help to predict \u201c{summary['data']['target']}\u201d for "
+                "question": f"Does the data of the other tasks help to predict "
+                f"\u201c{summary['data']['target']}\u201d for "
                 f"\u201c{primary}\u201d?",
                 "badge": BADGES[verdict["answer"]],
                 "sentence": verdict["headline"],
@@ -135,7 +139,8 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
     return [
         {
             "role": role,
-            "question": f"Does the data of the other tasks help to predict \u201c{summary['data']['target']}\u201d? Every "
+            "question": f"Does the data of the other tasks help to predict "
+            f"\u201c{summary['data']['target']}\u201d? Every "
             "task in turn.",
             "badge": "Every task",
             "sentence": said,
@@ -184,11 +189,12 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
     ]
     blocks: list[Block] = []
     if rows:
-        axis = f"difference in {score} from no transfer"
+        axis = "difference in error from no transfer"
         title = f"Difference of each method from no transfer, {part['primary']}"
         drawn = figures.intervals(rows, next(name), title, axis, ("less error", "more error"))
         caption = (
-            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together with {level} "
+            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold "
+            f"together with {level} "
             "and account for folds that share rows. Where a bar crosses the line, the folds do not show a difference."
         )
         blocks.append(figure(drawn, caption, "named"))
@@ -209,8 +215,10 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
     columns.append(("seconds", "seconds", aligned(comparison["rows"], "seconds")))
     sure = "" if kind == "regression" else " too sure by is mean confidence less share of right answers;"
     caption = (
-        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no transfer, "
-        f"with an interval; all intervals of the table hold together with {level}. Log density: per row, higher is better;"
+        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from "
+        "no transfer, "
+        f"with an interval; all intervals of the table hold together with {level}. Log density: per row, higher "
+        "is better;"
         f"{sure} seconds: of all fits."
     )
     mark = {"judged": lambda r: r["method"] == chosen, "note": lambda r: "judged" if r["method"] == chosen else ""}
@@ -255,8 +263,7 @@ def secondaries_section(part: Mapping[str, Any], name: Iterator[str], many: bool
     ][: rows["shown"]]
     if gains:
         title = f"Loss of accuracy for {part['primary']} when a task is left out"
-        axis = f"more {part['comparison']['score']} without it" if part.get("comparison") else "more error without it"
-        svg = figures.intervals(gains, next(name), title, axis, ("no use", "of use"))
+        svg = figures.intervals(gains, next(name), title, "more error without it", ("no use", "of use"))
         drawn.append(figure(svg, rows["gain_caption"], "named", heading="What is lost without it"))
     columns: list[tuple[str, str, Any]] = [("task", "task", None), ("rows", "rows", whole)]
     gain = aligned(rows["rows"], "gain", "low", "high")
@@ -290,6 +297,19 @@ def covariance_section(covariance: Mapping[str, Any], name: Iterator[str]) -> Bl
     return section(next(name).replace("figure", "part"), "How the tasks hang together", covariance["lead"], [block])
 
 
+def detailed(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The primaries whose sections are shown, in the order given: all, or of many those with the clearest answers."""
+
+    def clear(part: Mapping[str, Any]) -> float:
+        low, high = ((part["verdict"] or {}).get(k) for k in ("low", "high"))
+        if low is None or high is None or high <= low:
+            return 0.0
+        return abs(low + high) / (high - low)  # the distance from zero in half widths
+
+    first = sorted(range(len(parts)), key=lambda i: -clear(parts[i]))[:MOST_DETAILS]
+    return [parts[i] for i in sorted(first)]
+
+
 def overview_section(parts: Sequence[Mapping[str, Any]], name: Iterator[str]) -> Block:
     """One line a task, where every task was judged in turn."""
     rows = [
@@ -303,7 +323,6 @@ def overview_section(parts: Sequence[Mapping[str, Any]], name: Iterator[str]) ->
         for p in parts
         if p["verdict"]
     ]
-    score = next((p["comparison"]["score"] for p in parts if p["comparison"]), "error")
     drawn = [
         {
             "label": r["primary"],
@@ -315,7 +334,7 @@ def overview_section(parts: Sequence[Mapping[str, Any]], name: Iterator[str]) ->
         for r in rows
     ]
     errors = aligned(rows, "difference", "low", "high")
-    axis = f"difference in {score} from no transfer"
+    axis = "difference in error from no transfer"
     svg = figures.intervals(drawn, next(name), "Difference from no transfer, every task", axis, ("less", "more error"))
     columns: list[tuple[str, str, Any]] = [
         ("task", "primary", None),
@@ -328,7 +347,10 @@ def overview_section(parts: Sequence[Mapping[str, Any]], name: Iterator[str]) ->
     ]
     caption = "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell."
     blocks = [figure(svg, caption, "named"), table("Every task as the one that matters.", columns, rows)]
-    return section(next(name).replace("figure", "part"), "Every task in turn", "", blocks)
+    lead = ""
+    if len(parts) > MOST_DETAILS:
+        lead = f"Details follow for {MOST_DETAILS} of {len(parts)} tasks, those with the clearest answers."
+    return section(next(name).replace("figure", "part"), "Every task in turn", lead, blocks)
 
 
 def _role(answer: str) -> str:

@@ -27,6 +27,7 @@ from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import fit_for
 from borrow.transfer.methods import ESTIMATORS, LABELS
 from borrow.transfer.problem import Problem, read_problem
+from borrow.transfer.relations import correlation_error
 
 #: Warnings listed.
 MOST_WARNINGS = 8
@@ -101,7 +102,8 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
     problem = read_problem(table, comparison.target, comparison.task, comparison.features, comparison.kind)
     if problem.digest() != comparison.digest:
         raise ValueError(
-            f"table is not the data that were compared: its digest is {problem.digest()[:12]}\u2026 and that of the comparison "
+            f"table is not the data that were compared: its digest is {problem.digest()[:12]}\u2026 and that of "
+            "the comparison "
             f"{comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without predictions"
         )
     return problem
@@ -118,9 +120,9 @@ def _models(
     alone = None
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        if model is None and problem is None:
-            return None, None
         if model is None:
+            if problem is None:
+                return None, None
             model = fit_for(problem, key or "single", primary, comparison.seed)
         if problem is not None and key != "single":
             alone = Predictor.of(
@@ -154,7 +156,8 @@ def _points(problem: Problem | None, predictor: Predictor, table: Any, target: s
             columns = list(range(len(problem.features)))
         else:
             raise ValueError(
-                f"the model has the inputs {', '.join(predictor.features)} and the comparison {', '.join(problem.features)}; "
+                f"the model has the inputs {', '.join(predictor.features)} and the comparison "
+                f"{', '.join(problem.features)}; "
                 "give the model that was fitted to the same columns"
             )
         y = problem.y if problem.kind == "regression" else np.full(len(problem.y), np.nan)
@@ -206,9 +209,8 @@ def _model_part(predictor: Predictor) -> list[dict[str, Any]]:
     rows = [dict(r) for r in tables[0].rows() if r["task"] != primary]
     if primary is None or not rows or "correlation" not in rows[0]:
         return []
-    for row in rows:  # the table's standard error is that of rho
-        c, rho = float(row["correlation"]), float(row["rho"])
-        row["std_error"] = row["std_error"] if rho == 0 else abs(c / rho) * (1 - c * c) * row["std_error"]
+    for row in rows:
+        row["std_error"] = correlation_error(row)  # the table's is that of rho
     mine = next((r["rows"] for r in tables[0].rows() if r["task"] == primary), 0)
     empty = {"verdict": None, "comparison": None, "calibration": None}
     return [{"primary": text_of(primary), "rows": mine, **empty, "secondaries": related(rows, "error")}]
@@ -219,7 +221,7 @@ def _covariance(comparison: Comparison | None, predictor: Predictor | None, prim
         warnings.simplefilter("ignore")
         found = None if predictor is None else learnt.correlations(predictor, primary)
     if found is None and comparison is not None and primary is not None:
-        known = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
+        known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
         c = [1.0, *(float("nan") if r["correlation"] is None else r["correlation"] for r in known)]
         found = learnt.shared_correlations([primary, *(r["task"] for r in known)], np.array(c, dtype=float), primary)
     return found

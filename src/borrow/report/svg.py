@@ -91,6 +91,7 @@ class Scale:
         return cls(low - pad, high + pad, **more)
 
     def __call__(self, value: float) -> float:
+        """The place of a number along the length."""
         share = (value - self.low) / (self.high - self.low)
         share = min(max(share, -0.5), 1.5)  # far outside is outside
         return self.length * (1.0 - share if self.flip else share)
@@ -100,7 +101,7 @@ class Scale:
         return f"{self(value):.3f}%" if self.length == 100.0 else f"{100.0 * self(value) / self.length:.3f}%"
 
 
-def add(parent: Element, name: str, text: str | None = None, **attributes: Any) -> Element:
+def add(parent: Element, name: str, text: Any = None, **attributes: Any) -> Element:
     """One more element; `text_anchor` is written text-anchor, `class_` is class; numbers get three decimals."""
     child = ElementTree.SubElement(parent, name)
     for key, value in attributes.items():
@@ -172,17 +173,18 @@ def bottom_axis(root: Element, scale: Scale, y: float, title: str, most: int = 5
         add(root, "line", x1=at, x2=at, y1=float(top), y2=float(y), class_="grid")
         add(root, "text", shown, x=at, y=y + 16.0, text_anchor="middle", class_="tick")
     if title:
-        label(root, "50%", y + 34.0, title, 70, text_anchor="middle", class_="axis")
+        label(root, "100%", y + 34.0, title, 50, text_anchor="end", class_="axis")  # runs back under the margin
 
 
-def left_axis(root: Element, scale: Scale, title: str = "", most: int = 5) -> None:
+def left_axis(root: Element, scale: Scale, title: str = "", most: int = 5, grid: bool = True) -> None:
     """Grid lines across, numbers to the left of them; the title stands over the plot."""
     values = ticks(scale.low, scale.high, most)
     for value, shown in zip(values, tick_labels(values), strict=True):
-        add(root, "line", x1="0%", x2="100%", y1=scale(value), y2=scale(value), class_="grid")
+        if grid:
+            add(root, "line", x1="0%", x2="100%", y1=scale(value), y2=scale(value), class_="grid")
         add(root, "text", shown, x="0", dx="-8", y=scale(value) + 4.0, text_anchor="end", class_="tick")
     if title:
-        label(root, "0%", -10.0, title, 44, dx="-40", class_="axis")
+        label(root, "0%", -14.0, title, 44, dx="-40", class_="axis")
 
 
 def markup(root: Element) -> str:
