@@ -311,10 +311,13 @@ def test_the_worked_examples_run_in_order(tmp_path, monkeypatch):
     table.write_csv("scores.csv")
     table.drop("score").head(5).write_csv("new.csv")
     table.drop("score").head(5).write_csv("candidates.csv")
-    examples = [m.EXAMPLE for m in (fit, info, predict, suggest, compare)]
+    examples = [m.EXAMPLE for m in (fit, info, predict, suggest, compare, report)]
     for line in examples:
         good(*shlex.split(line)[1:])
     assert pl.read_csv("predicted.csv").height == 5
+    page = (tmp_path / "report.html").read_text()
+    assert "help &#39;St Mary&#39;" in page or "help 'St Mary'" in page
+    assert "borrow report run.jsonl --data scores.csv" in page
 
 
 def test_nothing_but_text_goes_into_a_pipe(model, place):
