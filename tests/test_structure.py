@@ -23,8 +23,8 @@ LAYERS = [
     {"store"},
     {"report"},
     {"datasets"},
-    {"figures"},
-    {"demo"},
+    {"figures", "report"},
+    {"demo", "demo_compiler"},
     {"commands"},
     {"cli"},
 ]
