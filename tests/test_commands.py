@@ -348,3 +348,24 @@ def test_small_benchmark_of_reading_runs_and_writes_nothing(tmp_path, monkeypatc
     assert bench.make(tmp_path / "t.csv", 0.1, 200) == 200
     bench.job("used", str(tmp_path / "t.csv"))
     assert '"peak"' in capsys.readouterr().out
+
+
+def test_the_commands_of_the_page_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = schools().select("school", "hours", "age", "score")
+    table.write_csv("scores.csv")
+    for name in ("new.csv", "candidates.csv"):
+        table.drop("score").head(5).write_csv(name)
+    page = (BENCHMARKS.parent / "docs" / "command_line.md").read_text()
+    lines = [line for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) for line in block.splitlines()]
+    assert len(lines) == 6
+    for line in lines:
+        good(*shlex.split(line)[1:])
+    assert {f"borrow {name}" for name in MODULES} < set(re.findall(r"^\| `(borrow \w+)`", page, re.M))
+
+
+@pytest.mark.parametrize(("words", "offered"), [("borrow sug", "suggest"), ("borrow fit --method foc", "focused")])
+def test_the_shell_completes_commands_and_methods(words, offered):
+    env = {"_BORROW_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    answer = CliRunner().invoke(main, [], env=env, prog_name="borrow")
+    assert answer.stdout.split() == [offered]

@@ -21,7 +21,6 @@ LAYERS = [
     {"models"},
     {"transfer"},
     {"store"},
-    {"report"},
     {"datasets"},
     {"figures", "report"},
     {"demo", "demo_compiler"},
