@@ -47,7 +47,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets", "store", "transfer"):
+    if name in ("kernels", "datasets", "report", "store", "transfer"):
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 
