@@ -30,10 +30,8 @@ def run(
     writable_file(output, "--output")
     call = shlex.join(["borrow", "report", str(source), *([] if data is None else ["--data", data])])
     with noted() as warned:
-        if starts_as_model(source):
-            parts = of_model(source, data, delimiter)
-        else:
-            parts = of_comparison(source, data, delimiter)
+        read = of_model if starts_as_model(source) else of_comparison
+        parts = read(source, data, delimiter)
         from borrow.report import summary, write
 
         content = summary(**parts, command=call)
