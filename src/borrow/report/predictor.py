@@ -102,7 +102,8 @@ def remembered(predictor: Predictor) -> Points | None:
         X = getattr(predictor.model, "X_", None)
         if not isinstance(X, np.ndarray):
             return None
-        return Points(X, np.full(len(X), np.nan), (predictor.primary() or predictor.labels[0],) * len(X))
+        owner = predictor.primary() if predictor.primary() is not None else predictor.labels[0]
+        return Points(X, np.full(len(X), np.nan), (owner,) * len(X))
     labels = predictor.labels if len(predictor.labels) == M else (predictor.primary(),) * M
     y = center[cells.task] + scale[cells.task] * cells.y
     return Points(np.asarray(cells.X), y, tuple(labels[t] for t in cells.task))
