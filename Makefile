@@ -50,6 +50,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py
 	$(BIN)/python benchmarks/hierarchical.py
+	$(BIN)/python benchmarks/cli_csv.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_cli
 import pages_hierarchical
 import pages_multitask
 import pages_transfer
 from pages_parts import ROOT, load, made_by, table
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "transfer.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "transfer.md", ROOT / "docs" / "command_line.md"]
 PAGES += [*(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
 
@@ -322,6 +323,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 }
 BLOCKS |= pages_hierarchical.BLOCKS
 BLOCKS |= pages_transfer.BLOCKS
+BLOCKS |= pages_cli.BLOCKS
 
 
 def render(text: str) -> str:

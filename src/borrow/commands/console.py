@@ -129,7 +129,7 @@ def steps(total: int) -> Iterator[Any]:
 @contextmanager
 def counting(what: str) -> Iterator[Any]:
     """A bar with the time left; yields a function of (done, total), or False where there is no terminal."""
-    with _bar(TimeElapsedColumn(), TextColumn("of which left"), TimeRemainingColumn()) as bar:
+    with _bar(TimeElapsedColumn(), TextColumn("spent, about"), TimeRemainingColumn(), TextColumn("left")) as bar:
         if bar is None:
             yield False
             return

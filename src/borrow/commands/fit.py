@@ -22,6 +22,7 @@ from borrow.commands.console import (
     writable_file,
 )
 
+METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
 EXAMPLE = "borrow fit scores.csv --target score --task school --primary 'St Mary' --save model.borrow"
 
 
@@ -39,6 +40,7 @@ def run(
             "-m",
             help="auto (compare first, fit the winner), single, pooled, symmetric, focused, hierarchical, rbf or ivm; "
             "default: focused with a primary, else symmetric.",
+            autocompletion=lambda: METHODS,
         ),
     ] = "",
     save: Annotated[Path, typer.Option("--save", "-o", help="File for the model.")] = Path("model.borrow"),

@@ -15,7 +15,12 @@ Features = Annotated[
 ]
 Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="Columns to leave out, as a,b or repeated.")]
 Kind = Annotated[
-    str, typer.Option("--kind", help="regression or classification; auto takes text and two whole numbers for labels.")
+    str,
+    typer.Option(
+        "--kind",
+        help="regression or classification; auto takes text and two whole numbers for labels.",
+        autocompletion=lambda: ["auto", "regression", "classification"],
+    ),
 ]
 Delimiter = Annotated[
     str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; found out unless given.")
