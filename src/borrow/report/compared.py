@@ -124,13 +124,14 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
     rows = sorted(rows, key=key)
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
     borrowed = sum(abs(float(r["correlation"])) > 0 for r in rows if math.isfinite(float(r["correlation"])))
+    known = any(r["gain"] is not None and math.isfinite(r["gain"]) for r in rows)
+    lost = f"; lost without it is the rise in {scoring} when the task is left out" if known else ""
     return {
         "lead": f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not "
         "show one, it is "
         "set to zero and nothing is borrowed.",
-        "caption": "Correlation of each task's function with the primary's and its standard error; shared is "
-        "the part of the "
-        f"task's variation that is the primary's; lost without it is the rise in {scoring} when the task is left out.",
+        "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
+        f"of the task's variation that is the primary's{lost}.",
         "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
         "gain_caption": f"Rise in {scoring} when the task alone is left out; bars are 95 % intervals.{more}",
         "shown": MOST_SECONDARIES,
