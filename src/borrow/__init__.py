@@ -27,20 +27,16 @@ _HOMES = {
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
 }
 
-__all__ = [
-    "FocusedGPRegressor",
-    "MultiTaskGPRegressor",
-    "PooledGPRegressor",
-    "SingleTaskGPRegressor",
-    "datasets",
-    "kernels",
-]
+#: Modules that are part of the public face beside the names above.
+_MODULES = ("datasets", "kernels", "store")
+
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets", "store"):
+    if name in _MODULES:
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 

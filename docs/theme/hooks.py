@@ -1,0 +1,75 @@
+"""What the site does beyond Markdown: README and its neighbours as pages, tables that scroll, a search index.
+
+README, CONTRIBUTING and CHANGELOG lie in the root of the repository, where a visitor looks for them. They become pages
+as they are; only their links are turned, from places in the repository to pages of the site.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Files of the root that are pages, and the names that they have there.
+FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
+sections: list[list[str]] = []
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Add the pages that come from the root."""
+    sections.clear()
+    for name, page in FROM_ROOT.items():
+        files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
+    """Links to files of the repository become links to pages, or words where the site has no such page."""
+    src = page.file.src_uri
+    home = next((name for name, as_page in FROM_ROOT.items() if as_page == src), f"docs/{src}")
+
+    def turn(match: re.Match[str]) -> str:
+        image, words, target, anchor = match.groups()
+        if re.match(r"\w+:", target):
+            return match[0]
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(home), target))
+        uri = FROM_ROOT.get(place, place.removeprefix("docs/"))
+        if place not in FROM_ROOT and not place.startswith("docs/"):
+            if not (ROOT / place).exists():
+                return match[0]  # for the strict build to complain of
+            return f"`{place}`" if words.strip("`") == place else f"{words} (`{place}`)"
+        relative = posixpath.relpath(uri, posixpath.dirname(src) or ".")
+        return f"{image}[{words}]({relative}{anchor or ''})"
+
+    parts = re.split(r"(^```.*?^```[^\n]*$|`[^`\n]+`\n)", markdown, flags=re.M | re.S)
+    return "".join(part if part.startswith("```") else LINK.sub(turn, part) for part in parts)
+
+
+def on_page_content(content: str, page: Any, **_: Any) -> str:
+    """Wide tables scroll on their own; every section goes into the search index."""
+    for part in re.split(r"(?=<h[1-4][ >])", content):
+        head = re.match(r"<h[1-4][^>]*?(?: id=\"([^\"]*)\")?[^>]*>(.*?)</h[1-4]>", part, re.S)
+        if head:
+            anchor = f"#{head[1]}" if head[1] else ""
+            text = " ".join(plain(part[head.end() :]).split())[:1500].lower()
+            sections.append([plain(head[2]).strip(), page.title, page.url + anchor, text])
+    return content.replace("<table>", '<div class="table"><table>').replace("</table>", "</table></div>")
+
+
+def plain(text: str) -> str:
+    """HTML without its tags."""
+    return html.unescape(re.sub(r"<[^>]+>", " ", text))
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """The index as a script: a page that was opened from disk may not fetch anything."""
+    path = Path(config.site_dir) / "search_index.js"
+    path.write_text(f"const sections = {json.dumps(sections, ensure_ascii=False)};\n", encoding="utf-8")
