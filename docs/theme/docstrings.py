@@ -15,6 +15,8 @@ from typing import Any
 
 import griffe
 
+#: Names that are not public, but have an entry in the reference.
+BASES = {"GPRegressor": "borrow.models.estimator", "TaskClassifier": "borrow.models.classifier"}
 HEADS = ("Parameters", "Attributes")
 
 
@@ -54,7 +56,7 @@ class Terse(griffe.Extension):
         """When all modules are read."""
         import borrow
 
-        links = {name: f"{home}.{name}" for name, home in borrow._HOMES.items()}
+        links = {name: f"{home}.{name}" for name, home in {**borrow._HOMES, **BASES}.items()}
         self._visit(pkg, links)
 
     def _visit(self, at: Any, links: dict[str, str]) -> None:
