@@ -166,13 +166,13 @@ def which_model() -> str:
         ],
         [
             "Something is known of each task; a task has no rows at all",
-            "`MultiTaskGPRegressor(task_features=…)`",
+            "`MultiTaskGPRegressor` with `task_features`",
             features(),
             p["new"],
         ],
         [
             "Targets of all tasks in the same units, levels differ",
-            '`MultiTaskGPRegressor(rank=1, intercept=True, normalize_y="common")`',
+            '`MultiTaskGPRegressor` with `rank=1`, `intercept=True`, `normalize_y="common"`',
             levels(),
             p["multitask"],
         ],
@@ -185,18 +185,18 @@ def which_model() -> str:
         ],
         [
             "New tasks keep coming, one kernel fits all",
-            "`MultiTaskIVMClassifier`, `…Regressor`",
+            "`MultiTaskIVMClassifier`, `MultiTaskIVMRegressor`",
             new_speaker(),
             p["new"],
         ],
-        ["Thousands of rows in a task", "`MultiTaskIVMRegressor`, `…Classifier`", many_rows(), p["ivm"]],
+        ["Thousands of rows in a task", "`MultiTaskIVMRegressor`, `MultiTaskIVMClassifier`", many_rows(), p["ivm"]],
         [
             "Many tasks and many rows; which rows to label next",
             "`MultiTaskRBFRegressor`",
             network(),
             f"{p['rbf']}, {p['many']}",
         ],
-        ["Tasks known to be the same thing", "`PooledGPRegressor`, `…Classifier`", same_thing(), p["focused"]],
+        ["Tasks known to be the same thing", "`PooledGPRegressor`, `PooledGPClassifier`", same_thing(), p["focused"]],
         ["Plenty of rows in the task that matters", "`SingleTaskGPRegressor`", enough_rows(), p["multitask"]],
     ]
     return table(["what you have", "estimator", "why: what was measured", "more"], rows)

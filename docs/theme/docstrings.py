@@ -46,6 +46,18 @@ def as_markdown(text: str, links: dict[str, str]) -> str:
         return "\n".join(lines) + "\n"
 
     text = re.sub(rf"^({'|'.join(HEADS)})\n-+\n((?:\S.*\n?|[ ]+\S.*\n?)+)", definitions, text, flags=re.M)
+    return link_names(text, links)
+
+
+def entries_of_names() -> dict[str, str]:
+    """Public name -> where the reference has it."""
+    import borrow
+
+    return {name: f"{home}.{name}" for name, home in {**borrow._HOMES, **BASES}.items()}
+
+
+def link_names(text: str, links: dict[str, str]) -> str:
+    """Links where a public name stands in backticks."""
     return re.sub(r"(?<![\[`])`(\w+)`(?!\])", lambda m: f"[`{m[1]}`][{links[m[1]]}]" if m[1] in links else m[0], text)
 
 
@@ -54,10 +66,7 @@ class Terse(griffe.Extension):
 
     def on_package(self, *, pkg: Any, **_: Any) -> None:
         """When all modules are read."""
-        import borrow
-
-        links = {name: f"{home}.{name}" for name, home in {**borrow._HOMES, **BASES}.items()}
-        self._visit(pkg, links)
+        self._visit(pkg, entries_of_names())
 
     def _visit(self, at: Any, links: dict[str, str]) -> None:
         if at.docstring is not None:

@@ -10,10 +10,14 @@ import html
 import json
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parent))
+from docstrings import entries_of_names, link_names  # beside this file
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Files of the root that are pages, and the names that they have there.
@@ -49,8 +53,9 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
         relative = posixpath.relpath(uri, posixpath.dirname(src) or ".")
         return f"{image}[{words}]({relative}{anchor or ''})"
 
-    parts = re.split(r"(^```.*?^```[^\n]*$|`[^`\n]+`\n)", markdown, flags=re.M | re.S)
-    return "".join(part if part.startswith("```") else LINK.sub(turn, part) for part in parts)
+    names = entries_of_names()
+    parts = re.split(r"(^```[\s\S]*?^```[^\n]*$|^#.*$)", markdown, flags=re.M)  # code and headings as they are
+    return "".join(part if i % 2 else link_names(LINK.sub(turn, part), names) for i, part in enumerate(parts))
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
