@@ -45,6 +45,8 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/yu2005_toy.py
 	$(BIN)/python benchmarks/studies/yu2005_text.py
 	$(BIN)/python benchmarks/studies/yu2005_new_topics.py
+	$(BIN)/python benchmarks/studies/verdict.py
+	$(BIN)/python benchmarks/studies/compare_kill.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py

@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_hierarchical
 import pages_multitask
+import pages_transfer
 import pages_which
 from pages_parts import ROOT, load, made_by, table
 
@@ -320,6 +321,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench rbf": bench_rbf,
 }
 BLOCKS |= pages_hierarchical.BLOCKS | pages_which.BLOCKS
+BLOCKS |= pages_transfer.BLOCKS
 
 
 def render(text: str) -> str:

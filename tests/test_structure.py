@@ -19,6 +19,7 @@ LAYERS = [
     {"likelihoods"},
     {"inference"},
     {"models"},
+    {"transfer"},
     {"datasets"},
     {"figures"},
     {"demo"},

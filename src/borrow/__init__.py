@@ -25,10 +25,17 @@ _HOMES = {
     "SharedStructureClassifier": "borrow.models.baselines.shared_structure",
     "SingleTaskGPClassifier": "borrow.models.baselines.gp_classifiers",
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
+    "Comparison": "borrow.transfer.comparison",
+    "Verdict": "borrow.transfer.verdict",
+    "compare": "borrow.transfer.run",
+    "AutoClassifier": "borrow.transfer.auto",
+    "AutoRegressor": "borrow.transfer.auto",
+    "quick_look": "borrow.transfer.quick",
+    "suggest": "borrow.transfer.measure_next",
 }
 
 #: Modules that are part of the public face beside the names above.
-_MODULES = ("datasets", "kernels", "store")
+_MODULES = ("datasets", "kernels", "store", "transfer")
 
 __all__ = sorted([*_HOMES, *_MODULES])
 
