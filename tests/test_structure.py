@@ -15,14 +15,16 @@ SOURCE = Path(borrow.__file__).parent
 LAYERS = [
     {"linalg", "memory", "progress", "table"},
     {"data", "kernels"},
-    {"reading", "reading_classes", "reading_pool", "covariance", "hyper", "store"},
+    {"reading", "reading_classes", "reading_pool", "covariance", "hyper"},
     {"likelihoods"},
     {"inference"},
     {"models"},
     {"transfer"},
+    {"store"},
     {"datasets"},
     {"figures"},
     {"demo"},
+    {"commands"},
     {"cli"},
 ]
 
