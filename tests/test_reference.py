@@ -1,5 +1,6 @@
 """The reference has every public name, and docstrings describe every argument and every fitted attribute."""
 
+import dataclasses
 import inspect
 import re
 import warnings
@@ -59,7 +60,7 @@ def test_everything_public_can_be_had():
         assert name in dir(borrow)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", [*ESTIMATORS, "compare", "quick_look", "suggest"])
 def test_docstring_describes_every_argument(name):
     cls = getattr(borrow, name)
     listed = entries(cls, "Parameters")
@@ -70,13 +71,19 @@ def test_docstring_describes_every_argument(name):
             assert argument in entries(base, "Parameters"), f"{name} sends to {other} for {argument}"
 
 
+@pytest.mark.parametrize("name", ["Comparison", "Verdict"])
+def test_docstring_describes_every_field(name):
+    cls = getattr(borrow, name)
+    assert sorted(entries(cls, "Attributes")) == sorted(f.name for f in dataclasses.fields(cls))
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_docstring_describes_every_fitted_attribute(name):
     cls = getattr(borrow, name)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (16, 1))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=16)
-    given = {"primary": "a", "max_iter": 3, "n_active": 6, "n_restarts": 0, "n_iter": 2}
+    given = {"primary": "a", "max_iter": 3, "n_active": 6, "n_restarts": 0, "n_iter": 2, "methods": ["pooled"], "cv": 2}
     model = cls(**{k: v for k, v in given.items() if k in arguments(cls)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three iterations

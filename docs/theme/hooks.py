@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Files of the root that are pages, and the names that they have there.
 FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 
+#: Stands where the commands go.
+COMMANDS = "<!-- commands: written from the commands themselves when the site is built -->"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
 sections: list[list[str]] = []
 
@@ -53,9 +55,29 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
         relative = posixpath.relpath(uri, posixpath.dirname(src) or ".")
         return f"{image}[{words}]({relative}{anchor or ''})"
 
+    markdown = markdown.replace(COMMANDS, commands() if COMMANDS in markdown else "")
     names = entries_of_names()
     parts = re.split(r"(^```[\s\S]*?^```[^\n]*$|^#.*$)", markdown, flags=re.M)  # code and headings as they are
     return "".join(part if i % 2 else link_names(LINK.sub(turn, part), names) for i, part in enumerate(parts))
+
+
+def commands() -> str:
+    """Every command with its help, arguments and options, from the command line itself."""
+    from typer.main import get_command
+
+    from borrow.cli import main
+
+    group = get_command(main)
+    lines = []
+    for name, command in group.commands.items():
+        example = re.sub(r"^Example: ", "", command.epilog or "")
+        lines += [f"## borrow {name}", "", command.help or "", "", f"    {example}", "", "| option | |", "|---|---|"]
+        for p in command.params:
+            shown = p.metavar if p.param_type_name == "argument" else ", ".join([*p.opts, *p.secondary_opts])
+            lines.append(f"| `{shown}` | {(getattr(p, 'help', None) or '').replace('|', ' ')} |")
+        lines.append("")
+    codes = (group.epilog or "").strip()
+    return "\n".join([*lines, "## Exit codes", "", codes, ""])
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:

@@ -39,6 +39,10 @@ def quick_look(
 
     Columns: method, error, log_density, coverage, seconds, note. Pooled rows of several tasks may share a cell and are
     not told apart, so pooling is left out, and so is the hierarchical GP.
+
+    Parameters
+    ----------
+    table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
     problem = read_problem(table, target, task, features, "regression")
     keys, _ = choose(problem, methods)
