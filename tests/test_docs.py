@@ -18,9 +18,19 @@ def test_pages_show_what_the_results_say():
 
 
 def agree(expected, printed):
-    """The same words; a number may differ by one in its last digit, and an ellipsis stands for anything in one line."""
-    lines, found = expected.strip().splitlines(), printed.strip().splitlines()
-    return len(lines) == len(found) and all(agree_in_a_line(*pair) for pair in zip(lines, found, strict=True))
+    """The same words; a number may differ by one in its last digit.
+
+    An ellipsis stands for the rest of a line; alone in a line, for any number of lines.
+    """
+    return agree_in_lines(expected.strip().splitlines(), printed.strip().splitlines())
+
+
+def agree_in_lines(lines, found):
+    if lines and lines[0].strip() == "…":
+        return any(agree_in_lines(lines[1:], found[i:]) for i in range(len(found) + 1))
+    if not lines or not found:
+        return not lines and not found
+    return agree_in_a_line(lines[0], found[0]) and agree_in_lines(lines[1:], found[1:])
 
 
 def agree_in_a_line(line, found):
@@ -57,6 +67,8 @@ def same_word(word, other):
         ("[0.50 -1.00]", "[0.51 -1.00]", True),
         ("x\ny", "x", False),
         ("0.5", "-0.5", False),
+        ("x\n…\nz", "x\n1\n2\nz", True),
+        ("x\n…\nz", "x\n1\n2", False),
     ],
 )
 def test_what_is_printed_is_compared(expected, printed, same):
