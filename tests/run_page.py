@@ -52,7 +52,7 @@ def commands(code: str) -> list[str]:
 
 def run_shell(code: str) -> str:
     """What the commands print. A command of another kind must name something that exists."""
-    printed, env = "", {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
+    printed, env = "", {**os.environ, "COLUMNS": "90", "NO_COLOR": "1"}
     for line in commands(code):
         words = shlex.split(line, comments=True)
         if words[0] == "borrow" or words[0] in SHELL:

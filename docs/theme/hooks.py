@@ -71,10 +71,14 @@ def commands() -> str:
     lines = []
     for name, command in group.commands.items():
         example = re.sub(r"^Example: ", "", command.epilog or "")
-        lines += [f"## borrow {name}", "", command.help or "", "", f"    {example}", "", "| option | |", "|---|---|"]
+        lines += [f"## borrow {name}", "", command.help or "", "", "```sh", example, "```", ""]
+        lines += ["| option | what it is |", "|---|---|"]
         for p in command.params:
             shown = p.metavar if p.param_type_name == "argument" else ", ".join([*p.opts, *p.secondary_opts])
-            lines.append(f"| `{shown}` | {(getattr(p, 'help', None) or '').replace('|', ' ')} |")
+            words = (getattr(p, "help", None) or "").replace("|", " ")
+            if p.param_type_name == "option" and not p.is_flag and p.default not in (None, "", []):
+                words += f" Default: `{p.default}`." if "default" not in words else ""
+            lines.append(f"| `{shown}` | {words} |")
         lines.append("")
     codes = (group.epilog or "").strip()
     return "\n".join([*lines, "## Exit codes", "", codes, ""])
@@ -88,6 +92,9 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
             anchor = f"#{head[1]}" if head[1] else ""
             text = " ".join(plain(part[head.end() :]).split())[:1500].lower()
             sections.append([plain(head[2]).strip(), page.title, page.url + anchor, text])
+    # Highlighted text without a single token is what a block prints.
+    bare = r'<div class="codehilite">(?=<pre><span></span><code>[^<]*</code>)'
+    content = re.sub(bare, '<div class="printed">', content)
     return content.replace("<table>", '<div class="table"><table>').replace("</table>", "</table></div>")
 
 
