@@ -5,6 +5,7 @@ version of a driver to match with that of the browser.
 """
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -18,9 +19,22 @@ PATIENCE = 120.0  # seconds for one answer: the machine may be busy
 
 
 def find_chromium():
-    """Path of the browser, or None."""
-    named = os.environ.get("BORROW_CHROMIUM")
-    return named or next((found for found in map(shutil.which, NAMES) if found), None)
+    """Path of a browser that runs, or None; some systems have a command of that name which only points elsewhere."""
+    for path in filter(None, [os.environ.get("BORROW_CHROMIUM"), *map(shutil.which, NAMES)]):
+        try:
+            done = subprocess.run([path, "--version"], capture_output=True, timeout=PATIENCE, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0 and b"Chrom" in done.stdout:
+            return path
+    return None
+
+
+def moved(descriptor):
+    """The same end of a pipe under a number from 20 up."""
+    copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
+    os.close(descriptor)
+    return copy
 
 
 class Browser:
@@ -29,7 +43,8 @@ class Browser:
     def __init__(self, path, profile):
         read_here, write_there = os.pipe()
         read_there, write_here = os.pipe()
-        # The child must find its ends at 3 and 4; copies above 10 first, so that none is overwritten on the way.
+        # The child finds its ends at 3 and 4: copies far above first, so that neither is overwritten on the way.
+        read_there, write_there = moved(read_there), moved(write_there)
         launch = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'
         options = [
             "--headless=new",

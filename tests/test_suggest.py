@@ -157,5 +157,8 @@ def test_a_model_that_cannot_says_so():
     model = borrow.SingleTaskGPClassifier("who", optimizer=None).fit(TABLE, labels)
     with pytest.raises(ValueError, match=r"SingleTaskGPClassifier cannot say what to measure next.*regressors"):
         borrow.suggest(model, NEW, 1)
+    auto = borrow.AutoClassifier().fit(TABLE[["x", "z"]], labels)
+    with pytest.raises(ValueError, match=r"SingleTaskGPClassifier cannot say what to measure next"):
+        borrow.suggest(auto, NEW[["x", "z"]], 1)
     with pytest.raises(ValueError, match="3 tasks and no primary"):
         borrow.suggest(MODELS["single"].fit(TABLE, Y), NEW, 1)

@@ -223,3 +223,12 @@ def test_the_only_secondary_is_left_out_by_no_transfer():
     verdict = found.verdict()
     assert verdict.secondaries["gain"][0] == pytest.approx(-verdict.difference)
     assert verdict.secondaries["low"][0] == pytest.approx(-verdict.high)
+
+
+def test_what_leaving_out_does_not_show_is_not_claimed():
+    focused = moved(-0.5, sd=0.01)
+    out = [*left("b", moved(-0.3, sd=0.5)[:5]), *left("c", focused[:5])]
+    advice = made({"single": ALONE, "focused": focused}, None, ("a", "b", "c"), (), out).verdict().advice
+    assert any(
+        line.startswith("Which of them carries the gain is not certain: most is lost without 'b'") for line in advice
+    )

@@ -193,7 +193,7 @@ def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
     for label in labels:
         if str(label) == given.strip() or label == given:
             return label
-    fail(f"{option} {given!r} is not a task{nearest(given, labels)}; tasks are {list_labels(labels)}")
+    fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{nearest(given, labels)}")
 
 
 def at_line(source: Source, row: int | None) -> str:

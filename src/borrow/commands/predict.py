@@ -132,15 +132,15 @@ def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[
     from borrow.commands.source import nearest
     from borrow.data import list_labels
 
-    by_text = {str(v): v for v in labels}
+    by_text, by_value = {str(v): v for v in labels}, {v: v for v in labels}
     raw, read = column.to_list(), as_labels(column).to_list()
     out = []
     for row, (text, value) in enumerate(zip(raw, read, strict=True)):
-        label = by_text.get(str(text).strip() if text is not None else "", by_text.get(str(value)))
+        label = by_text.get("" if text is None else str(text).strip(), by_value.get(value))
         if label is None:
             what = "is missing" if value is None else f"is {value!r}, which the model does not know"
             near = "" if value is None else nearest(value, labels)
-            fail(f"the task {what}, {at_line(source, row)} of {source.name}{near}; tasks are {list_labels(labels)}")
+            fail(f"the task {what}, {at_line(source, row)} of {source.name}; tasks are {list_labels(labels)}{near}")
         out.append(label)
     return out
 

@@ -25,16 +25,17 @@ def run(
 ) -> None:
     """Write one HTML page: the verdict, what it rests on, the tasks' relations, predictions, and how it was made."""
     from borrow.commands.source import refuse_absent
-    from borrow.report import summary, write
 
     refuse_absent(source)
     writable_file(output, "--output")
     call = shlex.join(["borrow", "report", str(source), *([] if data is None else ["--data", data])])
     with noted() as warned:
-        if source.is_file() and source.open("rb").read(2) == b"PK":
+        if starts_as_model(source):
             parts = of_model(source, data, delimiter)
         else:
             parts = of_comparison(source, data, delimiter)
+        from borrow.report import summary, write
+
         content = summary(**parts, command=call)
         write(output, content)
     tell_warnings(warned)
@@ -42,6 +43,14 @@ def run(
         say(content)
     else:
         paper().print(f"Report: {output}", soft_wrap=True)
+
+
+def starts_as_model(path: Path) -> bool:
+    """Whether the file begins as a saved model does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:

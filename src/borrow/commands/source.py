@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import csv
 import difflib
+import functools
 import gzip
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,9 +38,8 @@ class Source:
 
     name: str
     columns: tuple[str, ...]
-    separator: str = ""  # of a text file; empty for Parquet
-    _file: Any = None
-    _head: bytes = field(default=b"", repr=False)
+    separator: str  # of a text file; empty for Parquet
+    opened: Callable[[], AbstractContextManager[Any]]
 
     @property
     def is_text(self) -> bool:
@@ -51,7 +53,8 @@ class Source:
         if not self.is_text:
             return self._parquet(names)
         at = sorted({self.columns.index(n) for n in names})
-        parts = [self._parse(block, line, at) for block, line in self._blocks()]
+        with self.opened() as file:
+            parts = [self._parse(block, line, at) for block, line in blocks(file)]
         return pl.concat(parts, rechunk=False).select(names)
 
     def require(self, names: Sequence[str], option: str = "") -> None:
@@ -60,37 +63,25 @@ class Source:
             if name not in self.columns:
                 what = f"{option} {name!r}" if option else f"{name!r}"
                 near = nearest(name, self.columns)
-                fail(f"{what} is not a column of {self.name}{near}; columns are {list_labels(self.columns)}")
+                fail(f"{what} is not a column of {self.name}; columns are {list_labels(self.columns)}{near}")
             if self.columns.count(name) > 1:
                 fail(f"{self.name} has {self.columns.count(name)} columns called {name!r}; rename them")
 
     def _parquet(self, names: list[str]) -> pl.DataFrame:
         try:
-            return pl.read_parquet(self._file, columns=names)
+            with self.opened() as file:
+                return pl.read_parquet(file, columns=names)
         except Exception as problem:  # polars has many
             fail(f"{self.name} is a damaged Parquet file: {first_line(problem)}")
-
-    def _blocks(self) -> Iterator[tuple[bytes, int]]:
-        """Whole records, a few megabytes at a time, with the number of the first line."""
-        rest, line = self._head, 2
-        while True:
-            more = self._file.read(BLOCK)
-            if not more:
-                break
-            rest += more
-            cut = last_record(rest)
-            if cut:
-                block, rest = rest[:cut], rest[cut:]
-                yield block, line
-                line += block.count(b"\n")
-        yield rest, line
 
     def _parse(self, block: bytes, line: int, at: list[int]) -> pl.DataFrame:
         names = [self.columns[i] for i in at]
         if not block.strip():
             return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         if b"\n\n" in block or b"\n\r\n" in block or block.startswith((b"\n", b"\r\n")):
-            block = re.sub(rb"\n(\r?\n)+", b"\n", block).lstrip(b"\r\n")
+            outside = block.split(b'"')  # even parts are outside quotation marks
+            outside[::2] = [re.sub(rb"\n(\r?\n)+", b"\n", part) for part in outside[::2]]
+            block = b'"'.join(outside).lstrip(b"\r\n")
         self._check_fields(block, line)
         # A first line of names keeps the first record from deciding how many columns there are.
         head = self.separator.join(f"c{i}" for i in range(len(self.columns))).encode() + b"\n"
@@ -131,21 +122,46 @@ class Source:
         return f"{self.name} cannot be read as CSV at or after line {line}: {first_line(problem)}"
 
 
+def blocks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Whole records below the first line, some megabytes at a time, with the number of the line that each begins at."""
+    rest, line = file.read(BLOCK), 0
+    while True:
+        cut = last_record(rest)
+        if cut and not line:  # the names
+            rest, line, cut = rest[rest.index(b"\n") + 1 :], 2, 0
+            continue
+        if cut:
+            yield rest[:cut], line
+            line += rest.count(b"\n", 0, cut)
+            rest = rest[cut:]
+        more = file.read(BLOCK)
+        if not more:
+            break
+        rest += more
+    yield rest if line else b"", line or 2
+
+
 def open_source(place: str, delimiter: str | None = None) -> Source:
     """A file, or standard input for `-`."""
     if place == "-":
         if sys.stdin.isatty():
             fail("standard input is a terminal; pipe a table into the command, or give a file")
-        return _open(sys.stdin.buffer, "standard input", delimiter)
+        stream = sys.stdin.buffer
+        head = stream.read(BLOCK)
+        if head[:4] == b"PAR1":  # its table of contents is at the end
+            whole = head + stream.read()
+            return _source("standard input", whole, lambda: io.BytesIO(whole), delimiter)
+        return _source("standard input", head, lambda: nullcontext(_Chained(head, stream)), delimiter)
     path = Path(place)
     refuse_absent(path)
     if path.is_dir():
         fail(f"{place!r} is a folder; give a CSV or Parquet file")
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            head = file.read(BLOCK)
     except OSError as problem:
         fail(f"{place!r} cannot be read: {problem.strerror}")
-    return _open(file, repr(place), delimiter)
+    return _source(repr(place), head, lambda: path.open("rb"), delimiter)
 
 
 def refuse_absent(path: Path) -> None:
@@ -157,36 +173,42 @@ def refuse_absent(path: Path) -> None:
         fail(f"there is no file {str(path)!r}{near}")
 
 
-def _open(file: BinaryIO, name: str, delimiter: str | None) -> Source:
-    head = file.read(BLOCK)
+def _source(name: str, head: bytes, opened: Callable[[], Any], delimiter: str | None) -> Source:
+    """What the first bytes say of a table."""
     if head[:2] == b"\x1f\x8b":
-        file, head = _unpacked(file, head, name)
+        packed = opened
+        opened = functools.partial(_unpacked, packed, name)
+        head = _unpacked_head(head, name)
     if not head.strip():
         fail(f"{name} is empty; give a table with a line of column names and rows below it")
     if head[:4] == b"PAR1":
-        whole: Any = io.BytesIO(head + file.read()) if name == "standard input" else file
-        whole.seek(0)
         try:
-            columns = tuple(pl.read_parquet_schema(whole))
+            with opened() as file:
+                return Source(name, tuple(pl.read_parquet_schema(file)), "", opened)
         except Exception as problem:  # polars has many
             fail(f"{name} is a damaged Parquet file: {first_line(problem)}")
-        whole.seek(0)
-        return Source(name, columns, "", whole)
     head = _as_text(head, name)
-    first, _, rest = head.partition(b"\n")
     lines = [line.decode(errors="replace") for line in head.split(b"\n", SNIFFED_LINES + 1)[:SNIFFED_LINES]]
     separator = _separator(lines, name, delimiter)
-    columns = tuple(c.strip() for c in next(csv.reader([first.decode().rstrip("\r")], delimiter=separator)))
-    _check_header(columns, name, separator)
-    return Source(name, columns, separator, file, rest)
+    columns = tuple(c.strip() for c in next(csv.reader([lines[0].rstrip("\r")], delimiter=separator)))
+    _check_header(columns, name)
+    return Source(name, columns, separator, opened)
 
 
-def _unpacked(file: BinaryIO, head: bytes, name: str) -> tuple[Any, bytes]:
+@contextmanager
+def _unpacked(packed: Callable[[], Any], name: str) -> Iterator[Any]:
     """A gzip file, unpacked as it is read."""
-    inner: Any = gzip.GzipFile(fileobj=_Chained(head, file))
+    with packed() as file:
+        try:
+            yield gzip.GzipFile(fileobj=file)
+        except (OSError, EOFError, zlib.error) as problem:
+            fail(f"{name} is a damaged gzip file: {problem}")
+
+
+def _unpacked_head(head: bytes, name: str) -> bytes:
     try:
-        return inner, inner.read(BLOCK)
-    except (OSError, EOFError) as problem:
+        return zlib.decompressobj(wbits=31).decompress(head, BLOCK)
+    except zlib.error as problem:
         fail(f"{name} is a damaged gzip file: {problem}")
 
 
@@ -203,6 +225,12 @@ class _Chained(io.RawIOBase):
                 return bytes(found)
             self.parts.pop(0)
         return b""
+
+    def readinto(self, buffer: Any) -> int:
+        """The same into a buffer."""
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
 
     def readable(self) -> bool:
         """Yes."""
@@ -244,7 +272,7 @@ def _separator(lines: list[str], name: str, given: str | None) -> str:
     return asked
 
 
-def _check_header(columns: tuple[str, ...], name: str, separator: str) -> None:
+def _check_header(columns: tuple[str, ...], name: str) -> None:
     if len(columns) == 1:
         known = ", ".join(SEPARATORS.values())
         fail(

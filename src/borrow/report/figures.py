@@ -189,18 +189,14 @@ def surface(part: Mapping[str, Any], field: str, name: str, title: str) -> str:
     low, high = min(known), max(known)
     text = f"{title} over {first} and {second}: from {number(low)} to {number(high)}."
     root = svg.canvas(height + 44.0, title, text, name, "tall")
-    for i, row in enumerate(values):  # row i lies between y[i] and y[i + 1]
-        above, below = y(part["y"][i + 1]), y(part["y"][i])
+    rows, columns = len(values), len(values[0])  # evenly spaced: one unit a cell, so that neighbours share their edge
+    box = f"0 0 {columns} {rows}"
+    layer = add(root, "svg", width="100%", height=height, viewBox=box, preserveAspectRatio="none")
+    for i, row in enumerate(values):  # row i lies between y[i] and y[i + 1], the first at the bottom
         for j, value in enumerate(row):
-            left, right = x(part["x"][j]), x(part["x"][j + 1])
             share = 0.5 if high == low else (value - low) / (high - low)
-            box = {
-                "x": f"{left:.3f}%",
-                "width": f"{right - left + 0.05:.3f}%",
-                "y": above,
-                "height": below - above + 0.3,
-            }
-            add(root, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + 0.9 * share, 3), **box)
+            place = {"x": j, "y": rows - 1 - i, "width": 1, "height": 1}
+            add(layer, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + 0.9 * share, 3), **place)
     svg.bottom_axis(root, x, height, first, top=height)
     svg.left_axis(root, y, second, grid=False)
     for u, v in zip(part["points"]["x"], part["points"]["y"], strict=True):

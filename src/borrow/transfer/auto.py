@@ -85,7 +85,7 @@ class _Auto(BaseEstimator):
             return self._primary
         return None
 
-    def suggest_with(self) -> tuple[Any, Hashable]:
+    def _winner(self) -> tuple[Any, Hashable]:
         """The fitted model and the primary, for `borrow.suggest`."""
         check_is_fitted(self, "method_")
         return self.model_, self._primary

@@ -104,9 +104,9 @@ def greedy_gamma(S: Array, noise: Array, cost: Array, n: int) -> list[tuple[int,
 
 
 def _unwrap(model: Any, primary: Any) -> tuple[Any, Any]:
-    if hasattr(model, "suggest_with"):
-        found, main = model.suggest_with()
-        return found, main if primary is None else primary
+    if hasattr(model, "_winner"):
+        model, main = model._winner()
+        primary = main if primary is None else primary
     if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)):
         raise ValueError(
             f"{type(model).__name__} cannot say what to measure next: it has no posterior covariance in closed form; "

@@ -101,7 +101,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
         if np.isinf(y).any():
             raise ValueError(f"the target {name!r} is infinite in {_some(np.flatnonzero(np.isinf(y)).tolist())}")
         return kind, y, ()
-    if all(isinstance(v, float) and v == round(v) for v in present):  # whole numbers that a frame made floats of
+    if all(isinstance(v, float) and v.is_integer() for v in present):  # whole numbers that a frame made floats of
         entries = [None if v is None else int(v) for v in entries]
     classes = sort_labels(v for v in entries if v is not None)
     if len(classes) < 2:
@@ -121,7 +121,7 @@ def _kind_of(present: Sequence[Any]) -> str:
     text = [v for v in present if isinstance(v, str)]
     if text:
         return "regression" if sum(map(_is_number, text)) + len(present) - len(text) > len(present) / 2 else KINDS[1]
-    whole = all(isinstance(v, (bool, int)) or (isinstance(v, float) and v == round(v)) for v in present)
+    whole = all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in present)
     few = len(set(present)) == 2
     return KINDS[1] if all(isinstance(v, bool) for v in present) or (whole and few) else KINDS[0]
 
@@ -155,6 +155,8 @@ def _columns(table: Any) -> dict[str, Any]:
 
 
 def _to_list(values: Any) -> list[Any]:
+    if isinstance(values, (list, tuple)):  # an array would make text of numbers that stand beside text
+        return list(values)
     return values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
 
 

@@ -24,8 +24,8 @@ from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 from borrow.transfer.relations import relations_of
 
-#: With more secondaries than this `leave_out="auto"` does not leave each out in turn.
-LEAVE_OUT_UP_TO = 8
+#: Up to so many secondaries `leave_out="auto"` leaves each out in turn, on all folds or on those of the first repeat.
+ALL_FOLDS_UP_TO, LEAVE_OUT_UP_TO = 3, 8
 
 
 def compare(
@@ -59,8 +59,8 @@ def compare(
     scoring : "mae", "mse", "rmse"; for labels "brier", "error", "log".
     features : input columns; None takes every other column.
     kind : "auto" (by the target, as above), "regression" or "classification".
-    leave_out : whether to fit again without each secondary: "auto" does so on the first repeat's folds where borrowing
-        helps and there are up to eight of them, True on all folds in any case, False never.
+    leave_out : whether to fit again without each secondary: "auto" does so where borrowing helps, on all folds with up
+        to three of them and on those of the first repeat with up to eight; True on all folds in any case, False never.
     n_jobs : fits at once, through joblib: `joblib.parallel_config(backend=...)` works as elsewhere.
     random_state : seeds the folds and the methods.
     store : a file that results are appended to as they come; a run that was killed goes on from it.
@@ -133,7 +133,8 @@ def _leaving_out(so_far: Comparison, folds: dict[Any, list[Any]], leave_out: Any
             continue
         if leave_out == "auto" and (verdict.answer != "helps" or len(others) > LEAVE_OUT_UP_TO):
             continue
-        chosen = [s for s in folds[p] if leave_out is True or s.repeat == 0]
+        every = leave_out is True or len(others) <= ALL_FOLDS_UP_TO
+        chosen = [s for s in folds[p] if every or s.repeat == 0]
         jobs += [Job(p, verdict.best, split, t) for t in others for split in chosen]
     return jobs
 

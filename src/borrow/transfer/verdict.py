@@ -189,12 +189,7 @@ def _advice(
         out.append(f"Use borrow.{estimator_name(c.kind, best)}({settings}).")
         if density.high < 0:
             out.append("Its error is lower, but its uncertainty is worse: its log density falls; check its coverage.")
-        idle = [t for t, low, high in zip(*(secondaries[k] for k in ("task", "low", "high")), strict=True) if low <= 0]
-        carrying = [t for t, low in zip(secondaries["task"], secondaries["low"], strict=True) if low > 0]
-        if carrying and len(secondaries["task"]) > 1:
-            out.append(f"The gain is carried by {', '.join(map(repr, carrying))}: without it the error rises.")
-        elif idle and len(idle) == len(secondaries["task"]) > 1:
-            out.append("No secondary carries the gain alone: each can be left out as long as the others stay.")
+        out += _carriers(secondaries)
     elif answer == HURTS:
         out.append(f"Leave the other data out: borrow.{estimator_name(c.kind, 'single')}.")
     else:
@@ -209,6 +204,21 @@ def _advice(
     for method, why in c.failures(primary).items():
         out.append(f"The {LABELS[method]} {why} and was not judged.")
     return out
+
+
+def _carriers(secondaries: Table) -> list[str]:
+    """Which of several secondaries carries the gain, as far as leaving each out has shown it."""
+    rows = [r for r in secondaries.rows() if not math.isnan(r["gain"])]
+    if len(rows) < 2:
+        return []
+    carrying = [repr(r["task"]) for r in rows if r["low"] > 0]
+    if carrying:
+        return [f"The gain is carried by {' and '.join(carrying)}: without it the error rises."]
+    most = max(rows, key=lambda r: r["gain"])
+    return [
+        f"Which of them carries the gain is not certain: most is lost without {most['task']!r}, {most['gain']:.3g} "
+        f"(interval {most['low']:.3g} to {most['high']:.3g})."
+    ]
 
 
 def _known(value: Any) -> Any:
