@@ -11,7 +11,7 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
-from borrow.transfer import folds, ledger, methods, run
+from borrow.transfer import folds, ledger, methods, relations, run
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 
@@ -397,6 +397,67 @@ def test_two_runs_do_not_write_one_file(tmp_path, fake, monkeypatch):
         pytest.raises(ledger.LedgerError, match="is being written by another run"),
     ):
         borrow.compare(TABLE, **QUICK, store=path)
+
+
+# ------------------------------------------------------------------------------------------------- which secondaries
+
+
+def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
+    """On all folds with few of them, on the first repeat's with more, not at all with many or where nothing helps."""
+
+    def evaluate(problem, job, scoring, seed):
+        pooled = job.method == "pooled"
+        value = 1.0 + 0.01 * job.split.repeat - 0.5 * (pooled and job.left_out != "b" and gains)
+        value += 0.003 * pooled * job.split.fold  # a difference that varies, so that there is an interval
+        record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
+        record |= {"n_train": 8, "n_test": 4, "error": value, "log_density": -value, "coverage": 0.9, "seconds": 0.0}
+        return record | {"failure": None, "warnings": [], "rows": [], "y": [], "mean": [], "std": []}
+
+    monkeypatch.setattr(run, "evaluate", evaluate)
+
+    def left_out(others, **settings):
+        table = pd.concat(
+            [TABLE[TABLE["who"] != "c"]] + [TABLE[TABLE["who"] == "c"].assign(who=f"c{i}") for i in range(others - 1)]
+        )
+        found = borrow.compare(table, **{**QUICK, "cv": (3, 2), **settings})
+        return found, sum(r["left_out"] is not None for r in found.records)
+
+    gains = True
+    found, count = left_out(2)
+    assert count == 2 * 6
+    table = found.verdict().secondaries
+    assert table["gain"] == [pytest.approx(0.5), 0.0]
+    assert "The gain is carried by 'b': without it the error rises." in found.verdict().advice
+    assert left_out(1)[1] == 0  # without the only one is no transfer
+    assert left_out(5)[1] == 5 * 3
+    assert left_out(9)[1] == 0
+    assert left_out(9, leave_out=True)[1] == 9 * 6
+    assert left_out(2, leave_out=False)[1] == 0
+    gains = False
+    assert left_out(2)[1] == 0
+
+
+def test_relations_come_from_the_focused_model_on_all_rows():
+    problem = read_problem(TABLE, "y", "who")
+    found = relations.relations_of(problem, "a", 0)
+    table = borrow.FocusedGPRegressor("who", "a").fit(TABLE[["x", "who"]], TABLE["y"]).relatedness()
+    assert found["failure"] is None
+    assert [r["task"] for r in found["relations"]] == ["b", "c"]
+    assert [r["correlation"] for r in found["relations"]] == pytest.approx(table["correlation"][1:].tolist(), rel=1e-6)
+    json.dumps(found, allow_nan=False)
+
+
+def test_standard_error_of_the_correlation_is_that_of_rho_carried_over():
+    """By differences: the correlation of a focused model as a function of its rho."""
+
+    def at(rho):
+        model = borrow.FocusedGPRegressor("who", "a", optimizer=None, rho={"b": rho, "c": 0.3})
+        return model.fit(TABLE[["x", "who"]], TABLE["y"]).relatedness().rows()[1]
+
+    h = 1e-5
+    slope = (at(0.7 + h)["correlation"] - at(0.7 - h)["correlation"]) / (2 * h)
+    assert relations.correlation_error({**at(0.7), "std_error": 0.2}) == pytest.approx(slope * 0.2, rel=1e-5)
+    assert relations.correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.2}) == 0.2
 
 
 # ------------------------------------------------------------------------------------------------------- quick look

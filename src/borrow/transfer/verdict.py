@@ -81,7 +81,7 @@ def judge(comparison: Comparison, primary: Any) -> Verdict:
     density = comparison.difference(primary, best, "log_density") if best is not None else gap
     folds = len(comparison.folds(primary, "single"))
     level = levels[best] if best is not None else LEVEL
-    secondaries = secondary_table(comparison, primary, best)
+    secondaries = secondary_table(comparison, primary)
     return Verdict(
         answer,
         primary,
@@ -110,7 +110,7 @@ def decide(found: dict[str, Interval]) -> tuple[str, str | None]:
     return (HURTS if 0 < d.low < d.high else CANNOT_TELL), judged
 
 
-def secondary_table(comparison: Comparison, primary: Any, best: str | None) -> Table:
+def secondary_table(comparison: Comparison, primary: Any) -> Table:
     """How each secondary is related, and what is lost without it."""
     others = [t for t in comparison.tasks if t != primary]
     known: list[dict[str, Any]] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
