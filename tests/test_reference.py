@@ -53,6 +53,15 @@ def test_every_public_name_is_in_the_reference():
         assert f"`borrow.{module}`" in pages
 
 
+def test_reference_describes_every_parameter_of_a_kernel():
+    page = (ROOT / "docs" / "reference" / "kernels.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", page, re.M))))
+    for name in set(borrow.kernels.__all__) - {"LearnedKernel"}:  # nobody writes that one down
+        kernel = getattr(borrow.kernels, name)
+        if inspect.isclass(kernel) and issubclass(kernel, borrow.kernels.Leaf):
+            assert {f.name for f in dataclasses.fields(kernel)} <= listed, name
+
+
 def test_everything_public_can_be_had():
     assert set(borrow.__all__) >= set(borrow._HOMES)
     for name in borrow.__all__:

@@ -53,7 +53,8 @@ def entries_of_names() -> dict[str, str]:
     """Public name -> where the reference has it."""
     import borrow
 
-    return {name: f"{home}.{name}" for name, home in {**borrow._HOMES, **BASES}.items()}
+    kernels = {name: getattr(borrow.kernels, name).__module__ for name in borrow.kernels.__all__}
+    return {name: f"{home}.{name}" for name, home in {**borrow._HOMES, **BASES, **kernels}.items()}
 
 
 def link_names(text: str, links: dict[str, str]) -> str:

@@ -78,7 +78,7 @@ def commands() -> str:
             words = (getattr(p, "help", None) or "").replace("|", " ")
             if p.param_type_name == "option" and not p.is_flag and p.default not in (None, "", []):
                 words += f" Default: `{p.default}`." if "default" not in words else ""
-            lines.append(f"| `{shown}` | {words} |")
+            lines.append(f'| <code class="whole">{shown}</code> | {words} |')
         lines.append("")
     codes = (group.epilog or "").strip()
     return "\n".join([*lines, "## Exit codes", "", codes, ""])
