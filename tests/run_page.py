@@ -1,6 +1,7 @@
 """Runs the code of a page as its reader would, top to bottom in an empty folder, and prints what each block printed.
 
 python -W error tests/run_page.py docs/tutorial.md     one JSON list: [[language, code, expected, printed], ...]
+python tests/run_page.py --write docs/tutorial.md      puts what is printed into the page, where it has no ellipsis
 
 Python blocks share their names. Of shell blocks the commands that are `borrow`'s own or show a file are run; those that
 set up the project or take hours are looked up instead: a make target, a script, must be there. A text block right after
@@ -17,6 +18,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -86,5 +88,25 @@ def run(page: Path) -> list[list[str]]:
     return done
 
 
+def write(page: Path) -> None:
+    """Put what the blocks print into the page."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for _, code, expected, printed in run(page):
+            if expected and "…" not in expected:
+                at = text.index(code)
+                text = text[:at] + text[at:].replace(f"```text\n{expected}", f"```text\n{tidy(printed)}", 1)
+    page.write_text(text, encoding="utf-8")
+
+
+def tidy(printed: str) -> str:
+    """Without spaces at the ends of lines."""
+    return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
+
+
 if __name__ == "__main__":
-    json.dump(run(Path(sys.argv[1]).resolve()), sys.stdout)
+    *option, place = sys.argv[1:]
+    if option == ["--write"]:
+        write(Path(place).resolve())
+    else:
+        json.dump(run(Path(place).resolve()), sys.stdout)
