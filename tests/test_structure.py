@@ -22,8 +22,8 @@ LAYERS = [
     {"transfer"},
     {"store"},
     {"datasets"},
-    {"figures"},
-    {"demo"},
+    {"figures", "report"},
+    {"demo", "demo_compiler"},
     {"commands"},
     {"cli"},
 ]

@@ -35,7 +35,7 @@ _HOMES = {
 }
 
 #: Modules that are part of the public face beside the names above.
-_MODULES = ("datasets", "kernels", "store", "transfer")
+_MODULES = ("datasets", "kernels", "report", "store", "transfer")
 
 __all__ = sorted([*_HOMES, *_MODULES])
 

@@ -18,7 +18,7 @@ try:
     from rich.text import Text
 
     from borrow.commands import compare, fit, info, predict, report, suggest
-    from borrow.commands.console import CODES, fail, guarded, percent, plain_table, steps, writable
+    from borrow.commands.console import CODES, counting, fail, guarded, percent, plain_table, steps, writable
 except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
     sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
     raise SystemExit(2) from None
@@ -61,12 +61,15 @@ def demo(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer secondary tasks, so a few seconds.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every secondary task.")] = False,
+    report: Annotated[bool, typer.Option(help="End with a comparison on real measurements, and its report.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of words.")] = False,
 ) -> None:
-    """Show on a synthetic problem what borrowing does: one task with a gap, others that may fill it."""
+    """Show what borrowing does: on a synthetic task with a gap, then on real measurements, with a report."""
     from borrow.demo import METHODS, run_demo
 
     try:
+        import jinja2  # noqa: F401, asked for before the work rather than after it
+
         from borrow import figures
     except ModuleNotFoundError as absent:
         fail(INSTALL.format(absent.name))
@@ -81,10 +84,18 @@ def demo(
         except OSError as error:
             fail(f"cannot write the figures to {str(folder)!r} ({error.strerror}); give another --output")
     result["figures"] = [str(path) for path in paths]
+    console = Console(highlight=False)
+    if not as_json:
+        show_demo(console, result, everything)
+    if report:
+        from borrow.demo_compiler import run_compiler
+
+        with counting("compiler data, fit") as told:
+            result["compiler"] = run_compiler(folder / "report.html", seed, quick, told)
+        if not as_json:
+            show_compiler(console, result["compiler"])
     if as_json:
         typer.echo(json.dumps(result, allow_nan=False))
-    else:
-        show_demo(Console(highlight=False), result, everything)
 
 
 def show_demo(console: Console, result: dict[str, Any], everything: bool) -> None:
@@ -116,6 +127,31 @@ def show_demo(console: Console, result: dict[str, Any], everything: bool) -> Non
         console.print(Text(f"Warning: {warning}", style="yellow"))
     console.print()
     console.print("Figures: " + ", ".join(result["figures"]), soft_wrap=True, markup=False)
+
+
+def show_compiler(console: Console, found: dict[str, Any]) -> None:
+    """The comparison on real measurements in a table and its verdict."""
+    console.print()
+    console.print(found["text"])
+    console.print(f"{found['source']}; {found['cv']}.", style="dim")
+    console.print()
+    names = ["error", "difference", "low", "high", "log density", "in 90 % band"]
+    table = plain_table("On rows held out", ["method"], names)
+    for row in found["rows"]:
+        chosen = row["method"] == found["verdict"]["method"]
+        numbers = (row["error"], *(row[k] for k in ("difference", "low", "high")))
+        cells = [f"{v:.3f}" if v is not None else "-" for v in numbers]
+        more = [f"{row['log_density']:.2f}", percent(row["coverage"])]
+        table.add_row(*(Text(c, "bold" if chosen else "") for c in [row["label"], *cells, *more]))
+    console.print(table)
+    console.print(
+        f"Error: {found['scoring']}. Difference: from no transfer, with intervals that hold together with 95 %.",
+        style="dim",
+    )
+    console.print()
+    console.print(Text(f"{found['verdict']['headline']} {found['verdict']['interval']}", style="bold"))
+    console.print()
+    console.print(f"Report: {found['report']}", soft_wrap=True, markup=False)
 
 
 def methods_table(result: dict[str, Any]) -> Table:

@@ -87,6 +87,8 @@ def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, A
     parts: dict[str, Any] = {"model": model}
     if getattr(model, "comparison_", None) is not None:
         parts["comparison"] = model.comparison_
+    if "target" in about:
+        parts["target"] = about["target"]
     if data is None:
         return parts
     if "target" not in about or model._schema.names is None:

@@ -55,7 +55,7 @@ class Predictor:
 
     def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Array, Array | None]:
         """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
-        given, tasks = self._form(X, task)
+        given, tasks = self.form(X, [task] * len(X))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of arrays where names were known, and of what fit has said already
             if not self.regression:
@@ -64,13 +64,14 @@ class Predictor:
             mean, second = self.model.predict(given, **tasks, **want)
         return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
 
-    def _form(self, X: Array, task: Any) -> tuple[Any, dict[str, Any]]:
+    def form(self, X: Array, tasks: list[Any]) -> tuple[Any, dict[str, Any]]:
+        """Rows and their tasks as this model takes them."""
         schema = self.model._schema
         if schema.task is None:
-            return X, {"tasks": [task] * len(X)} if len(self.labels) > 1 else {}
+            return X, {"tasks": tasks} if len(self.labels) > 1 else {}
         out = np.empty((len(X), X.shape[1] + 1), dtype=object)
         out[:, [j for j in range(out.shape[1]) if j != schema.position]] = X
-        out[:, schema.position] = np.array([task] * len(X) + [None], dtype=object)[:-1]
+        out[:, schema.position] = np.array([*tasks, None], dtype=object)[:-1]
         return out, {}
 
 

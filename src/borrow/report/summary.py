@@ -25,12 +25,13 @@ from borrow.report.svg import text_of
 from borrow.table import Table
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import fit_for
+from borrow.transfer.measure_next import suggest
 from borrow.transfer.methods import ESTIMATORS, LABELS
 from borrow.transfer.problem import Problem, read_problem
 from borrow.transfer.relations import correlation_error
 
-#: Warnings listed.
-MOST_WARNINGS = 8
+#: Warnings listed; suggestions made, and rows that they are chosen from.
+MOST_WARNINGS, NEXT, MOST_CANDIDATES = 8, 5, 200
 
 
 def summary(
@@ -50,7 +51,8 @@ def summary(
         model, the method that the verdict says to use is fitted.
     table : the data that were compared (checked by their digest), or for a model alone rows to show it on.
     command : the command line, for "how this was made".
-    suggestions : what `borrow.suggest` returned.
+    suggestions : what `borrow.suggest` returned. None asks it, where model and table allow, about rows without a
+        target, or else about inputs that other tasks were measured at and the primary was not; False leaves it out.
     target : name of the target, for a model without a comparison.
     """
     if comparison is None and model is None:
@@ -70,7 +72,7 @@ def summary(
         "parts": [] if comparison is None else [part_of(comparison, p) for p in comparison.primaries],
         "covariance": _covariance(comparison, predictor, primary),
         "predictions": None,
-        "suggestions": None if suggestions is None else suggested(suggestions, _features(comparison, predictor)),
+        "suggestions": None,
         "made": _made(comparison, predictor, command, caught),
     }
     if comparison is None and predictor is not None and hasattr(predictor.model, "relatedness"):
@@ -81,6 +83,10 @@ def summary(
             others = _nearest(content["parts"], primary, predictor.labels)
             name = content["data"]["target"] or "target"
             content["predictions"] = learnt.predictions(predictor, points, primary, name, alone, others)
+    if suggestions is None and problem is not None and predictor is not None and predictor.regression:
+        suggestions = _ask_suggest(predictor, problem, primary)
+    if suggestions is not None and suggestions is not False:
+        content["suggestions"] = suggested(suggestions, _features(comparison, predictor))
     return plain(content)
 
 
@@ -225,6 +231,30 @@ def _covariance(comparison: Comparison | None, predictor: Predictor | None, prim
         c = [1.0, *(float("nan") if r["correlation"] is None else r["correlation"] for r in known)]
         found = learnt.shared_correlations([primary, *(r["task"] for r in known)], np.array(c, dtype=float), primary)
     return found
+
+
+def _ask_suggest(predictor: Predictor, problem: Problem, primary: Any) -> Table | None:
+    """What to measure next among rows of the table; None where the model cannot say or nothing is left to measure."""
+    columns = [problem.features.index(f) if f in problem.features else j for j, f in enumerate(predictor.features)]
+    X, tasks = problem.X[:, columns], list(problem.tasks)
+    at = np.flatnonzero(~problem.seen)
+    if len(at):
+        at = at[np.unique(np.linspace(0, len(at) - 1, MOST_CANDIDATES).astype(int))]
+        rows, own = X[at], [tasks[i] for i in at]
+    else:
+        known = {row.tobytes() for row in X[problem.rows_of(primary)]}
+        free = {row.tobytes(): row for row in X if row.tobytes() not in known}
+        rows = np.array(list(free.values()))[:: max(1, len(free) // MOST_CANDIDATES)]
+        own = [primary] * len(rows)
+    if not len(rows):
+        return None
+    given, more = predictor.form(rows, own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return suggest(predictor.model, given, min(NEXT, len(rows)), primary=primary, **more)
+        except ValueError:  # it says which models can; the report only leaves the part out
+            return None
 
 
 def _features(comparison: Comparison | None, predictor: Predictor | None) -> Sequence[str]:
