@@ -1,8 +1,10 @@
 """The commands as a stranger would use them: files in, files out, the same numbers as the library."""
 
+import importlib.util
 import json
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,6 +15,7 @@ import borrow
 from borrow.cli import main
 from borrow.commands import compare, fit, info, predict, report, suggest
 
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]
 
 
@@ -311,10 +314,13 @@ def test_the_worked_examples_run_in_order(tmp_path, monkeypatch):
     table.write_csv("scores.csv")
     table.drop("score").head(5).write_csv("new.csv")
     table.drop("score").head(5).write_csv("candidates.csv")
-    examples = [m.EXAMPLE for m in (fit, info, predict, suggest, compare)]
+    examples = [m.EXAMPLE for m in (fit, info, predict, suggest, compare, report)]
     for line in examples:
         good(*shlex.split(line)[1:])
     assert pl.read_csv("predicted.csv").height == 5
+    page = (tmp_path / "report.html").read_text()
+    assert "help &#39;St Mary&#39;" in page or "help 'St Mary'" in page
+    assert "borrow report run.jsonl --data scores.csv" in page
 
 
 def test_nothing_but_text_goes_into_a_pipe(model, place):
@@ -328,3 +334,17 @@ def test_tables_fit_the_terminal(model, place, width):
     for call in (["info", place / "scores.csv"], ["suggest", model[0], place / "candidates.csv"]):
         lines = re.sub(r"\x1b\[[0-9;]*m", "", good(*call, env=env).stdout).splitlines()
         assert max(map(len, lines)) <= max(int(width), len(str(place)) + 40)
+
+
+def test_small_benchmark_of_reading_runs_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    spec = importlib.util.spec_from_file_location("cli_csv", BENCHMARKS / "cli_csv.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    monkeypatch.setattr(bench, "write_result", lambda *_: pytest.fail("--small must not write"))
+    monkeypatch.setattr(bench, "run", lambda what, path: {"seconds": 1.0, "wall": 2.0, "peak": 3.0})
+    result = bench.main(["--small"])
+    assert [f["rows"] for f in result["files"]] == [2500, 4500]
+    assert bench.make(tmp_path / "t.csv", 0.1, 200) == 200
+    bench.job("used", str(tmp_path / "t.csv"))
+    assert '"peak"' in capsys.readouterr().out

@@ -126,6 +126,21 @@ def test_answers_of_a_stored_model_are_the_same_bits(name, tmp_path):
                 assert_same(getattr(saved, ask)(few), getattr(own, ask)(few))
 
 
+@pytest.mark.parametrize("name", ["AutoRegressor", "AutoClassifier"])
+def test_models_that_choose_keep_their_comparison(name, tmp_path):
+    X, y, labels = problem(30)
+    model = getattr(borrow, name)("group", "b", "pooled", cv=2)
+    model.fit(X, labels if name in ("AutoClassifier",) else y)
+    loaded = again(model, tmp_path)
+    assert loaded.method_ == model.method_
+    assert str(loaded.verdict_) == str(model.verdict_)
+    assert loaded.comparison_.to_dict() == model.comparison_.to_dict()
+    assert_same(loaded.comparison_.table(), model.comparison_.table())
+    ask = "predict_proba" if name == "AutoClassifier" else "predict"
+    assert_same(getattr(loaded, ask)(X), getattr(model, ask)(X))
+    assert store.describe(tmp_path / "model.borrow")["method"] == model.method_
+
+
 def fit_adapt(model, X, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

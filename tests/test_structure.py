@@ -21,6 +21,7 @@ LAYERS = [
     {"models"},
     {"transfer"},
     {"store"},
+    {"report"},
     {"datasets"},
     {"figures", "report"},
     {"demo", "demo_compiler"},

@@ -25,9 +25,11 @@ from borrow.commands.console import (
 )
 
 EXAMPLE = (
-    "borrow compare scores.csv --target score --task school --primary 'St Mary' --methods focused --folds 3 --seed 0"
+    "borrow compare scores.csv --target score --task school --primary 'St Mary' --methods focused --folds 3 "
+    "--store run.jsonl --report report.html --seed 0"
 )
 
+LAST = {"coverage": "covers", "calibration": "calib."}
 NAMES = {"store": "Results", "save": "Model", "report": "Report"}
 
 
@@ -135,6 +137,7 @@ def run(
 def finish(found: Any, table: Any, primary: Any, save: Path | None, report: Path | None, call: str) -> None:
     """Fit the method to use to all rows; save it, and write the report."""
     from borrow import store
+    from borrow.commands.suggest import unmeasured
 
     model = None
     if primary is not None:
@@ -147,7 +150,8 @@ def finish(found: Any, table: Any, primary: Any, save: Path | None, report: Path
     if report is not None:
         from borrow.report import summary, write
 
-        write(report, summary(comparison=found, model=model, table=table.frame, command=call))
+        next_rows = None if model is None else unmeasured(model, table, primary)
+        write(report, summary(found, model, table.frame, command=call, suggestions=next_rows))
 
 
 def fit_winner(found: Any, table: Any, primary: Any) -> Any:
@@ -193,7 +197,8 @@ def show(found: Any, dropped: int = 0) -> None:
     page.print(methods_table(found, primary))
     page.print(
         f"Error: {found.scoring}, mean over folds. Difference: from no transfer, negative is better; intervals hold "
-        "for all methods together with 95 %.",
+        "for all methods together with 95 %. Density: log predictive density, higher is better. "
+        + ("Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""),
         style="dim",
     )
     if verdict.secondaries["task"]:
@@ -216,7 +221,7 @@ def methods_table(found: Any, primary: Any) -> Any:
     from borrow.transfer.methods import LABELS
 
     last = "coverage" if found.kind == "regression" else "calibration"
-    table = plain_table("", ["method"], ["error", "difference", "interval", "log density", last[:8], "seconds"], 2)
+    table = plain_table("", ["method"], ["error", "difference", "interval", "density", LAST[last], "time"], 2)
     rows = found.table(primary).rows()
     least = min((r["error"] for r in rows if r["error"] == r["error"]), default=None)
     for r in rows:
@@ -225,10 +230,10 @@ def methods_table(found: Any, primary: Any) -> Any:
             LABELS[r["method"]],
             number(r["error"]),
             "" if alone else number(r["difference"]),
-            "" if alone or r["low"] != r["low"] else f"{number(r['low'])} to {number(r['high'])}",
+            "" if alone else between(r),
             number(r["log_density"]),
             percent(r[last]) if last == "coverage" else number(r[last]),
-            f"{r['seconds']:.1f}",
+            seconds(r["seconds"]),
             style="bold" if r["error"] == least else "",
         )
     return table
@@ -247,9 +252,19 @@ def secondaries_table(secondaries: Any) -> Any:
             number(r["correlation"]),
             percent(r["share"]),
             number(r["gain"]),
-            "-" if r["low"] != r["low"] else f"{number(r['low'])} to {number(r['high'])}",
+            between(r),
         )
     return table
+
+
+def between(row: dict[str, Any]) -> str:
+    """An interval in few digits."""
+    return "-" if row["low"] != row["low"] else f"{row['low']:.2g} to {row['high']:.2g}"
+
+
+def seconds(value: float) -> str:
+    """A time in few letters."""
+    return f"{value:.1f} s" if value < 100 else f"{value / 60:.0f} min" if value < 6000 else f"{value / 3600:.1f} h"
 
 
 def show_all(found: Any) -> None:
@@ -269,7 +284,7 @@ def show_all(found: Any) -> None:
             f"{found.rows[primary]:,}",
             number(alone),
             number(verdict.difference),
-            "-" if verdict.low != verdict.low else f"{number(verdict.low)} to {number(verdict.high)}",
+            between({"low": verdict.low, "high": verdict.high}),
         )
     words = ", ".join(f"{answer} for {n}" for answer, n in count.items())
     page.print(f"Every task in turn, {len(found.primaries)} of them. The other data: {words}.", style="bold")

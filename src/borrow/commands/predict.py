@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from borrow.commands import options as o
-from borrow.commands.console import fail, known, noted, say, tell_warnings, writable_file
+from borrow.commands.console import fail, noted, say, tell_warnings, writable_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,21 +134,21 @@ def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[
 
     by_text, by_value = {str(v): v for v in labels}, {v: v for v in labels}
     raw, read = column.to_list(), as_labels(column).to_list()
-    out = []
+    found: dict[Any, Any] = {}
     for row, (text, value) in enumerate(zip(raw, read, strict=True)):
+        if text in found:
+            continue
         label = by_text.get("" if text is None else str(text).strip(), by_value.get(value))
         if label is None:
             what = "is missing" if value is None else f"is {value!r}, which the model does not know"
             near = "" if value is None else nearest(value, labels)
             fail(f"the task {what}, {at_line(source, row)} of {source.name}; tasks are {list_labels(labels)}{near}")
-        out.append(label)
-    return out
+        found[text] = label
+    return [found[text] for text in raw]
 
 
-def predictions(
-    model: Any, X: Any, tasks: list[Any] | None, whole: Any, level: float, noise: bool
-) -> dict[str, list[Any]]:
-    """New columns by name; None where a row has no prediction."""
+def predictions(model: Any, X: Any, tasks: list[Any] | None, whole: Any, level: float, noise: bool) -> dict[str, Any]:
+    """New columns by name; NaN or None where a row has no prediction."""
     from scipy.special import ndtri
 
     if not whole.any():
@@ -159,13 +159,19 @@ def predictions(
     if "mean" in found:
         z = float(ndtri(0.5 + level / 2.0))
         found["low"], found["high"] = found["mean"] - z * found["std"], found["mean"] + z * found["std"]
-    out: dict[str, list[Any]] = {}
-    for name, values in found.items():
-        column: list[Any] = [None] * len(whole)
-        for i, v in zip(at.tolist(), values.tolist(), strict=True):
-            column[i] = known(v)
-        out[name] = column
-    return out
+    return {name: _spread(values, at, len(whole)) for name, values in found.items()}
+
+
+def _spread(values: Any, at: Any, n: int) -> Any:
+    """Values at these rows; NaN, or None for what is no number, at the others."""
+    if values.dtype.kind == "f":
+        out: Any = np.full(n, np.nan)
+        out[at] = values
+        return out
+    column: list[Any] = [None] * n
+    for i, v in zip(at.tolist(), values.tolist(), strict=True):
+        column[i] = v
+    return column
 
 
 def _portion(model: Any, X: Any, tasks: list[Any] | None, at: Any, noise: bool) -> dict[str, Any]:
@@ -196,16 +202,18 @@ def given(model: Any, X: Any, tasks: list[Any] | None) -> tuple[Any, ...]:
     return (frame.insert_column(schema.position, pl.Series(str(schema.task), tasks)), None)
 
 
-def write(frame: pl.DataFrame, found: dict[str, list[Any]], output: Path, only: bool) -> None:
+def write(frame: pl.DataFrame, found: dict[str, Any], output: Path, only: bool) -> None:
     """The table with its new columns, to a file at once or to standard output."""
     import polars as pl
 
     from borrow.store import write_whole
 
-    new = pl.DataFrame({n: pl.Series(n, v, strict=False) for n, v in found.items()})
-    table = new if only else pl.concat([frame, new], how="horizontal")
+    new = pl.DataFrame([pl.Series(n, v, strict=False) for n, v in found.items()]).fill_nan(None)
+    first, table = True, new if only else pl.concat([frame, new], how="horizontal")
     if str(output) == "-":
-        sys.stdout.write(table.write_csv())
+        for part in table.iter_slices(PORTION * 4):
+            sys.stdout.write(part.write_csv(include_header=first))
+            first = False
         return
     write_whole(output, as_bytes(table, output))
 

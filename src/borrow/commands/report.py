@@ -30,10 +30,8 @@ def run(
     writable_file(output, "--output")
     call = shlex.join(["borrow", "report", str(source), *([] if data is None else ["--data", data])])
     with noted() as warned:
-        if starts_as_model(source):
-            parts = of_model(source, data, delimiter)
-        else:
-            parts = of_comparison(source, data, delimiter)
+        read = of_model if starts_as_model(source) else of_comparison
+        parts = read(source, data, delimiter)
         from borrow.report import summary, write
 
         content = summary(**parts, command=call)
@@ -54,10 +52,11 @@ def starts_as_model(path: Path) -> bool:
 
 
 def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:
-    """A stored comparison; with its table also the method to use, fitted to all rows."""
+    """A stored comparison; with its table also the method to use, fitted to all rows, and what to measure next."""
     from borrow.commands.columns import read_table
     from borrow.commands.compare import fit_winner
     from borrow.commands.source import open_source
+    from borrow.commands.suggest import unmeasured
     from borrow.transfer.comparison import Comparison
     from borrow.transfer.problem import read_problem
 
@@ -72,28 +71,30 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
     table = read_table(source, found.target, found.task, found.features, [], drop_missing=True)
     if read_problem(table.frame, found.target, found.task, found.features, found.kind).digest() != found.digest:
         fail(f"{source.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
-    model = fit_winner(found, table, found.primaries[0]) if len(found.primaries) == 1 else None
-    return {"comparison": found, "model": model, "table": table.frame}
+    if len(found.primaries) > 1:
+        return {"comparison": found, "table": table.frame}
+    model = fit_winner(found, table, found.primaries[0])
+    next_rows = unmeasured(model, table, found.primaries[0])
+    return {"comparison": found, "model": model, "table": table.frame, "suggestions": next_rows}
 
 
 def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:
-    """A saved model, with its comparison where it has one; with the table that it was fitted to where that is given."""
+    """A saved model, with its comparison where it has one; or with the table that it was fitted to."""
     from borrow import store
     from borrow.commands.columns import read_table
     from borrow.commands.predict import load_model
     from borrow.commands.source import open_source
+    from borrow.commands.suggest import unmeasured
 
     model, about = load_model(path), store.describe(path)
-    parts: dict[str, Any] = {"model": model}
-    if getattr(model, "comparison_", None) is not None:
-        parts["comparison"] = model.comparison_
-    if "target" in about:
-        parts["target"] = about["target"]
+    parts: dict[str, Any] = {"model": model, "target": about.get("target")}
     if data is None:
-        return parts
+        return {**parts, "comparison": getattr(model, "comparison_", None)}
     if "target" not in about or model._schema.names is None:
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
     task = model._schema.task if isinstance(model._schema.task, str) else None
     features = [str(n) for n in model._schema.names]
     table = read_table(open_source(data, delimiter), about["target"], task, features, [], drop_missing=True)
-    return {**parts, "table": table.frame}
+    primary = model.get_params().get("primary")
+    next_rows = None if primary is None else unmeasured(getattr(model, "model_", model), table, primary)
+    return {**parts, "table": table.frame, "suggestions": next_rows}

@@ -76,7 +76,7 @@ class Source:
 
     def _parse(self, block: bytes, line: int, at: list[int]) -> pl.DataFrame:
         names = [self.columns[i] for i in at]
-        if not block.strip():
+        if not block or block.isspace():
             return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         if b"\n\n" in block or b"\n\r\n" in block or block.startswith((b"\n", b"\r\n")):
             outside = block.split(b'"')  # even parts are outside quotation marks

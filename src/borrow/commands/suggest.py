@@ -13,6 +13,8 @@ from borrow.commands.console import fail, noted, number, paper, plain_table, say
 from borrow.commands.predict import given, inputs_of, load_model, rows_for
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
+#: Inputs looked at where no candidates are given.
+MOST_CANDIDATES = 500
 
 
 def run(
@@ -80,6 +82,25 @@ def run(
         return
     tell_warnings(warned)
     show(found, len(X), price is not None)
+
+
+def unmeasured(model: Any, table: Any, primary: Any, n: int = 5) -> Any:
+    """What to measure next of the primary, among inputs seen in other tasks only; None where nothing can say."""
+    import polars as pl
+
+    import borrow
+    from borrow.models.estimator import GPRegressor
+    from borrow.models.hierarchical_regressor import HierarchicalGPRegressor
+
+    if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)) or table.task is None:
+        return None
+    inputs = table.frame.select(table.features)
+    mine = inputs.filter(table.frame[table.task] == primary)
+    rest = inputs.unique(maintain_order=True).join(mine, on=table.features, how="anti").head(MOST_CANDIDATES)
+    if rest.height == 0:
+        return None
+    rows = rest.with_columns(pl.lit(primary).alias(table.task))
+    return borrow.suggest(model, rows.select(table.inputs().columns), n, primary=primary)
 
 
 def prices(cost: list[str] | None, column: str | None, frame: Any, source: Any, labels: Any) -> Any:
