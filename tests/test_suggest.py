@@ -106,13 +106,19 @@ def test_costs_by_task_by_row_and_by_column():
         assert row["reduction_per_cost"] == row["reduction"] / row["cost"]
 
 
-def test_the_uncertainty_of_hyper_parameters_is_no_part_of_it():
-    """Learnt hyper-parameters widen the band; a row more is judged at the hyper-parameters as they are."""
-    model = borrow.FocusedGPRegressor("who", "a", n_restarts=0).fit(TABLE, Y)
-    found = borrow.suggest(model, NEW, 1)
-    assert model._uncertainty is not None  # the model itself is left alone
-    S = model.predict(NEW, return_std=True)[1]
-    assert 0 < found["remaining"][0] < np.mean(S**2)
+@pytest.mark.parametrize("kind", [borrow.FocusedGPRegressor, borrow.SingleTaskGPRegressor, borrow.PooledGPRegressor])
+def test_the_uncertainty_of_hyper_parameters_is_no_part_of_it(kind):
+    """Learnt hyper-parameters widen the band; a row more is judged as by a model that was given them."""
+    rows, y, new = TABLE[["x", "z"]], Y, NEW[["x", "z"]]
+    learnt = kind().fit(rows, y)
+    given = kind(kernel=learnt.kernel_, noise=next(iter(learnt.noise_.values())), optimizer=None).fit(rows, y)
+    assert np.all(learnt.predict(new, return_std=True)[1] > given.predict(new, return_std=True)[1])
+    before = learnt.predict(new, return_std=True)[1]
+    found, expected = borrow.suggest(learnt, new, 3), borrow.suggest(given, new, 3)
+    assert found["row"] == expected["row"]
+    np.testing.assert_allclose(found["reduction"], expected["reduction"], rtol=1e-6)
+    np.testing.assert_allclose(found["remaining"], expected["remaining"], rtol=1e-6)
+    np.testing.assert_array_equal(learnt.predict(new, return_std=True)[1], before)  # the model is left alone
 
 
 def test_rbf_network_goes_by_gamma_as_its_own_select():

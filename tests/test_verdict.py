@@ -113,6 +113,7 @@ HELP, HURT, OPEN, TIE = (
         ({"focused": HURT, "pooled": HURT}, "hurts", "focused"),
         ({"focused": TIE, "pooled": HURT}, "cannot tell", "focused"),
         ({"focused": OPEN, "pooled": HURT}, "cannot tell", "focused"),
+        ({"focused": Interval(1, 1, -1, 3)}, "cannot tell", "focused"),
         ({"pooled": HURT, "ivm": OPEN}, "cannot tell", "ivm"),
         ({"pooled": HURT, "ivm": Interval(2, 0.1, 1, 3)}, "hurts", "pooled"),
         ({"focused": Interval(-1, 0, -1, -1)}, "cannot tell", "focused"),  # an interval of no width says nothing
