@@ -59,6 +59,11 @@ class Verdict:
         """The method to use."""
         return self.best if self.answer == HELPS and self.best is not None else "single"
 
+    @property
+    def tells_of_secondaries(self) -> bool:
+        """Whether anything is known of them: the focused GP was run, or they were left out in turn."""
+        return any(v == v for name in ("correlation", "gain") for v in self.secondaries[name])
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it; None where a number is not known."""
         plain = {k: _known(v) for k, v in self.__dict__.items() if k != "secondaries"}
@@ -67,7 +72,7 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = [self.sentence]
-        if self.secondaries["task"]:
+        if self.tells_of_secondaries:
             parts += ["", repr(self.secondaries), ""]
         return "\n".join([*parts, *self.advice])
 
