@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit studies bench clean
+.PHONY: demo test docs lint types unit studies bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -13,6 +13,10 @@ demo: .venv/installed
 	$(BIN)/borrow demo --output out/demo
 
 test: lint types unit
+
+# The site, out/site/index.html; a warning is an error.
+docs: .venv/installed
+	$(BIN)/mkdocs build --strict
 
 lint: .venv/installed
 	$(BIN)/ruff check .

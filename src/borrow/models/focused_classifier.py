@@ -43,9 +43,16 @@ class FocusedModel(GPModel):
 class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
-    Parameters as in `FocusedGPRegressor`, without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
-    is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted: `rho_`, `specific_kernels_`, `bias_` (dicts by
-    label), `kernel_`, `inducing_`, `log_marginal_likelihood_`; lists of these where there are more than two classes.
+    The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+
+    Parameters
+    ----------
+    primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
+    task, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one a class, where there are more than two.
     """
 
     def __init__(

@@ -163,9 +163,14 @@ def measure_single(
 class SingleTaskGPRegressor(GPRegressor):
     """One GP a task, nothing shared: what transfer has to beat.
 
-    Parameters are those common to all GP estimators: `task` (column of X), `kernel`, `noise` (variance in the units of
-    y, a number or a dict by label), `normalize_y`, `prior` ("auto" or None), `optimizer` ("lbfgs" or None), `max_iter`,
-    `random_state`. Fitted: `kernels_` (dict by label), `kernel_` (that of a single task, else the same dict).
+    Parameters
+    ----------
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+
+    Attributes
+    ----------
+    kernels_ : dict by label of the kernels found.
+    kernel_ : that of a single task, else the same dict.
     """
 
     def __init__(
@@ -244,8 +249,17 @@ class SingleTaskGPRegressor(GPRegressor):
 class PooledGPRegressor(GPRegressor):
     """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
 
-    Targets are centred and scaled once for all rows. Parameters as in `SingleTaskGPRegressor`, plus `inducing`:
-    "auto" (as above), None (exact always) or a number of pseudo-inputs. Fitted: `kernel_`, `inducing_` (None if exact).
+    Targets are centred and scaled once for all rows.
+
+    Parameters
+    ----------
+    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`; one
+        noise for all tasks.
+
+    Attributes
+    ----------
+    inducing_ : the pseudo-inputs, None if exact.
     """
 
     def __init__(

@@ -102,9 +102,13 @@ def warn_ep(fit: EP, where: str = "") -> None:
 class SingleTaskGPClassifier(TaskClassifier):
     """One GP a task by EP, nothing shared: what transfer has to beat.
 
-    Parameters are those common to all GP classifiers: `task`, `kernel`, `likelihood` ("probit" or "logistic"), `prior`,
-    `optimizer`, `max_iter`, `random_state`. Each task has the bias Phi^-1(share of positives). Fitted: `kernels_`,
-    `bias_` (dicts by label; lists of them where there are more than two classes), `log_marginal_likelihood_`.
+    Parameters
+    ----------
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    kernels_ : dict by label of the kernels found; a list, one a class, where there are more than two.
     """
 
     def __init__(
@@ -158,7 +162,17 @@ class SingleTaskGPClassifier(TaskClassifier):
 
 
 class PooledGPClassifier(TaskClassifier):
-    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows."""
+    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.
+
+    Parameters
+    ----------
+    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    inducing_ : the pseudo-inputs, None if exact; a list, one a class, where there are more than two.
+    """
 
     def __init__(
         self,
