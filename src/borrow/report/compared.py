@@ -125,8 +125,7 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
     rows = sorted(rows, key=key)
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
     borrowed = sum(abs(float(r["correlation"])) > 0 for r in rows if math.isfinite(float(r["correlation"])))
-    known = any(r["gain"] is not None and math.isfinite(r["gain"]) for r in rows)
-    lost = f"; lost without it is the rise in {scoring} when the task is left out" if known else ""
+    lost = f"; lost without it is the rise in {scoring} when the task is left out" if told["gain"] else ""
     lead = (
         f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not show one, it is "
         "set to zero and nothing is borrowed."
