@@ -33,6 +33,8 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
 	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
 	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+	$(BIN)/python benchmarks/studies/leen2011_classification_choice.py
+	$(BIN)/python benchmarks/studies/leen2011_classification.py
 	$(BIN)/python benchmarks/studies/bonilla2008_figure1.py
 	$(BIN)/python benchmarks/studies/bonilla2008_school.py
 	$(BIN)/python benchmarks/studies/bonilla2008_jura.py
@@ -50,6 +52,7 @@ studies: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/classification.py
 	$(BIN)/python benchmarks/multitask.py
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_classification
 import pages_cli
 import pages_hierarchical
 import pages_multitask
@@ -324,6 +325,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 BLOCKS |= pages_hierarchical.BLOCKS | pages_which.BLOCKS
 BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
+BLOCKS |= pages_classification.BLOCKS
 
 
 def render(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,6 +45,7 @@ class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
     The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help.
 
     Parameters
     ----------
@@ -110,6 +112,13 @@ class FocusedGPClassifier(TaskClassifier):
             n_iter, converged = optimum.n_iter, optimum.converged
         fit = condition(values, replace(setup, infer=finely(infer)))
         warn_ep(fit)  # type: ignore[arg-type]
+        if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(primary)]):
+            warnings.warn(
+                f"the primary task {data.labels[primary]!r} has no labelled row: it is predicted from the other tasks "
+                "alone, with even odds where they say nothing, and the sign of each relation is an assumption",
+                UserWarning,
+                stacklevel=4,
+            )
         group = [(fit.posterior, t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)
         return FocusedModel(

@@ -78,7 +78,7 @@ def fit_single(
     rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
     objective = single_objective(cells, kernel, infer)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     optimum = race(objective, [start, rough], bounds_of(start), max_iter)
     own = {n: v for n, v in optimum.values.items() if n != "kernel"}
     return kernel.with_theta(optimum.values["kernel"]), own, optimum
@@ -89,9 +89,9 @@ def bounds_of(start: Values) -> dict[str, tuple[Array, Array]]:
     return bounds_around(start, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in start else None)
 
 
-def single_priors(kernel: Kernel, scales: Array, noise: bool = True) -> Objective:
+def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_variance: float = 0.0) -> Objective:
     """The priors that every GP estimator puts on its kernel and noise."""
-    priors = {"kernel": kernel_prior(kernel, scales)} | ({"noise": noise_prior(1)} if noise else {})
+    priors = {"kernel": kernel_prior(kernel, scales, log_variance)} | ({"noise": noise_prior(1)} if noise else {})
     return independent_priors(priors)
 
 
@@ -131,7 +131,7 @@ def fit_sparse(
     start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])}) | {"Z": Z / scales}
     objective = sparse_objective(cells, kernel, scales, infer)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     bounds = bounds_of(start)
     reach = 2.0 + np.ptp(cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
     bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)

@@ -29,7 +29,8 @@ from borrow.models.classifier import BinaryData, BinaryModel, TaskClassifier
 from borrow.models.estimator import check_settings, default_kernel, warn_unfinished
 
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
-ROUGH, FINE = 1e-5, 1e-9
+#: The evidence is stationary in the sites: its error is of the order of the residual squared.
+ROUGH, FINE = 1e-4, 1e-9
 
 
 @dataclass(frozen=True)
