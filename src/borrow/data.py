@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from borrow.device import Device, place
 from borrow.linalg import Array
 
 Codes = npt.NDArray[np.intp]
@@ -65,6 +67,15 @@ class Cells:
     dof: Array  # (M,)
     scatter: Array  # (M,)
     log_count: Array  # (M,)
+    device: Device | None = None  # where matrices are computed; None: the host
+
+    @cached_property
+    def there(self) -> Any:
+        """The inputs where matrices are computed."""
+        return place(self.X, self.device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {n: v for n, v in self.__dict__.items() if n != "there"}
 
     @property
     def task(self) -> Codes:
@@ -81,7 +92,7 @@ class Cells:
         n = at.stop - at.start
         one = slice(t, t + 1)
         within = self.dof[one], self.scatter[one], self.log_count[one]
-        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
+        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within, self.device)
 
 
 @dataclass(frozen=True)

@@ -288,3 +288,15 @@ def erfcx(z: Array) -> Array:
 def log_sum_exp(A: Array) -> Array:
     """log of the sum of exponentials along each row."""
     return np.logaddexp.reduce(A, axis=1)
+
+
+@twinned
+def copy(A: Array) -> Array:
+    """An array of its own."""
+    return A.copy()
+
+
+@twinned
+def rows_first(A: Array) -> Array:
+    """The same entries, rows one after the other in memory."""
+    return np.ascontiguousarray(A)

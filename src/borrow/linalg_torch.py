@@ -289,3 +289,13 @@ def erfcx(z: Tensor) -> Tensor:
 def log_sum_exp(A: Tensor) -> Tensor:
     """log of the sum of exponentials along each row."""
     return torch.logsumexp(A, dim=-1)
+
+
+def copy(A: Tensor) -> Tensor:
+    """A tensor of its own."""
+    return A.clone(memory_format=torch.contiguous_format)
+
+
+def rows_first(A: Tensor) -> Tensor:
+    """The same entries, rows one after the other in memory."""
+    return A.contiguous()
