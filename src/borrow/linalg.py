@@ -300,3 +300,9 @@ def copy(A: Array) -> Array:
 def rows_first(A: Array) -> Array:
     """The same entries, rows one after the other in memory."""
     return np.ascontiguousarray(A)
+
+
+@twinned
+def sparse_product(V: Array, S: Any) -> Array:
+    """S V with S a sparse matrix of the host."""
+    return S @ V

@@ -10,6 +10,7 @@ a third of that for large matrices, and all of it in matrix products.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -299,3 +300,12 @@ def copy(A: Tensor) -> Tensor:
 def rows_first(A: Tensor) -> Tensor:
     """The same entries, rows one after the other in memory."""
     return A.contiguous()
+
+
+def sparse_product(V: Tensor, S: Any) -> Tensor:
+    """S V with S a sparse matrix of the host, in CSR form."""
+    at = [torch.tensor(v, dtype=torch.int64, device=V.device) for v in (S.indptr, S.indices)]
+    values = torch.tensor(S.data, dtype=V.dtype, device=V.device)
+    with warnings.catch_warnings():  # PyTorch calls its CSR tensors a beta
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(*at, values, size=S.shape) @ V
