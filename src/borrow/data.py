@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from borrow import device as devices
 from borrow.device import Device, place
 from borrow.linalg import Array
 
@@ -87,12 +88,13 @@ class Cells:
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def only(self, t: int) -> Cells:
-        """Task t as the only one."""
+        """Task t as the only one; a small one is computed on the host."""
         at = self.of(t)
         n = at.stop - at.start
         one = slice(t, t + 1)
         within = self.dof[one], self.scatter[one], self.log_count[one]
-        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within, self.device)
+        device = self.device if n >= devices.ALONE_ROWS else None
+        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within, device)
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,11 @@ class SharedPosterior(_Forgetful):
             block.put(H, factor.half_transposed(block.of(self.W)))
         return H
 
+    @cached_property
+    def coefficients(self) -> Array:
+        """w alpha, in the order of the rows, on the host: what a covariance with the rows is multiplied with."""
+        return to_host(self.prior.layout.collect(self.w * self.alpha))
+
     def factor_of(self, t: int) -> Any:
         """The factor of one task; None where it has no row and no block."""
         at = self.prior.rows(t)
