@@ -52,9 +52,7 @@ REGRESSORS = {
     "blocks": borrow.MultiTaskGPRegressor(task_covariance="diagonal", specific_kernel="auto"),
     "hierarchical": borrow.HierarchicalGPRegressor(covariance_strength=2.0),
     "hierarchical, auto": borrow.HierarchicalGPRegressor(),
-    "hierarchical, weights": borrow.HierarchicalGPRegressor(
-        base_kernel=Linear() + 0.5, covariance_strength=2.0
-    ),
+    "hierarchical, weights": borrow.HierarchicalGPRegressor(base_kernel=Linear() + 0.5, covariance_strength=2.0),
     "ivm": borrow.MultiTaskIVMRegressor(n_active=30),
     "ivm, random": borrow.MultiTaskIVMRegressor(n_active=30, selection="random", noise_from="active"),
 }
@@ -66,9 +64,7 @@ CLASSIFIERS = {
     "multi-task": borrow.MultiTaskGPClassifier(),
     "multi-task, rank": borrow.MultiTaskGPClassifier(rank=1, inducing=8),
     "hierarchical": borrow.HierarchicalGPClassifier(),
-    "hierarchical, weights": borrow.HierarchicalGPClassifier(
-        base_kernel=Linear() + 0.5, covariance_strength=2.0
-    ),
+    "hierarchical, weights": borrow.HierarchicalGPClassifier(base_kernel=Linear() + 0.5, covariance_strength=2.0),
     "ivm": borrow.MultiTaskIVMClassifier(n_active=30),
     "ivm, EP": borrow.MultiTaskIVMClassifier(n_active=30, ep_sweeps=3),
 }

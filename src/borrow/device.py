@@ -88,7 +88,9 @@ def resolve(device: Any, rows: int = 0) -> Device | None:
 def check(device: Any) -> None:
     """Refuse what is no device."""
     if not isinstance(device, str) or device not in ("cpu", "cuda", "auto"):
-        raise ValueError(f"device={device!r}: expected 'cpu', 'cuda' or 'auto' (the GPU where there is one and it pays)")
+        raise ValueError(
+            f"device={device!r}: expected 'cpu', 'cuda' or 'auto' (the GPU where there is one and it pays)"
+        )
 
 
 def place(array: Any, device: Device | None) -> Any:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,7 @@ from scipy.linalg import blas, lapack
 from scipy.spatial.distance import cdist
 
 Array = npt.NDArray[np.float64]
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger("borrow")
 
@@ -41,7 +40,7 @@ class NotPositiveDefiniteError(ValueError):
 
 def namespace(array: Any) -> Any:
     """The array-API namespace of an array: NumPy's, or that of PyTorch for a tensor."""
-    if isinstance(array, np.ndarray):
+    if type(array) is np.ndarray:
         return np
     return import_module("array_api_compat.torch") if is_tensor(array) else np
 
@@ -56,16 +55,18 @@ def to_host(array: Any) -> Any:
     return array.detach().cpu().numpy() if is_tensor(array) else array
 
 
-def twinned(f: Callable[P, T]) -> Callable[P, T]:
+def twinned(f: F) -> F:
     """For tensors, the function of the same name in `linalg_torch`; its first argument decides."""
 
-    @wraps(f)
-    def either(*args: P.args, **kwargs: P.kwargs) -> T:
-        if isinstance(args[0], np.ndarray) or not is_tensor(args[0]):
-            return f(*args, **kwargs)
-        return getattr(import_module("borrow.linalg_torch"), f.__name__)(*args, **kwargs)
+    ndarray = np.ndarray
 
-    return either
+    @wraps(f)
+    def either(A: Any, *rest: Any, **named: Any) -> Any:
+        if type(A) is ndarray or not is_tensor(A):
+            return f(A, *rest, **named)
+        return getattr(import_module("borrow.linalg_torch"), f.__name__)(A, *rest, **named)
+
+    return cast(F, either)
 
 
 @twinned

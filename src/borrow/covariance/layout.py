@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,13 @@ class Layout:
 
 
 def by_task(starts: Codes) -> Layout:
-    """Every task a block, rows as they are."""
+    """Every task a block, rows as they are; the same in every evaluation of a fit."""
+    return _by_task(starts.astype(np.intp, copy=False).tobytes())
+
+
+@lru_cache(maxsize=8)
+def _by_task(content: bytes) -> Layout:
+    starts = np.frombuffer(content, dtype=np.intp)
     ends = starts.tolist()
     blocks = [Block((t,), slice(ends[t], ends[t + 1])) for t in range(len(ends) - 1)]
     task = np.repeat(np.arange(len(blocks)), np.diff(starts))

@@ -67,9 +67,7 @@ class LowRankPosterior(_Forgetful):
         self.weight = np.bincount(d.task, self.omega, minlength=d.n_tasks)
         self.kappa = c / (1.0 + c * self.weight)
         self.v = self._by_task(self.omega, V) if c else like(V, np.zeros((d.n_tasks, V.shape[1])))
-        self.g = {
-            (p, q): like(V, self._by_input((R[:, p] * R[:, q])[d.task] * self.omega)) for p, q in self.pairs
-        }
+        self.g = {(p, q): like(V, self._by_input((R[:, p] * R[:, q])[d.task] * self.omega)) for p, q in self.pairs}
         self.LB = linalg.cholesky(self._precision(), overwrite=True)
         known = self.D * nu
         known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]

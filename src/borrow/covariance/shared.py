@@ -50,6 +50,7 @@ from borrow.kernels import Kernel
 from borrow.kernels.stacked import TaskKernels
 from borrow.linalg import Array, is_tensor, like, namespace, to_host
 
+
 class Adjoints(NamedTuple):
     """Derivatives of the evidence. `noise` is by 1/tau of each row; `specific[t]` is None where there is no kernel."""
 

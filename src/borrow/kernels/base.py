@@ -214,7 +214,7 @@ class Leaf(Kernel):
                 f"{type(self).__name__}: {name} has {value.size} entries and the inputs have {d} columns; "
                 "give one number or one for each column"
             )
-        return like(X, np.broadcast_to(value, (d,)))
+        return like(X, value if value.ndim else np.full(d, value))
 
     def _once(self, name: str) -> Any:
         """A parameter that is one number; for several kernels one for each."""

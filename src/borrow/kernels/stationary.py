@@ -17,7 +17,7 @@ Slope = Callable[[], Array]
 
 def _centred(X: Array, Z: Array | None) -> tuple[Array, Array | None]:
     """Inputs around their middle: differences do not change, their rounding does."""
-    middle = X.mean(axis=-2, keepdims=True) if X.shape[-2] else 0.0
+    middle = X.sum(axis=-2, keepdims=True) / X.shape[-2] if X.shape[-2] else 0.0
     return X - middle, None if Z is None else Z - middle
 
 

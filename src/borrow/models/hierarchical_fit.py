@@ -232,7 +232,10 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
     if cells.device is not None:  # what was learnt answers from the host
         problem, state, moments = on_host(problem, basis, parts[0], parts[1])
-        parts, folds = (state, moments, *parts[2:]), [replace(f, rest=replace(f.rest, basis=basis, bundles=None)) for f in folds]
+        parts, folds = (
+            (state, moments, *parts[2:]),
+            [replace(f, rest=replace(f.rest, basis=basis, bundles=None)) for f in folds],
+        )
     return Fit(X, n_labelled, problem, parts[0], parts[1], strengths, parts[2], parts[3], choice, folds, optimum)
 
 

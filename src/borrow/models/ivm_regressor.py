@@ -223,7 +223,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         self.kernel_ = kernel.with_theta(found.values["kernel"])
         self._posterior = condition(self.kernel_, active)
         none = np.zeros_like(cells.dof)
-        self._cells = Cells(cells.X[active.rows], cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none)
+        self._cells = Cells(
+            cells.X[active.rows], cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none
+        )
         self._publish(found, active, data.labels)
         noise = problem.noise_of(found.values, np.arange(len(data.labels)))
         optimum = found.optimum
