@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
-
 from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
 from borrow.data import merge
 from borrow.device import Device
@@ -19,6 +17,8 @@ from borrow.inference import EPInference
 from borrow.kernels import Constant, Linear, Matern, Periodic, SquaredExponential
 from borrow.likelihoods import Logistic, Probit
 from borrow.linalg import to_host
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
 
 TENSORS = Device("cpu")
 SIZES = (7, 0, 12, 12, 1, 30, 11)

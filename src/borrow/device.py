@@ -17,9 +17,9 @@ import numpy as np
 from borrow import memory
 
 #: A task by itself goes to the GPU from this many rows on: one small matrix at a time is faster on the host.
-ALONE_ROWS = 1000
+ALONE_ROWS = 500
 #: "auto" takes the GPU from this many rows on; below, launching its kernels costs more than they save.
-AUTO_ROWS = 4000
+AUTO_ROWS = 1000
 
 INSTALL = "pip install 'borrow[gpu]'"
 

@@ -3,7 +3,7 @@
 PyTorch's own inverse from a factor solves with the identity, 2 n^3 operations on a GPU. Here L^-1 comes from a
 recursion over halves and (L L')^-1 = L^-T L^-1 from another, with products of blocks that skip the zero triangles,
 
-    L^-1 = [[X, 0], [-Z L21 X, Z]],    X = L11^-1, Z = L22^-1;    L^-T L^-1 = [[X'X + Y'Y, .], [Z'Y, Z'Z]],  Y = -Z L21 X,
+    L^-1 = [[X, 0], [Y, Z]],  X = L11^-1,  Z = L22^-1,  Y = -Z L21 X;    L^-T L^-1 = [[X'X + Y'Y, .], [Z'Y, Z'Z]],
 
 a third of that for large matrices, and all of it in matrix products.
 """
@@ -11,13 +11,13 @@ a third of that for large matrices, and all of it in matrix products.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from borrow.linalg import GEMM_COLUMNS, JITTER_LADDER, NotPositiveDefiniteError, log
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = Any  # torch.Tensor; types are checked without PyTorch
 
 #: Triangles up to this size are inverted by substitution: one matrix, and each of several.
 BASE, BASE_OF_MANY = 512, 64

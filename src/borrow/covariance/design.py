@@ -52,7 +52,7 @@ class Design:
         """Rows of task t."""
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
-    def gather(self, A: Array) -> Array:
+    def gather(self, A: Any) -> Array:
         """(n, n) summed over the rows at each pair of distinct inputs, (N, N)."""
         n = len(A)
         if is_tensor(A):

@@ -56,6 +56,7 @@ class Layout:
     position: Any = None  # (n,): place of every row
     real: Any = None  # (places,): 0 for padding, else 1
     task: Any = None  # (places,) codes, on the host
+    codes: Any = None  # the same beside the inputs
 
     def rows(self, t: int) -> slice:
         """Places of the rows of task t."""
@@ -68,6 +69,10 @@ class Layout:
             return v
         v = v if is_tensor(v) else X.new_tensor(v)
         return v[self.index] * self.real
+
+    def of_tasks(self, v: Any, X: Any) -> Any:
+        """One number a task, at the places of its rows."""
+        return v[self.task] if self.index is None else X.new_tensor(np.ascontiguousarray(v))[self.codes]
 
     def collect(self, v: Any) -> Any:
         """The way back."""
@@ -100,6 +105,12 @@ def by_size(starts: Codes, forms: Sequence[Hashable], X: Any) -> Layout:
 
     Tasks of the form "none" have diagonal factors and are one block whatever their sizes.
     """
+    return _by_size(starts.astype(np.intp, copy=False).tobytes(), tuple(forms), str(X.device))
+
+
+@lru_cache(maxsize=4)
+def _by_size(content: bytes, forms: tuple[Hashable, ...], device: str) -> Layout:
+    starts = np.frombuffer(content, dtype=np.intp)
     sizes = np.diff(starts)
     groups: dict[Hashable, list[int]] = {}
     for t in np.argsort(-sizes, kind="stable").tolist():
@@ -126,8 +137,8 @@ def by_size(starts: Codes, forms: Sequence[Hashable], X: Any) -> Layout:
     position[index[kept]] = kept
     codes = np.concatenate(task) if task else np.zeros(0, dtype=np.intp)
 
-    there = Device(str(X.device)).put
-    return Layout(starts, first, blocks, there(index), there(position), there(mask), codes)
+    there = Device(device).put
+    return Layout(starts, first, blocks, there(index), there(position), there(mask), codes, there(codes))
 
 
 def _alike(members: list[int], sizes: Codes) -> list[list[int]]:

@@ -23,9 +23,9 @@ import numpy as np
 from scipy import sparse
 
 from borrow import linalg
+from borrow.covariance.carrier import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, unit_noise
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
-from borrow.covariance.carrier import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, unit_noise
 from borrow.kernels import Kernel
 from borrow.linalg import Array, is_tensor, like, row_dots, to_host
 

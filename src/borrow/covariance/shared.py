@@ -26,7 +26,7 @@ returned is on the host, but marginals are where the sites came from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -136,17 +136,18 @@ class SharedCovariance(_Forgetful):
             self.layout = layouts.by_size(starts, self.specific.forms(), X)
         else:
             self.layout = layouts.by_task(starts)
-        self.X = X = X if self.layout.index is None else X[self.layout.index]
+        self.X: Any = X if self.layout.index is None else X[self.layout.index]
+        X = self.X
         self.task = self.layout.task
         self.carriers = [_Carrier(b, X, jitter) for b in bases]
         self.jitter = max([c.jitter for c in self.carriers], default=jitter)
         widths = [self.carriers[b].V.shape[1] for b in basis_of]
         ends = np.cumsum([0, *widths])
         self.columns = [slice(int(i), int(j)) for i, j in pairwise(ends)]
-        self.G = self._loadings([c.V for c in self.carriers], self.task)
+        self.G = self._loadings([c.V for c in self.carriers], None)
         self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))
         for q, b in enumerate(basis_of):
-            self.residual += like(X, weights[self.task, q] ** 2) * self.carriers[b].residual
+            self.residual += self.layout.of_tasks(weights[:, q] ** 2, X) * self.carriers[b].residual
         own = [self._own(b) for b in self.layout.blocks]
         self.K_specific = [None if o is None else o[0] for o in own]
         self._back_specific = [None if o is None else o[1] for o in own]
@@ -164,11 +165,15 @@ class SharedCovariance(_Forgetful):
         kernel = self.specific[block.tasks[0]]
         return kernel.evaluate(X) if kernel is not None and len(X) else None
 
-    def _loadings(self, V: list[Array], task: npt.NDArray[np.intp]) -> Array:
+    def _loadings(self, V: list[Array], task: npt.NDArray[np.intp] | None) -> Array:
+        """R[t, q] V at rows of these tasks; None: at all rows."""
         m = self.columns[-1].stop if self.columns else 0
         if is_tensor(self.X):
-            parts = [V[b] * like(self.X, self.weights[task, q])[:, None] for q, b in enumerate(self.basis_of)]
-            return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((len(task), 0))
+            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: like(self.X, v[task])
+            parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
+            n = len(self.X) if task is None else len(task)
+            return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
+        task = self.task if task is None else task
         G = np.empty((len(task), m))
         for q, b in enumerate(self.basis_of):
             np.multiply(V[b], self.weights[task, q][:, None], out=G[:, self.columns[q]])
@@ -274,11 +279,10 @@ class SharedPosterior(_Forgetful):
         prior, w, xp = self.prior, self.w, namespace(self.w)
         R = linalg.right_solve_transposed(self.H, self.LB)
         noise = xp.empty_like(w)
-        no_row = [k is not None and a == b for k, a, b in zip(prior.specific, prior.starts, prior.starts[1:])]
-        specific: list[Array | None] = [
-            np.zeros(prior.specific[t].n_theta) if empty else None  # type: ignore[union-attr]
-            for t, empty in enumerate(no_row)
-        ]
+        specific: list[Array | None] = [None] * len(prior.specific)
+        for t in np.flatnonzero(np.diff(prior.starts) == 0).tolist():
+            kernel = prior.specific[t]
+            specific[t] = None if kernel is None else np.zeros(kernel.n_theta)
         for block, factor, back in zip(prior.layout.blocks, self.factors, prior._back_specific, strict=True):
             wb = block.of(w)
             M = factor.adjoint(block.of(R), block.of(self.alpha))
@@ -315,7 +319,7 @@ class SharedPosterior(_Forgetful):
             bV: Array | None = None
             bresidual, S = noise * 0.0, c.L * 0.0
             for q in (q for q, other in enumerate(prior.basis_of) if other == b):
-                part, at_row = bG[:, prior.columns[q]], like(bG, prior.weights[prior.task, q])
+                part, at_row = bG[:, prior.columns[q]], prior.layout.of_tasks(prior.weights[:, q], bG)
                 by_row = linalg.row_dots(part, c.V) + 2.0 * at_row * c.residual * noise
                 on_host = to_host(prior.layout.collect(by_row))
                 weights[filled, q] = np.add.reduceat(on_host, starts) if len(filled) else 0.0

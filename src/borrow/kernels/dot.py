@@ -18,7 +18,7 @@ class Constant(Homogeneous):
 
     learnable: ClassVar[tuple[str, ...]] = ("variance",)
 
-    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+    def evaluate(self, X: Any, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:

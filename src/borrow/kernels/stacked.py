@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class TaskKernels(Sequence[Kernel | None]):
             return kernels
         thetas = [np.zeros(0) if k is None else k.theta for k in kernels]
         ends = np.cumsum([0, *map(len, thetas)])
-        parts = [slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)]
+        parts = [slice(int(i), int(j)) for i, j in pairwise(ends)]
         return cls(kernels, np.concatenate(thetas) if thetas else np.zeros(0), parts)
 
     def forms(self) -> list[Hashable]:

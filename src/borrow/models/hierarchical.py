@@ -230,7 +230,8 @@ def expect(state: State, problem: Problem, moments: bool = True, held: list[Code
     p = len(mu)
     B, V = like(K, np.zeros((p, p))), like(K, np.zeros((p, problem.n_tasks)))
     residual, evidence, factors = problem.scatter, 0.0, dict[int, Array]()
-    for g in problem.groups if problem.bundles is None else problem.bundles:
+    parts: list[Any] = problem.groups if problem.bundles is None else problem.bundles
+    for g in parts:
         tasks = g.Y.shape[-1]
         sites = g.sites(noise)
         A = g.within(K)

@@ -113,14 +113,15 @@ def _together(all_groups: list[Any], members: list[int], device: Device) -> Bund
     place = None if Phi is not None else device.put(rows)
     there = None if Phi is None else device.put(Phi)
     sizes = tuple(len(g.Y) for g in groups)
-    vectors = (device.put(v) for v in (count, real, Y))
-    return Bundle(device.put(codes), place, there, *vectors, sizes, tuple(members))
+    put = device.put
+    return Bundle(put(codes), place, there, put(count), put(real), put(Y), sizes, tuple(members))
 
 
 def basis_there(basis: Basis, device: Device) -> Basis:
     """The matrices of a basis on the device; inputs stay on the host."""
-    parts = {n: getattr(basis, n) for n in ("prior", "factor", "Phi", "W")}
-    return replace(basis, **{n: None if v is None else device.put(v) for n, v in parts.items()})
+    put = device.put
+    Phi, W = (None if v is None else put(v) for v in (basis.Phi, basis.W))
+    return replace(basis, prior=put(basis.prior), factor=put(basis.factor), Phi=Phi, W=W)
 
 
 def on_host(problem: Any, basis: Basis, state: Any, moments: Any) -> tuple[Any, Any, Any]:
