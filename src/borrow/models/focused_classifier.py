@@ -74,6 +74,7 @@ class FocusedGPClassifier(TaskClassifier):
         max_iter: int = 200,
         n_restarts: int = 0,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.primary = primary
@@ -89,6 +90,7 @@ class FocusedGPClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)
