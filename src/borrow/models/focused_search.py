@@ -30,7 +30,7 @@ from borrow.data import TaskData
 from borrow.hyper import Optimum, Values
 from borrow.inference import EPInference, Result
 from borrow.likelihoods import Gaussian
-from borrow.linalg import Array, solve_lower
+from borrow.linalg import Array, solve_lower, to_host
 from borrow.models.baselines.gp import bounds_of, condition_single, fit_single
 from borrow.models.estimator import is_matrix
 from borrow.models.focused import Setup, condition, objective_of
@@ -220,7 +220,7 @@ def regression_start(values: Values, setup: Setup, alone: Alone, primary: Result
             start["rho"][i] = 0.0
             continue
         if isinstance(setup.infer, EPInference) and t in alone.fits:
-            y = alone.fits[t].posterior.marginals()[0]
+            y = to_host(alone.fits[t].posterior.marginals()[0])
         if primary is None:
             start["rho"][i], left = 0.7 / np.sqrt(variance), 0.5
         else:
@@ -357,7 +357,7 @@ def best_signs(posterior: SharedPosterior, primary: int) -> Array:
 
     With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
     """
-    half = solve_lower(posterior.LB, np.ascontiguousarray(posterior.task_terms().T))
+    half = solve_lower(to_host(posterior.LB), np.ascontiguousarray(posterior.task_terms().T))
     G = half.T @ half
     M = len(G)
     signs = np.ones(M)
