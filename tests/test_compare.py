@@ -11,7 +11,7 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
-from borrow.transfer import folds, ledger, methods, relations, run
+from borrow.transfer import folds, ledger, methods, quick, relations, run
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 
@@ -464,9 +464,36 @@ def test_standard_error_of_the_correlation_is_that_of_rho_carried_over():
 
 
 def test_quick_look_is_the_closed_form_and_says_that_it_is_optimistic():
-    found = borrow.quick_look(TABLE, "y", "who", "a", ["symmetric", "pooled"])
-    assert found["method"] == ["single", "symmetric"]
+    found = borrow.quick_look(TABLE, "y", "who", "a", ["symmetric", "pooled", "hierarchical"])
+    assert found["method"] == ["single", "pooled", "symmetric", "hierarchical"]
     loo = borrow.MultiTaskGPRegressor("who").fit(TABLE[["x", "who"]], TABLE["y"]).leave_one_out()
     mine = [abs(y - m) for t, y, m in zip(loo["task"], loo["y"], loo["mean"], strict=True) if t == "a"]
-    assert found["error"][1] == pytest.approx(np.mean(mine), rel=1e-6)
+    assert found["error"][2] == pytest.approx(np.mean(mine), rel=1e-6)
     assert all(note.startswith("optimistic") for note in found["note"])
+
+
+KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)
+FIXED = {"optimizer": None, "normalize_y": False, "noise": 0.04}
+LEFT_OUT = {
+    "pooled": borrow.PooledGPRegressor(kernel=KERNEL, **FIXED),
+    "hierarchical": borrow.HierarchicalGPRegressor(
+        base_kernel=KERNEL, covariance_strength=np.inf, mean_strength=np.inf, learn_noise=False, **FIXED
+    ),
+    "symmetric": borrow.MultiTaskGPRegressor(kernel=KERNEL, task_covariance="uniform", **FIXED),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_row_left_out_in_closed_form_is_a_refit_without_it(name):
+    """Two tasks meet at one input: only the primary's own row is left out there."""
+    table = TABLE.assign(x=TABLE["x"].where(TABLE.index != 20, TABLE["x"][4]))
+    problem = read_problem(table, "y", "who")
+    model = LEFT_OUT[name].fit(table[["x"]], table["y"], tasks=table["who"])
+    y, mean, std = quick.left_out(model, problem, "a")
+    assert len(y) == 12
+    for i in (0, 4, 11):
+        rest = table.drop(index=i)
+        refit = LEFT_OUT[name].fit(rest[["x"]], rest["y"], tasks=rest["who"])
+        expected = refit.predict(table[["x"]].iloc[[i]], tasks="a", return_std=True, include_noise=True)
+        at = int(np.argmin(np.abs(y - table["y"][i])))  # cells are sorted by input
+        np.testing.assert_allclose([mean[at], std[at]], np.ravel(expected), rtol=1e-7)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib import resources
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,6 +16,7 @@ import borrow
 import report_samples as samples
 from borrow import report
 from borrow.report import calibration, learnt, page, sections, svg
+from borrow.report.compared import _verdict as plain_verdict
 from borrow.report.compared import suggested
 from borrow.report.predictor import Points, Predictor, remembered
 from borrow.transfer.folds import fit_for
@@ -86,6 +88,25 @@ def test_headline_and_interval_agree_with_the_numbers(summary):
     if verdict["answer"] == "helps":
         share = 100 * -verdict["difference"] / rows["single"]["error"]
         assert f"{share:.0f} % less error" in verdict["headline"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "numbers", "headline", "interval"),
+    [
+        ("helps", (-0.2, -0.3, -0.1), "help a: 25 % less error with the focused GP.", "between 0.10 and 0.30 less"),
+        ("hurts", (0.4, 0.2, 0.6), "hurt a: 50 % more error with the focused GP.", "between 0.20 and 0.60 more"),
+        ("cannot tell", (0.1, -0.1, 0.3), "Cannot tell whether", "from 0.10 less to 0.30 more"),
+        ("cannot tell", (0.0, 0.0, 0.0), "Cannot tell whether", "borrowed nothing in any of 10 folds"),
+        ("cannot tell", (np.nan, np.nan, np.nan), "Cannot tell whether", "the sentence itself"),
+    ],
+)
+def test_verdict_in_plain_words(answer, numbers, headline, interval):
+    names = dict(zip(("difference", "low", "high"), numbers, strict=True))
+    verdict = SimpleNamespace(answer=answer, primary="a", best="focused", level=0.95, folds=10, advice=[], **names)
+    verdict.sentence = "the sentence itself"
+    said = plain_verdict(SimpleNamespace(scoring="mean absolute error"), verdict, [{"method": "single", "error": 0.8}])
+    assert headline in said["headline"]
+    assert interval in said["interval"]
 
 
 def test_coverage_counts_the_rows_inside_the_band(compared):
@@ -223,6 +244,65 @@ def test_a_model_alone_has_a_report():
     text = page.render(found)
     assert "Not compared" in text
     np.testing.assert_allclose(sorted(remembered(Predictor.of(model)).y), sorted(table["y"]))
+
+
+REGRESSORS = ["SingleTaskGP", "PooledGP", "MultiTaskGP", "HierarchicalGP", "MultiTaskRBF", "MultiTaskIVM", "FocusedGP"]
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_every_regressor_has_a_report(name, d):
+    table = make_table(d=d, n=10, tasks=(3, 1, 2))  # labels may be numbers
+    X = np.column_stack([table[f"x{j + 1}"] for j in range(d)])
+    settings = {"primary": 3} if name == "FocusedGP" else {}
+    if name not in ("HierarchicalGP", "MultiTaskRBF", "MultiTaskIVM"):
+        settings["optimizer"] = None
+    model = getattr(borrow, f"{name}Regressor")(**settings).fit(X, table["y"], tasks=table["task"])
+    found = report.summary(model=model, target="y")
+    assert strict(found) == found
+    page.render(found)
+    assert found["predictions"]["form"] == {1: "curve", 2: "map", 3: "effects"}[d]
+
+
+@pytest.mark.parametrize("constant", ["y", "x1"])
+def test_constant_columns_are_drawn(constant):
+    table = {**make_table(d=1), constant: [1.5] * 40}
+    X = np.array(table["x1"])[:, None]
+    model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, table["y"], tasks=table["task"])
+    text = page.render(report.summary(model=model))
+    assert "What the model says" in text
+    assert not re.search(r"\bnan\b", text[text.index("<main") : text.index("<script")])
+
+
+def test_no_primary_is_every_task_in_turn():
+    table = make_table(d=1, n=12)
+    comparison = compare(table, "y", "task", None, ["pooled"], cv=(3, 1), leave_out=False)
+    found = report.summary(comparison, table=table)
+    assert strict(found) == found
+    assert [p["primary"] for p in found["parts"]] == ["a", "b", "c"]
+    assert found["predictions"] is None
+    assert "Every task in turn" in page.render(found)
+
+
+def test_several_classes():
+    table = make_table(d=1, n=20)
+    table["y"] = [["low", "middle", "high"][int(np.digitize(v, [-0.5, 0.5]))] for v in table["y"]]
+    comparison = compare(table, "y", "task", "b", ["pooled"], cv=(3, 1), leave_out=False)
+    found = report.summary(comparison, table=table)
+    assert strict(found) == found
+    assert "of the class predicted" in found["parts"][0]["calibration"]["lead"]
+    assert found["predictions"]["panels"][0]["low"] is None
+    page.render(found)
+
+
+def test_rows_without_a_target_are_suggested_first(compared):
+    table = {k: list(v) for k, v in compared[0].items()}
+    table["y"][20] = float("nan")  # a row of task b, not measured yet
+    comparison = compare(table, "y", "task", "a", ["focused"], cv=(3, 1), leave_out=False)
+    model = borrow.FocusedGPRegressor(primary="a").fit(np.array(table["x1"])[:, None], table["y"], tasks=table["task"])
+    found = report.summary(comparison, model, table)
+    assert [row[1] for row in found["suggestions"]["rows"]] == ["b"]
+    assert report.summary(comparison, model, table, suggestions=False)["suggestions"] is None
 
 
 def test_classification_report():
@@ -426,3 +506,10 @@ def test_long_and_wide_names_are_cut():
     assert svg.shortened("abcdefgh", 20) == "abcdefgh"
     assert svg.shortened("a" * 30, 10) == "a" * 9 + "\u2026"
     assert len(svg.shortened("\u6f22" * 30, 10)) < 7
+
+
+def test_nothing_is_said_of_relations_that_were_not_measured():
+    """Without the focused model and without leaving tasks out there is nothing to say, and no table of dashes."""
+    found = compare(make_table(), "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False)
+    assert report.summary(found)["parts"][0]["secondaries"] is None
+    assert "correlation" not in str(found.verdict())

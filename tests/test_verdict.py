@@ -78,8 +78,10 @@ def test_one_fold_or_none_has_no_interval():
     assert np.isnan(interval([], np.nan, 0.95)).all()
 
 
-def test_differences_by_rounding_are_none():
-    assert differences([1.0, 2.0 + 1e-9, 3.0], [1.0, 2.0, 3.1]) == [0.0, 0.0, pytest.approx(-0.1)]
+def test_differences_that_optimisers_leave_are_none():
+    found = differences([1.0, 2.0 + 1e-4, 3.0, 1e-9], [1.0, 2.0, 3.1, 2e-9])
+    assert found == [0.0, 0.0, pytest.approx(-0.1), pytest.approx(-1e-9)]
+    assert differences([2.0], [2.0 + 1e-3]) == [pytest.approx(-1e-3)]
 
 
 def test_the_interval_covers_when_folds_overlap():

@@ -132,29 +132,34 @@ def _below(draws: list[dict[str, Any]], method: str, plain: bool = False) -> int
 
 
 def figure(draws: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    """The interval of every draw, sorted, family beside family."""
+    """The interval of every draw, sorted, family beside family on one scale."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     from borrow import figures
 
-    with matplotlib.rc_context(figures.STYLE if hasattr(figures, "STYLE") else {}):
-        fig = Figure(figsize=(8.0, 3.4), layout="constrained")
-        axes = fig.subplots(1, len(draws), sharey=False)
-        for ax, (family, found) in zip(np.atleast_1d(axes), draws.items(), strict=True):
+    colours = {"helps": "#0072B2", "cannot tell": "#8A8A8A", "hurts": "#D55E00"}
+    with matplotlib.rc_context(figures.STYLE):
+        fig = Figure(figsize=(8.0, 3.6), layout="constrained")
+        axes = np.atleast_1d(fig.subplots(1, len(draws), sharey=True))
+        for ax, (family, found) in zip(axes, draws.items(), strict=True):
             verdicts = [Comparison.from_dict(d["comparison"]).verdict() for d in found]
-            verdicts.sort(key=lambda v: v.difference)
+            verdicts.sort(key=lambda v: (v.difference, v.low))
             for i, v in enumerate(verdicts):
-                color = {"helps": "#1b7837", "hurts": "#b2182b"}.get(v.answer, "#7f7f7f")
-                ax.plot([i, i], [v.low, v.high], color=color, lw=1.6, solid_capstyle="round")
-                ax.plot(i, v.difference, "o", ms=3.2, color=color)
-            ax.axhline(0.0, color="black", lw=0.8)
+                ax.plot([i, i], [v.low, v.high], color=colours[v.answer], lw=1.5, solid_capstyle="round")
+                ax.plot(i, v.difference, "o", ms=2.8, color=colours[v.answer])
+            ax.axhline(0.0, color=figures.INK, lw=0.8)
             share = sum(v.answer == "helps" for v in verdicts)
-            ax.set_title(f"{family}: “helps” in {share} of {len(verdicts)} draws", fontsize=10)
-            ax.set_xlabel("draw, by difference")
+            what = "the function is shared" if family == "shared" else "secondaries are unrelated"
+            ax.set_title(f"{what}: “helps” in {share} of {len(verdicts)}")
+            ax.set_xlabel("draws, by difference")
             ax.set_xticks([])
-        np.atleast_1d(axes)[0].set_ylabel("error less that of no transfer")
-        fig.savefig(path, dpi=150)
+            ax.grid(False, axis="x")
+        axes[0].set_ylabel("error less that of no transfer")
+        handles = [Line2D([], [], color=c, marker="o", ms=3, label=a) for a, c in colours.items()]
+        axes[-1].legend(handles=handles, loc="lower right", frameon=False, fontsize=8)
+        fig.savefig(path, dpi=150, metadata={"Software": "borrow"})
 
 
 def load(path: Path) -> dict[tuple[str, int], dict[str, Any]]:

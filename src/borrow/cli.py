@@ -135,7 +135,7 @@ def show_compiler(console: Console, found: dict[str, Any]) -> None:
     console.print(found["text"])
     console.print(f"{found['source']}; {found['cv']}.", style="dim")
     console.print()
-    names = ["error", "difference", "low", "high", "log density", "in 90 % band"]
+    names = ["error", "difference", "low", "high", "log density", "in band"]
     table = plain_table("On rows held out", ["method"], names)
     for row in found["rows"]:
         chosen = row["method"] == found["verdict"]["method"]
@@ -145,7 +145,8 @@ def show_compiler(console: Console, found: dict[str, Any]) -> None:
         table.add_row(*(Text(c, "bold" if chosen else "") for c in [row["label"], *cells, *more]))
     console.print(table)
     console.print(
-        f"Error: {found['scoring']}. Difference: from no transfer, with intervals that hold together with 95 %.",
+        f"Error: {found['scoring']}. Difference: from no transfer, with intervals that hold together with 95 %. "
+        "In band: share of rows inside the 90 % band.",
         style="dim",
     )
     console.print()

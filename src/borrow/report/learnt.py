@@ -14,7 +14,7 @@ import numpy as np
 
 from borrow.linalg import Array
 from borrow.report.predictor import BAND, Points, Predictor, Z
-from borrow.report.svg import number, text_of
+from borrow.report.svg import text_of
 
 #: How many of each are shown; a page that shows everything shows nothing.
 MOST_TASKS, MOST_PANELS, MOST_SWITCHES, MOST_CURVES = 30, 6, 20, 12
@@ -244,7 +244,7 @@ def _switch(
         names = {"value": "mean", "low": "low", "high": "high"}
         return {k: None if found[n] is None else float(found[n][0]) for k, n in names.items()}
 
-    ends = {"feature": text_of(predictor.features[j]), "from": number(values[0]), "to": number(values[1])}
+    ends = {"feature": text_of(predictor.features[j]), "from": f"{values[0]:g}", "to": f"{values[1]:g}"}
     return {**ends, **effect(predictor), "alone": None if alone is None else effect(alone)}
 
 

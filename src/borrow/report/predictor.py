@@ -93,13 +93,17 @@ class Points:
 
 
 def remembered(predictor: Predictor) -> Points | None:
-    """The rows that a GP regressor keeps of its training; None where it keeps none."""
+    """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
     try:
         cells = predictor.model._marginals()[0]
         M = len(cells.starts) - 1
         center, scale = predictor.model._center, predictor.model._scale
     except (AttributeError, NotImplementedError):
-        return None
+        X = getattr(predictor.model, "X_", None)
+        if not isinstance(X, np.ndarray):
+            return None
+        owner = predictor.primary() if predictor.primary() is not None else predictor.labels[0]
+        return Points(X, np.full(len(X), np.nan), (owner,) * len(X))
     labels = predictor.labels if len(predictor.labels) == M else (predictor.primary(),) * M
     y = center[cells.task] + scale[cells.task] * cells.y
     return Points(np.asarray(cells.X), y, tuple(labels[t] for t in cells.task))

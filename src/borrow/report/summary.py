@@ -70,7 +70,7 @@ def summary(
         "data": _data(comparison, predictor, target),
         "model": None if predictor is None else {"class": type(predictor.model).__name__, "label": predictor.label},
         "parts": [] if comparison is None else [part_of(comparison, p) for p in comparison.primaries],
-        "covariance": _covariance(comparison, predictor, primary),
+        "covariance": _covariance(comparison, problem, predictor, primary),
         "predictions": None,
         "suggestions": None,
         "made": _made(comparison, predictor, command, caught),
@@ -222,10 +222,18 @@ def _model_part(predictor: Predictor) -> list[dict[str, Any]]:
     return [{"primary": text_of(primary), "rows": mine, **empty, "secondaries": related(rows, "error")}]
 
 
-def _covariance(comparison: Comparison | None, predictor: Predictor | None, primary: Any) -> dict[str, Any] | None:
+def _covariance(
+    comparison: Comparison | None, problem: Problem | None, predictor: Predictor | None, primary: Any
+) -> dict[str, Any] | None:
+    """Of the symmetric model, which sees all pairs, fitted here where it was compared; else of what there is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = None if predictor is None else learnt.correlations(predictor, primary)
+        shown = predictor
+        if comparison is not None and problem is not None and primary is not None:
+            seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
+            if not seen and "symmetric" in comparison.candidates(primary):
+                shown = Predictor.of(fit_for(problem, "symmetric", primary, comparison.seed), comparison.features)
+        found = None if shown is None else learnt.correlations(shown, primary)
     if found is None and comparison is not None and primary is not None:
         known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
         c = [1.0, *(float("nan") if r["correlation"] is None else r["correlation"] for r in known)]

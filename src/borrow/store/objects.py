@@ -30,6 +30,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from borrow.covariance.carrier import on_host
 from borrow.store.kinds import class_of, name_of
 
 Arrays = list[npt.NDArray[Any]]
@@ -86,6 +87,7 @@ class _Writer:
         return [self.put(v) for v in values]
 
     def entry(self, value: Any) -> dict[str, Any]:
+        value = on_host(value)  # a file holds no tensors
         kind = type(value)
         if kind is np.ndarray:
             return self.array(value)
