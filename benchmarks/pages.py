@@ -15,10 +15,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_cli
 import pages_hierarchical
 import pages_multitask
+import pages_report
 import pages_transfer
 from pages_parts import ROOT, load, made_by, table
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "transfer.md", ROOT / "docs" / "command_line.md"]
+PAGES += [ROOT / "docs" / "report.md"]
 PAGES += [*(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
 
@@ -324,6 +326,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 BLOCKS |= pages_hierarchical.BLOCKS
 BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
+BLOCKS |= pages_report.BLOCKS
 
 
 def render(text: str) -> str:

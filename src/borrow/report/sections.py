@@ -35,12 +35,12 @@ def hundredths(value: float | None) -> str:
     return aligned([{"v": 0.1}], "v")(value)
 
 
-def aligned(rows: Sequence[Mapping[str, Any]], *fields: str) -> Callable[[float | None], str]:
+def aligned(rows: Sequence[Mapping[str, Any]], *fields: str, least: int = 0) -> Callable[[float | None], str]:
     """How to write the numbers of these columns so that points stand under points and most have two digits."""
     sizes = sorted(abs(v) for row in rows for f in fields if (v := row.get(f)))
     if not sizes or sizes[-1] >= 1e6 or sizes[-1] < 1e-4:
         return number
-    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 4])), 0), 6)
+    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 4])), least), 6)
 
     def write(value: float | None) -> str:
         shown = "\u2013" if value is None else f"{value:,.{decimals}f}".replace("-", "\u2212")
@@ -161,9 +161,10 @@ def headline_facts(summary: Mapping[str, Any]) -> list[Block]:
         names = {p["primary"] for p in summary["parts"]} if len(summary["parts"]) == 1 else set()
         others = [t for t in data["tasks"] if t["task"] not in names]
         if names:
-            pairs.append(("other tasks", f"{count(len(others), 'task')}, {sum(t['rows'] or 0 for t in others):,} rows"))
+            n = sum(t["rows"] or 0 for t in others)
+            pairs.append(("other tasks", count(len(others), "task") + (f", {n:,} rows" if n else "")))
         else:
-            pairs.append(("tasks", f"{len(others):,}, {rows:,} rows"))
+            pairs.append(("tasks", f"{len(others):,}" + (f", {rows:,} rows" if rows else "")))
     if data["features"]:
         pairs.append(("inputs", count(len(data["features"]), "column")))
     if data["cv"]:
@@ -268,9 +269,9 @@ def secondaries_section(part: Mapping[str, Any], name: Iterator[str], many: bool
     columns: list[tuple[str, str, Any]] = [("task", "task", None), ("rows", "rows", whole)]
     gain = aligned(rows["rows"], "gain", "low", "high")
     optional = [
-        ("rho", "rho", aligned(rows["rows"], "rho")),
+        ("rho", "rho", aligned(rows["rows"], "rho", least=2)),
         ("correlation", "correlation", hundredths),
-        ("\u00b1", "std_error", hundredths),
+        ("\u00b1", "std_error", aligned(rows["rows"], "std_error", least=2)),
         ("shared", "share", percent),
         ("lost without it", "gain", gain),
         ("low", "low", gain),
