@@ -4,7 +4,7 @@
     python benchmarks/report_picture.py --page out/demo/report.html    # only the picture, of a page that is there
 
 Writes docs/results/report_demo.json and docs/figures/report.png: the beginning of the page on a desk in light and on a
-phone in dark. Needs Chromium and, for the letters of the picture in the repository, the Inter font (Debian: fonts-inter).
+phone in dark. Needs Chromium and, for the letters of the picture that is here, the Inter font (Debian: fonts-inter).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from browser import Browser, find_chromium
 from PIL import Image  # comes with matplotlib
+
+from browser import Browser, find_chromium
 from results import FIGURES, write_result
 
 WIDTH, HEIGHT, PHONE, GAP, SCALE, EDGE = 900, 1500, 360, 36, 1.5, "#b9b9b2"
