@@ -15,8 +15,8 @@ def demo() -> str:
         rows.append([r["label"], *numbers, f"{r['log_density']:.2f}", f"{100 * r['coverage']:.0f} %"])
     head = ["method", "mean absolute error", "difference", "interval", "log density", "in 90 % band"]
     cost = (
-        f"\n\nThe whole of `borrow demo`: {result['processor seconds']:.0f} processor seconds, {result['seconds']:.0f} s "
-        f"on a machine of {result['cores']} cores with {result['load before']:.0f} other jobs waiting for them."
+        f"\n\nThe whole of `borrow demo`: {result['processor seconds']:.0f} processor seconds, "
+        f"{result['seconds']:.0f} s on a machine of {result['cores']} cores with {result['load before']:.0f} other jobs waiting for them."
     )
     return table(head, rows) + cost + made_by(result, f"seed {result['seed']}")
 

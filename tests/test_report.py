@@ -416,6 +416,7 @@ def test_hostile_names_stay_text():
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "49" not in re.search(r"<h1>.*?</h1>", text)[0]
     assert "{{ 7*7 }}" in text.replace("&#39;", "'")
+    assert "\u202e" not in text  # would turn what follows it
     text.encode("utf-8")  # halves of surrogate pairs are gone
 
 
