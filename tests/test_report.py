@@ -246,6 +246,18 @@ def test_a_model_alone_has_a_report():
     np.testing.assert_allclose(sorted(remembered(Predictor.of(model)).y), sorted(table["y"]))
 
 
+def test_an_auto_estimator_brings_its_comparison():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(make_table(d=2))
+    model = borrow.AutoRegressor(task="task", primary="b", methods=["pooled"], cv=(3, 1))
+    model.fit(table[["x1", "x2", "task"]], table["y"])
+    found = report.summary(model=model, table=table)
+    assert [p["primary"] for p in found["parts"]] == ["b"]
+    assert found["parts"][0]["verdict"]["answer"] == model.verdict_.answer
+    assert found["predictions"]["form"] == "map"
+    assert Predictor.of(model).primary() == "b"
+
+
 REGRESSORS = ["SingleTaskGP", "PooledGP", "MultiTaskGP", "HierarchicalGP", "MultiTaskRBF", "MultiTaskIVM", "FocusedGP"]
 
 
