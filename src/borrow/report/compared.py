@@ -70,8 +70,7 @@ def _verdict(comparison: Comparison, verdict: Any, rows: Sequence[Mapping[str, A
     else:
         interval = (
             f"On rows that it had not seen the {label} has a {comparison.scoring} of "
-            f"{number(alone + verdict.difference)}; "
-            f"without the other data it is {number(alone)}. {_span(verdict)}"
+            f"{number(alone + verdict.difference)}; without the other data it is {number(alone)}. {_span(verdict)}"
         )
     return {
         "answer": verdict.answer,
@@ -127,9 +126,8 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
     known = any(r["gain"] is not None and math.isfinite(r["gain"]) for r in rows)
     lost = f"; lost without it is the rise in {scoring} when the task is left out" if known else ""
     return {
-        "lead": f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not "
-        "show one, it is "
-        "set to zero and nothing is borrowed.",
+        "lead": f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not show "
+        "one, it is set to zero and nothing is borrowed.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
         f"of the task's variation that is the primary's{lost}.",
         "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
@@ -165,8 +163,7 @@ def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any]:
     return {
         "lead": "Measurements that would lower the uncertainty about the primary most, each given those before it.",
         "caption": "Reduction: by how much the average predictive variance of the primary falls. It does not "
-        "depend on what will "
-        "be measured, so it is known before.",
+        "depend on what will be measured, so it is known before.",
         "columns": columns,
         "numeric": numeric,
         "rows": [[table[k][i] for k in columns] for i in range(n)],

@@ -195,9 +195,8 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
     if still := [text_of(predictor.features[j]) for j, v in enumerate(values) if len(v) < 2]:
         notes.append(f"Inputs that never vary: {', '.join(still[:8])}{' and more' if len(still) > 8 else ''}.")
     lead = (
-        f"What each input does to the {target} of {text_of(primary)}, all else as it was measured: an average "
-        "over its rows. "
-        "Effects that depend on other inputs are averaged out."
+        f"What each input does to the {target} of {text_of(primary)}, all else as it was measured: an average over "
+        "its rows. Effects that depend on other inputs are averaged out."
     )
     band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression
     known = alone is not None and bool(switches)

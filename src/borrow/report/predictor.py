@@ -33,8 +33,7 @@ class Predictor:
         if schema is None:
             raise ValueError(
                 f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
-                "fitted or "
-                "not of this package"
+                "fitted or not of this package"
             )
         names = schema.names if schema.names is not None else features
         if names is None or len(names) != schema.n_features:

@@ -118,9 +118,8 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
         return [
             {
                 "role": verdict["answer"].replace(" ", "-"),
-                "question": f"Does the data of the other tasks help to predict "
-                f"\u201c{summary['data']['target']}\u201d for "
-                f"\u201c{primary}\u201d?",
+                "question": "Does the data of the other tasks help to predict "
+                f"\u201c{summary['data']['target']}\u201d for \u201c{primary}\u201d?",
                 "badge": BADGES[verdict["answer"]],
                 "sentence": verdict["headline"],
                 "interval": verdict["interval"],
@@ -139,9 +138,8 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
     return [
         {
             "role": role,
-            "question": f"Does the data of the other tasks help to predict "
-            f"\u201c{summary['data']['target']}\u201d? Every "
-            "task in turn.",
+            "question": f"Does the data of the other tasks help to predict \u201c{summary['data']['target']}\u201d? "
+            "Every task in turn.",
             "badge": "Every task",
             "sentence": said,
             "interval": "",
@@ -194,9 +192,9 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
         title = f"Difference of each method from no transfer, {part['primary']}"
         drawn = figures.intervals(rows, next(name), title, axis, ("less error", "more error"))
         caption = (
-            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold "
-            f"together with {level} "
-            "and account for folds that share rows. Where a bar crosses the line, the folds do not show a difference."
+            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together "
+            f"with {level} and account for folds that share rows. Where a bar crosses the line, the folds do not "
+            "show a difference."
         )
         blocks.append(figure(drawn, caption, "named"))
     errors = aligned(comparison["rows"], "error", "std_error", "difference", "low", "high")
@@ -216,11 +214,9 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
     columns.append(("seconds", "seconds", aligned(comparison["rows"], "seconds")))
     sure = "" if kind == "regression" else " too sure by is mean confidence less share of right answers;"
     caption = (
-        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from "
-        "no transfer, "
-        f"with an interval; all intervals of the table hold together with {level}. Log density: per row, higher "
-        "is better;"
-        f"{sure} seconds: of all fits."
+        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
+        f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
+        f"higher is better;{sure} seconds: of all fits."
     )
     mark = {"judged": lambda r: r["method"] == chosen, "note": lambda r: "judged" if r["method"] == chosen else ""}
     blocks.append(table(caption, columns, comparison["rows"], **mark))

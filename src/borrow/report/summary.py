@@ -111,9 +111,9 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
     problem = read_problem(table, comparison.target, comparison.task, comparison.features, comparison.kind)
     if problem.digest() != comparison.digest:
         raise ValueError(
-            f"table is not the data that were compared: its digest is {problem.digest()[:12]}\u2026 and that of "
-            "the comparison "
-            f"{comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without predictions"
+            f"table is not the data that were compared: its digest is {problem.digest()[:12]}\u2026 and that of the "
+            f"comparison {comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without "
+            "predictions"
         )
     return problem
 
@@ -166,8 +166,7 @@ def _points(problem: Problem | None, predictor: Predictor, table: Any, target: s
         else:
             raise ValueError(
                 f"the model has the inputs {', '.join(predictor.features)} and the comparison "
-                f"{', '.join(problem.features)}; "
-                "give the model that was fitted to the same columns"
+                f"{', '.join(problem.features)}; give the model that was fitted to the same columns"
             )
         y = problem.y if problem.kind == "regression" else np.full(len(problem.y), np.nan)
         return Points(problem.X[:, columns], np.asarray(y, dtype=float), problem.tasks)
