@@ -296,6 +296,16 @@ def test_no_primary_is_every_task_in_turn():
     assert "Every task in turn" in page.render(found)
 
 
+@pytest.mark.parametrize("there", [0, 1, 5])
+def test_an_unfinished_comparison_says_so(compared, there):
+    content = compared[1].to_dict()
+    comparison = type(compared[1]).from_dict({**content, "records": content["records"][:there], "relations": []})
+    found = report.summary(comparison)
+    assert strict(found) == found
+    assert found["parts"][0]["comparison"]["notes"][0].startswith(f"Not finished: {there} of 9 fits")
+    assert "Cannot tell whether" in page.render(found)
+
+
 def test_several_classes():
     table = make_table(d=1, n=20)
     table["y"] = [["low", "middle", "high"][int(np.digitize(v, [-0.5, 0.5]))] for v in table["y"]]

@@ -40,7 +40,10 @@ def part_of(comparison: Comparison, primary: Any) -> dict[str, Any]:
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
         f"{text_of(primary)}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
     )
-    notes = [f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()]
+    there = sum(map(len, by_method.values()))
+    planned = comparison.cv["folds"] * comparison.cv["repeats"] * len(comparison.methods)
+    notes = [f"Not finished: {there} of {planned} fits are there; run it again to go on."] * (there < planned)
+    notes += [f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()]
     notes += [f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()]
     return {
         "primary": text_of(primary),
