@@ -41,7 +41,9 @@ def part_of(comparison: Comparison, primary: Any) -> dict[str, Any]:
         f"{text_of(primary)}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
     )
     there = sum(map(len, by_method.values()))
-    planned = comparison.cv["folds"] * comparison.cv["repeats"] * len(comparison.methods)
+    folds = comparison.cv["folds"] * comparison.cv["repeats"]  # of the first primary; others may have had fewer rows
+    each = folds if len(comparison.primaries) == 1 else max(map(len, by_method.values()))
+    planned = each * len(comparison.methods)
     notes = [f"Not finished: {there} of {planned} fits are there; run it again to go on."] * (there < planned)
     notes += [f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()]
     notes += [f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()]
