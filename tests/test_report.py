@@ -529,3 +529,10 @@ def test_long_and_wide_names_are_cut():
     assert svg.shortened("abcdefgh", 20) == "abcdefgh"
     assert svg.shortened("a" * 30, 10) == "a" * 9 + "\u2026"
     assert len(svg.shortened("\u6f22" * 30, 10)) < 7
+
+
+def test_nothing_is_said_of_relations_that_were_not_measured():
+    """Without the focused model and without leaving tasks out there is nothing to say, and no table of dashes."""
+    found = compare(make_table(), "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False)
+    assert report.summary(found)["parts"][0]["secondaries"] is None
+    assert "correlation" not in str(found.verdict())

@@ -34,20 +34,16 @@ _HOMES = {
     "suggest": "borrow.transfer.measure_next",
 }
 
-__all__ = [
-    "FocusedGPRegressor",
-    "MultiTaskGPRegressor",
-    "PooledGPRegressor",
-    "SingleTaskGPRegressor",
-    "datasets",
-    "kernels",
-]
+#: Modules that are part of the public face beside the names above.
+_MODULES = ("datasets", "kernels", "report", "store", "transfer")
+
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets", "report", "store", "transfer"):
+    if name in _MODULES:
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 

@@ -201,7 +201,7 @@ def show(found: Any, dropped: int = 0) -> None:
         + ("Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""),
         style="dim",
     )
-    if verdict.secondaries["task"]:
+    if verdict.tells_of_secondaries:
         page.print()
         page.print(secondaries_table(verdict.secondaries))
         page.print(

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, Rows, column_scales
+from borrow.device import Device, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.reading import Schema, read_new, read_training
@@ -33,6 +34,7 @@ class BinaryData:
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
+    device: Device | None = None  # where matrices are computed; None: the host
 
     @property
     def task(self) -> Codes:
@@ -55,9 +57,32 @@ class BinaryModel(Protocol):
 
 
 class TaskClassifier(ClassifierMixin, BaseEstimator):
-    """Abstract. Binary problems as they are, more classes by one against the rest."""
+    """What every classifier shares. Abstract: binary problems as they are, more classes by one against the rest.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
+        one lengthscale a column.
+    likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
+    prior : "auto" has weak priors on the kernel, the same in every GP classifier; None is maximum likelihood.
+    optimizer : "lbfgs", or None to keep the kernel and the model's own parameters as given.
+    max_iter : the most iterations of the optimiser; a fit that needs more warns.
+    random_state : seed or generator; the only source of randomness.
+
+    Attributes
+    ----------
+    tasks_ : labels of the tasks, sorted.
+    classes_ : the classes, sorted.
+    kernel_ : the kernel found; a list, one a class, where there are more than two classes.
+    bias_ : dict by label of Phi^-1(share of positives in the task), the share kept in [.02, .98]; a list as above.
+    log_marginal_likelihood_ : log evidence, priors not included; summed over one against the rest.
+    n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+    """
 
     task: Any
+    device: str = "cpu"
 
     @abstractmethod
     def _fit_binary(self, data: BinaryData) -> BinaryModel:
@@ -85,7 +110,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         rows = rows.in_order()
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         with single_thread(int(np.bincount(rows.task).max())):
-            self._models = [self._fit_binary(_binary(rows, k)) for k in positives]
+            self._models = [self._fit_binary(_binary(rows, k, resolve(self.device, len(rows.y)))) for k in positives]
         self._after_fit(self._models)
         return self
 
@@ -119,7 +144,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         return rows, task
 
 
-def _binary(rows: Rows, positive: int) -> BinaryData:
+def _binary(rows: Rows, positive: int, device: Device | None = None) -> BinaryData:
     """One class against the rest."""
     labelled = np.isfinite(rows.y)
     seen = rows.take(labelled)
@@ -127,4 +152,4 @@ def _binary(rows: Rows, positive: int) -> BinaryData:
     y = np.where(seen.y == positive, 1.0, -1.0)
     free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
     starts = np.searchsorted(seen.task, np.arange(M + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number, device)

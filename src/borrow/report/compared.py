@@ -111,8 +111,9 @@ def _secondaries(comparison: Comparison, verdict: Any, primary: Any) -> dict[str
 
 def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
     """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero."""
-    if not rows:
-        return None
+    told = {name: any(_finite(r.get(name)) for r in rows) for name in ("correlation", "gain")}
+    if not any(told.values()):
+        return None  # the focused model was not run, and nothing was left out
     for row in rows:
         c, se = (float("nan") if row.get(k) is None else float(row[k]) for k in ("correlation", "std_error"))
         row["correlation_low"], row["correlation_high"] = max(c - 2 * se, -1.0), min(c + 2 * se, 1.0)
@@ -128,11 +129,13 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
     rows = sorted(rows, key=key)
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
     borrowed = sum(abs(float(r["correlation"])) > 0 for r in rows if math.isfinite(float(r["correlation"])))
-    known = any(r["gain"] is not None and math.isfinite(r["gain"]) for r in rows)
-    lost = f"; lost without it is the rise in {scoring} when the task is left out" if known else ""
+    lost = f"; lost without it is the rise in {scoring} when the task is left out" if told["gain"] else ""
+    lead = (
+        f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not show one, it is "
+        "set to zero and nothing is borrowed."
+    )
     return {
-        "lead": f"The focused model finds a relation in {borrowed} of {len(rows)} tasks. Where the data do not show "
-        "one, it is set to zero and nothing is borrowed.",
+        "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
         f"of the task's variation that is the primary's{lost}.",
         "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
@@ -140,6 +143,10 @@ def related(rows: list[dict[str, Any]], scoring: str) -> dict[str, Any] | None:
         "shown": MOST_SECONDARIES,
         "rows": rows,
     }
+
+
+def _finite(value: Any) -> bool:
+    return value is not None and math.isfinite(float(value))
 
 
 def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any]:

@@ -101,7 +101,13 @@ class AutoRegressor(RegressorMixin, _Auto):
     methods, cv, n_jobs : as in `borrow.compare`.
     random_state : seeds the folds and the methods.
 
-    Fitted: `comparison_` and `verdict_` (None with a single task, or too few rows of the primary), `method_`, `model_`.
+    Attributes
+    ----------
+    comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, or too few rows of the primary.
+    method_ : key of the method that was fitted; "single" is no transfer.
+    model_ : the fitted estimator.
+    tasks_ : labels of the tasks, sorted.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
     _kind = "regression"
@@ -128,7 +134,17 @@ class AutoRegressor(RegressorMixin, _Auto):
 
 
 class AutoClassifier(ClassifierMixin, _Auto):
-    """`AutoRegressor` for labels. Fitted: `classes_`, `comparison_`, `verdict_`, `method_`, `model_`."""
+    """`AutoRegressor` for labels.
+
+    Parameters
+    ----------
+    task, primary, methods, cv, n_jobs, random_state : as in `AutoRegressor`.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted.
+    comparison_, verdict_, method_, model_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
+    """
 
     _kind = "classification"
 

@@ -22,7 +22,23 @@ DESIGNATED = "focused"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods compared on the same folds of the task that matters. Everything is data that JSON keeps."""
+    """Methods compared on the same folds of the task that matters. Everything is data that JSON keeps.
+
+    Attributes
+    ----------
+    kind : "regression" or "classification".
+    target, task, features : columns of the table.
+    tasks, rows : labels of the tasks, and a dict by label of rows with a target.
+    primaries : labels of the tasks that were compared for.
+    methods : keys of the methods, in the order of `borrow.transfer.methods.LABELS`.
+    scoring : name of the error.
+    cv, seed : folds and repeats, and the seed of everything.
+    digest, versions : SHA-256 of the data as read, and versions of what the figures depend on.
+    records : one dict a fit: primary, method, repeat, fold, error, log density, predictions, warnings and more.
+    classes : of a classification.
+    skipped : dict by method of why it does not apply.
+    relations : how the focused model on all rows relates the tasks, one dict a primary.
+    """
 
     kind: str
     target: str

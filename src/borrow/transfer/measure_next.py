@@ -40,9 +40,13 @@ MOST_INDUCING = 1000
 def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any = None, primary: Any = None) -> Table:
     """The n rows of `candidates` to measure next, best first.
 
+    Parameters
+    ----------
     model : a fitted regressor of this package, or `AutoRegressor`.
     candidates : rows as for `predict`, with the task column or `tasks=`; each may be chosen once.
+    n : how many rows to choose; each is chosen knowing those before it.
     cost : None (all cost the same), a number by task label in a dict, one number a row, or a column of the candidates.
+    tasks : of the candidates, where these have no task column: one label, or one a row.
     primary : the task that matters, where the model does not know it.
 
     Columns: rank, row (position in the candidates), task, the inputs, reduction (of the primary's average variance

@@ -45,7 +45,11 @@ def quick_look(
 ) -> Table:
     """Leave-one-out on the primary at hyper-parameters fitted once: fast, and optimistic. Regression only.
 
-    Columns: method, error, log_density, coverage, seconds, note. Arguments as in `compare`.
+    Columns: method, error, log_density, coverage, seconds, note.
+
+    Parameters
+    ----------
+    table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
     problem = read_problem(table, target, task, features, "regression")
     keys, _ = choose(problem, methods)

@@ -58,6 +58,7 @@ def compare(
         the primary's rows are split; all rows of the other tasks are there in every fold.
     scoring : "mae", "mse", "rmse"; for labels "brier", "error", "log".
     features : input columns; None takes every other column.
+    kind : "auto" (by the target, as above), "regression" or "classification".
     leave_out : whether to fit again without each secondary: "auto" does so where borrowing helps, on all folds with up
         to three of them and on those of the first repeat with up to eight; True on all folds in any case, False never.
     n_jobs : fits at once, through joblib: `joblib.parallel_config(backend=...)` works as elsewhere.

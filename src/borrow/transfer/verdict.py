@@ -25,7 +25,21 @@ HELPS, HURTS, CANNOT_TELL = "helps", "hurts", "cannot tell"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one primary. Differences are errors of `best` less those of no transfer: negative is better."""
+    """The answer for one primary; printed, it is a page. Differences are errors less those of no transfer.
+
+    Attributes
+    ----------
+    answer : "helps", "hurts" or "cannot tell".
+    primary : label of the task that the answer is for.
+    best : key of the method that was judged, None where none could be.
+    difference, low, high : of its error from that of no transfer, negative is better, with an interval.
+    level, folds : level of the interval, and from how many folds.
+    sentence : the answer in words.
+    secondaries : a table, one row a secondary task: rows, correlation with the primary's function with its standard
+        error and share, and gain: error without the task less error with it, with an interval; NaN where not computed.
+    advice : what to do, in sentences.
+    log_density : difference, low and high for the log predictive density, positive is better.
+    """
 
     answer: str
     primary: Any
@@ -45,6 +59,11 @@ class Verdict:
         """The method to use."""
         return self.best if self.answer == HELPS and self.best is not None else "single"
 
+    @property
+    def tells_of_secondaries(self) -> bool:
+        """Whether anything is known of them: the focused GP was run, or they were left out in turn."""
+        return any(v == v for name in ("correlation", "gain") for v in self.secondaries[name])
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it; None where a number is not known."""
         plain = {k: _known(v) for k, v in self.__dict__.items() if k != "secondaries"}
@@ -53,7 +72,7 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = [self.sentence]
-        if self.secondaries["task"]:
+        if self.tells_of_secondaries:
             parts += ["", repr(self.secondaries), ""]
         return "\n".join([*parts, *self.advice])
 
