@@ -51,6 +51,7 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/compare_kill.py
 
 bench: .venv/installed
+	$(BIN)/python benchmarks/report_picture.py
 	$(BIN)/python benchmarks/focused.py
 	$(BIN)/python benchmarks/classification.py
 	$(BIN)/python benchmarks/multitask.py
