@@ -13,7 +13,7 @@ import borrow
 SOURCE = Path(borrow.__file__).parent
 # data -> kernel -> covariance -> inference -> model -> answer; imports only point to the left.
 LAYERS = [
-    {"linalg", "memory", "progress", "table"},
+    {"device", "linalg", "linalg_torch", "memory", "progress", "table"},
     {"data", "kernels"},
     {"reading", "reading_classes", "reading_pool", "covariance", "hyper"},
     {"likelihoods"},
@@ -59,6 +59,10 @@ def test_only_linalg_names_lapack():
     for path in SOURCE.rglob("*.py"):
         if path.name != "linalg.py":
             assert "lapack" not in path.read_text().replace("LAPACK", ""), path
+        if path.name not in ("linalg.py", "linalg_torch.py"):
+            assert "torch.linalg" not in path.read_text(), path
+        if path.name not in ("linalg_torch.py", "device.py"):
+            assert "import torch" not in path.read_text(), path
 
 
 @pytest.mark.parametrize("name", ["focused", "hierarchical", "ivm", "multitask", "rbf_network"])

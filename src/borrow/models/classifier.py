@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, Rows, column_scales
+from borrow.device import Device, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.reading import Schema, read_new, read_training
@@ -33,6 +34,7 @@ class BinaryData:
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
+    device: Device | None = None  # where matrices are computed; None: the host
 
     @property
     def task(self) -> Codes:
@@ -80,6 +82,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
     """
 
     task: Any
+    device: str = "cpu"
 
     @abstractmethod
     def _fit_binary(self, data: BinaryData) -> BinaryModel:
@@ -107,7 +110,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         rows = rows.in_order()
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         with single_thread(int(np.bincount(rows.task).max())):
-            self._models = [self._fit_binary(_binary(rows, k)) for k in positives]
+            self._models = [self._fit_binary(_binary(rows, k, resolve(self.device, len(rows.y)))) for k in positives]
         self._after_fit(self._models)
         return self
 
@@ -141,7 +144,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         return rows, task
 
 
-def _binary(rows: Rows, positive: int) -> BinaryData:
+def _binary(rows: Rows, positive: int, device: Device | None = None) -> BinaryData:
     """One class against the rest."""
     labelled = np.isfinite(rows.y)
     seen = rows.take(labelled)
@@ -149,4 +152,4 @@ def _binary(rows: Rows, positive: int) -> BinaryData:
     y = np.where(seen.y == positive, 1.0, -1.0)
     free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
     starts = np.searchsorted(seen.task, np.arange(M + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number, device)

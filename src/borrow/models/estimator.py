@@ -7,6 +7,7 @@ import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from borrow import device as devices
 from borrow import kernels, memory
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, Rows, TaskData, build, list_labels
@@ -74,6 +76,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     optimizer: str | None
     max_iter: int
     random_state: Any
+    device: str = "cpu"
 
     @abstractmethod
     def _fit(self, data: TaskData) -> Fitted:
@@ -112,6 +115,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         check_settings(self)
         rows, schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
+        place = devices.resolve(self.device, len(data.cells.y))
+        data = data if place is None else replace(data, cells=replace(data.cells, device=place))
         M = len(schema.labels)
         self._schema: Schema = schema
         self._center, self._scale = (np.broadcast_to(v, M) for v in (data.scaling.center, data.scaling.scale))
@@ -225,6 +230,7 @@ def check_settings(estimator: Any) -> None:
         raise ValueError(f"prior={estimator.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
     if estimator.optimizer not in ("lbfgs", None):
         raise ValueError(f"optimizer={estimator.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+    devices.check(getattr(estimator, "device", "cpu"))
     normalize = getattr(estimator, "normalize_y", True)
     if normalize not in (True, False, "common"):
         raise ValueError(

@@ -43,13 +43,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow import hyper, memory
+from borrow import hyper
 from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance.layout import STRETCH
 from borrow.data import Cells, TaskData, list_labels
+from borrow.device import require
 from borrow.hyper import Values
 from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel, resolve
-from borrow.linalg import Array, solve_lower_transposed
+from borrow.kernels.stacked import TaskKernels
+from borrow.linalg import Array, solve_lower_transposed, to_host
 from borrow.models.baselines.gp import EXACT
 from borrow.models.estimator import (
     by_label,
@@ -102,16 +105,14 @@ def task_weights(values: Values, setup: Setup) -> Array:
 
 def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
     """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
-    specific = [
-        None if k is None else k.with_theta(values["specific"][at])
-        for k, at in zip(setup.specific, setup.specific_parts, strict=True)
-    ]
+    specific = TaskKernels(setup.specific, values["specific"], setup.specific_parts)
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]
     if setup.background is not None and setup.background_Z is not None:
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
         basis_of += [1] * values["loadings"].shape[1]
     R = task_weights(values, setup)
-    return SharedCovariance(setup.cells.X, setup.cells.starts, bases, basis_of, R, specific)
+    own: Any = specific if setup.cells.device is not None else list(specific)
+    return SharedCovariance(setup.cells.there, setup.cells.starts, bases, basis_of, R, own)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
@@ -212,7 +213,7 @@ def measure_uncertainty(
                 gradient[name] = gradient[name] + g
         carrier = fit.posterior.prior.carriers[0]
         c = solve_lower_transposed(carrier.L, fit.posterior.a[fit.posterior.prior.columns[0]])
-        return gradient, c
+        return gradient, to_host(c)
 
     held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
     kernel = setup.kernel.with_theta(values["kernel"])
@@ -293,8 +294,17 @@ def check_memory(setup: Setup) -> None:
     sizes = np.diff(setup.cells.starts).astype(float)
     own = np.array([k is not None for k in setup.specific])
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    memory.require(
-        8.0 * (3 * float((sizes[own] ** 2).sum()) + 5 * sizes.sum() * m + 4 * sizes[setup.primary] ** 2),
+    place = setup.cells.device
+    blocks, tall = (3, 5) if place is None else (8, 9)  # matrices of each kind at once; on a GPU also of each kernel
+    padded = 1.0 if place is None else STRETCH
+    require(
+        place,
+        8.0
+        * (
+            blocks * padded**2 * float((sizes[own] ** 2).sum())
+            + tall * padded * sizes.sum() * m
+            + 4 * sizes[setup.primary] ** 2
+        ),
         f"a focused GP of {len(sizes)} task(s), of up to {int(sizes.max()):,} distinct rows,",
         "thin the rows of the largest task, or average its replicates",
     )

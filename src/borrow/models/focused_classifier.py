@@ -45,7 +45,8 @@ class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
     The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
-    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help.
+    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help; and
+    `inducing="auto"` is the primary's inputs alone where 100 do not cover those of all tasks.
 
     Parameters
     ----------
@@ -74,6 +75,7 @@ class FocusedGPClassifier(TaskClassifier):
         max_iter: int = 200,
         n_restarts: int = 0,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.primary = primary
@@ -89,6 +91,7 @@ class FocusedGPClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)

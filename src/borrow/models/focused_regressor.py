@@ -76,6 +76,7 @@ class FocusedGPRegressor(GPRegressor):
         max_iter: int = 500,
         n_restarts: int = 1,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.primary = primary
@@ -92,6 +93,7 @@ class FocusedGPRegressor(GPRegressor):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.device = device
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)

@@ -30,7 +30,7 @@ from borrow.data import TaskData
 from borrow.hyper import Optimum, Values
 from borrow.inference import EPInference, Result
 from borrow.likelihoods import Gaussian
-from borrow.linalg import Array, solve_lower
+from borrow.linalg import Array, solve_lower, to_host
 from borrow.models.baselines.gp import bounds_of, condition_single, fit_single
 from borrow.models.estimator import is_matrix
 from borrow.models.focused import Setup, condition, objective_of
@@ -43,15 +43,20 @@ RELATION_COST = 1.5
 LABEL_RELATION_COST = 0.0
 #: Iterations of every start before the best goes on. With labels an evaluation is a run of EP, and ten tell as much.
 HEAT, LABEL_HEAT = 25, 10
+#: With labels inputs that this many do not cover, as in many columns, are not worth covering: slower, and no better.
+LABEL_MOST = 100
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
-    """Choose Z for the kernel at `values`."""
+    """Choose Z for the kernel at `values`; with labels "auto" is the primary's inputs where the others are too many."""
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if isinstance(how, str) and how == "auto":
-        Z = choose_inducing(kernel, first, rest)
+        labels = isinstance(setup.infer, EPInference)
+        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else MOST)
+        if labels and len(Z) == LABEL_MOST and len(first):
+            Z = choose_inducing(kernel, first, rest[:0])
     elif isinstance(how, str) and how == "primary":
         if len(first) == 0:
             raise ValueError("inducing='primary' and the primary has no row, labelled or not; use 'auto'")
@@ -215,7 +220,7 @@ def regression_start(values: Values, setup: Setup, alone: Alone, primary: Result
             start["rho"][i] = 0.0
             continue
         if isinstance(setup.infer, EPInference) and t in alone.fits:
-            y = alone.fits[t].posterior.marginals()[0]
+            y = to_host(alone.fits[t].posterior.marginals()[0])
         if primary is None:
             start["rho"][i], left = 0.7 / np.sqrt(variance), 0.5
         else:
@@ -352,7 +357,7 @@ def best_signs(posterior: SharedPosterior, primary: int) -> Array:
 
     With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
     """
-    half = solve_lower(posterior.LB, np.ascontiguousarray(posterior.task_terms().T))
+    half = solve_lower(to_host(posterior.LB), np.ascontiguousarray(posterior.task_terms().T))
     G = half.T @ half
     M = len(G)
     signs = np.ones(M)

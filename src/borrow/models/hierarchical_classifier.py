@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, build, units_of_new_task
+from borrow.device import resolve
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.baselines.regularized import sigmoid
@@ -90,6 +91,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         tol: float = 1e-4,
         accelerate: bool = True,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.base_kernel = base_kernel
@@ -104,6 +106,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.tol = tol
         self.accelerate = accelerate
         self.random_state = random_state
+        self.device = device
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -131,6 +134,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)
+        data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=True)
         fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings)
         sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Scaling, build, units_of_new_task
+from borrow.device import resolve
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
@@ -73,6 +74,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         tol: float = 1e-4,
         accelerate: bool = True,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.base_kernel = base_kernel
@@ -87,6 +89,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.accelerate = accelerate
         self.random_state = random_state
+        self.device = device
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -98,6 +101,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         check_arguments(self)
         pool, schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         data = build(pool.rows, self.normalize_y)
+        data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=False)
         with single_thread(pool.n_labelled):
             self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings)

@@ -17,7 +17,7 @@ from borrow.inference.adf import LEAST_PRECISION, ProbitFactors
 from borrow.inference.ep import Sites, class_bias, ep
 from borrow.kernels import Kernel
 from borrow.likelihoods import Probit
-from borrow.linalg import Array
+from borrow.linalg import Array, like, to_host
 from borrow.models.baselines.gp_classifiers import GPModel, as_task_data, publish
 from borrow.models.classifier import BinaryData, TaskClassifier
 from borrow.models.estimator import check_settings, default_kernel, single_thread, warn_unfinished
@@ -51,7 +51,8 @@ class Classification:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
-        chosen = select(kernel, c.X, c.starts, ProbitFactors(c.y, self.bias[c.task]), d, order, report)
+        factors = ProbitFactors(c.y, self.bias[c.task])
+        chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
 
     def refine(self, selection: Selection, kernel: Kernel) -> Selection:
@@ -59,15 +60,16 @@ class Classification:
         c, a = self.cells, self.active(selection)
         M = len(c.starts) - 1
         prior = SharedCovariance(a.X, a.starts, [], [], np.zeros((M, 0)), [kernel] * M)
-        start = Sites(a.tau * a.z, a.tau)
-        sites = ep(prior, Probit(), c.y[a.rows], self.bias[a.task], start, self.ep_sweeps + 1).sites
+        start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
+        y, bias = like(a.X, c.y[a.rows]), like(a.X, self.bias[a.task])
+        sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
         tau = np.maximum(sites.tau, LEAST_PRECISION)
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
         return replace(selection, tau=tau[back], z=(sites.nu / tau)[back])
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.X, self.cells.starts)
+        return gather(selection, self.cells.there, self.cells.starts)
 
     def penalised(self, active: Active) -> Objective:
         """Evidence at frozen sites, with the prior where it is switched on (sec. 5)."""
@@ -130,6 +132,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         max_iter: int = 200,
         verbose: bool | None = None,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.n_active = n_active
@@ -142,6 +145,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -150,7 +154,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
     def _fit_binary(self, data: BinaryData) -> IVMModel:
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
         learn, d = self.optimizer is not None, int(self.n_active)
-        require_memory(d, data.starts)
+        require_memory(d, data.starts, data.device)
         how = Settings(d, self.n_rounds, self.selection, learn, self.random_state, self.verbose)
         return self._model(data, kernel, how)
 

@@ -60,11 +60,11 @@ class Regression:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
         factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
-        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report)
+        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report, c.device)
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.X, self.cells.starts)
+        return gather(selection, self.cells.there, self.cells.starts)
 
     def objective(self, active: Active) -> Objective:
         """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).
@@ -186,6 +186,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         max_iter: int = 500,
         verbose: bool | None = None,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.n_active = n_active
@@ -201,6 +202,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         self.max_iter = max_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.device = device
 
     def _arrange(self, rows: Rows) -> TaskData:
         check_ivm(self)
@@ -211,7 +213,7 @@ class MultiTaskIVMRegressor(GPRegressor):
 
     def _fit(self, data: TaskData) -> Fitted:
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
-        require_memory(self.n_active, cells.starts)
+        require_memory(self.n_active, cells.starts, cells.device)
         start = np.log(self._start_noise(data))
         values: Values = {"kernel": kernel.theta, "noise": start}
         if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
@@ -227,7 +229,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         self.kernel_ = kernel.with_theta(found.values["kernel"])
         self._posterior = condition(self.kernel_, active)
         none = np.zeros_like(cells.dof)
-        self._cells = Cells(active.X, cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none)
+        self._cells = Cells(
+            cells.X[active.rows], cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none
+        )
         self._publish(found, active, data.labels)
         noise = problem.noise_of(found.values, np.arange(len(data.labels)))
         optimum = found.optimum

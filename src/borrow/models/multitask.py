@@ -157,7 +157,7 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
         terms += [specific[t]] if specific and specific[t] is not None else []
         own.append(Sum.of(*terms) if terms else None)
     bases = [Basis(kernel, Z)] if R.shape[1] else []
-    return SharedCovariance(setup.design.X, setup.design.starts, bases, [0] * R.shape[1], R, own)
+    return SharedCovariance(setup.cells.there, setup.design.starts, bases, [0] * R.shape[1], R, own)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:

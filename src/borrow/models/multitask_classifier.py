@@ -67,6 +67,7 @@ class MultiTaskGPClassifier(TaskClassifier):
         optimizer: str | None = "lbfgs",
         max_iter: int = 200,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -84,6 +85,7 @@ class MultiTaskGPClassifier(TaskClassifier):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)

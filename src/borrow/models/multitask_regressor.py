@@ -96,6 +96,7 @@ class MultiTaskGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 1000,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -116,6 +117,7 @@ class MultiTaskGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _read(
         self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
@@ -253,6 +255,7 @@ class MultiTaskGPRegressor(GPRegressor):
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
         model = copy.copy(self)
         data = build(_relabel(self._rows, labels), self.normalize_y)
+        data = replace(data, cells=replace(data.cells, device=self._setup.cells.device))
         old_form: Any = self._setup.form
         form = replace(old_form, features=features_of(self.task_features, labels, self._descriptors))
         design = Design.of(data.cells)

@@ -8,9 +8,9 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from borrow import memory
 from borrow.covariance import Design, choose_inducing
 from borrow.data import TaskData, column_scales, list_labels
+from borrow.device import require
 from borrow.hyper import Values
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
@@ -78,8 +78,9 @@ def prepare(
     path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
     if path == "dense":
         n = len(data.cells.y)
-        memory.require(
-            8.0 * 6 * n * n,
+        require(
+            data.cells.device,
+            8.0 * (6 if data.cells.device is None else 8) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from borrow import memory
+from borrow import device as devices
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, Rows, TaskData, build
+from borrow.device import require
 from borrow.hyper import (
     NOISE_FLOOR,
     Objective,
@@ -33,7 +34,7 @@ from borrow.hyper import (
 )
 from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Kernel
-from borrow.linalg import Array, solve_lower_transposed
+from borrow.linalg import Array, solve_lower_transposed, to_host
 from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.models.hyper_uncertainty import HyperUncertainty, add_half, measure
 
@@ -44,7 +45,7 @@ PSEUDO_INPUTS = 30
 
 def condition_single(cells: Cells, kernel: Kernel, values: Values, infer: Inference = EXACT) -> Result:
     """GP on the rows of one task; `values` holds the likelihood's parameters, if it has any."""
-    prior = SharedCovariance(cells.X, cells.starts, [], [], np.zeros((1, 0)), [kernel])
+    prior = SharedCovariance(cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel])
     return infer(prior, cells, values)
 
 
@@ -53,7 +54,9 @@ def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> 
     last: list[Any] = [None]
 
     def objective(values: Values) -> tuple[float, Values]:
-        prior = SharedCovariance(cells.X, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])])
+        prior = SharedCovariance(
+            cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])]
+        )
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient()
         return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}  # type: ignore[dict-item]
@@ -97,7 +100,7 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
 
 def condition_sparse(cells: Cells, kernel: Kernel, Z: Array, values: Values, infer: Inference = EXACT) -> Result:
     """Sparse GP on the rows of one task."""
-    prior = SharedCovariance(cells.X, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
+    prior = SharedCovariance(cells.there, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
     return infer(prior, cells, values)
 
 
@@ -107,7 +110,7 @@ def sparse_objective(cells: Cells, kernel: Kernel, scales: Array, infer: Inferen
 
     def objective(values: Values) -> tuple[float, Values]:
         basis = Basis(kernel.with_theta(values["kernel"]), values["Z"] * scales)
-        prior = SharedCovariance(cells.X, cells.starts, [basis], [0], np.ones((1, 1)), [None])
+        prior = SharedCovariance(cells.there, cells.starts, [basis], [0], np.ones((1, 1)), [None])
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient(inducing=True)
         by_Z = adjoints.inducing[0]
@@ -155,9 +158,10 @@ def measure_single(
         if log_prior is not None:
             gradient = {n: g + log_prior(values)[1][n] for n, g in gradient.items()}
         p = fit.posterior
-        return gradient, p.w * p.alpha if Z is None else solve_lower_transposed(p.prior.carriers[0].L, p.a)
+        c = p.coefficients if Z is None else to_host(solve_lower_transposed(p.prior.carriers[0].L, p.a))
+        return gradient, c
 
-    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, cells.X if Z is None else Z)
+    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, cells.X if Z is None else Z, device=cells.device)
 
 
 class SingleTaskGPRegressor(GPRegressor):
@@ -184,6 +188,7 @@ class SingleTaskGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -193,6 +198,7 @@ class SingleTaskGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _arrange(self, rows: Rows) -> TaskData:
         return build(rows, self.normalize_y, range(len(rows.labels)))
@@ -274,6 +280,7 @@ class PooledGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -284,6 +291,7 @@ class PooledGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _arrange(self, rows: Rows) -> TaskData:
         if isinstance(self.noise, Mapping):
@@ -340,10 +348,12 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
 
 
 def check_exact_memory(cells: Cells) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in."""
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; six on a GPU."""
     n = int(np.diff(cells.starts).max())
-    memory.require(
-        8.0 * 4 * n * n,
+    place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
+    require(
+        place,
+        8.0 * (4 if place is None else 6) * n * n,
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )

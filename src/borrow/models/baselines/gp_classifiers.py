@@ -70,7 +70,7 @@ def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
     starts = data.starts if starts is None else starts
     M, n = len(starts) - 1, len(data.y)
     zero = np.zeros(M)
-    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero)
+    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero, data.device)
     free = data.unlabelled if len(data.labels) == M else (data.X[:0],) * M
     labels = data.labels if len(data.labels) == M else tuple(range(M))
     return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)
@@ -122,6 +122,7 @@ class SingleTaskGPClassifier(TaskClassifier):
         optimizer: str | None = "lbfgs",
         max_iter: int = 200,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -130,6 +131,7 @@ class SingleTaskGPClassifier(TaskClassifier):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -186,6 +188,7 @@ class PooledGPClassifier(TaskClassifier):
         optimizer: str | None = "lbfgs",
         max_iter: int = 200,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -195,6 +198,7 @@ class PooledGPClassifier(TaskClassifier):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)
