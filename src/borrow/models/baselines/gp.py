@@ -169,7 +169,7 @@ class SingleTaskGPRegressor(GPRegressor):
 
     Parameters
     ----------
-    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -260,8 +260,8 @@ class PooledGPRegressor(GPRegressor):
     Parameters
     ----------
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
-    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`; one
-        noise for all tasks.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`;
+        one noise for all tasks.
 
     Attributes
     ----------
