@@ -11,12 +11,13 @@ What is compared:
 - the focused GP, 2,000 secondary tasks of 200 rows: evidence with gradient, against the host on one thread, which is
   how the library runs blocks that small;
 - EP: the focused classifier on the same tasks, to convergence on the GPU; two sweeps and the gradient on both;
-- EM: one iteration of the hierarchical model, 3,000 inputs, 1,000 tasks of 150 labels, the host on all cores and on one;
+- EM: one iteration of the hierarchical model, 3,000 inputs, 1,000 tasks of 150 labels, against all cores and one;
 - where the GPU begins to pay: dense evidence with gradient at small n against the host;
 - whole fits by the estimators, tables in and predictions out: `MultiTaskGPRegressor` on 1,400 rows of ten tasks,
   `FocusedGPRegressor` on 20 tasks of 200 rows (where each task's own fit, which comes first, stays on the host).
 Results of GPU and host are compared, and the largest difference is part of the result. Times are medians of wall-clock
-time with the GPU idle before and after; the host is timed once. Each part is written when it is done. `BORROW_COMMIT` names the commit where there is no git.
+time with the GPU idle before and after; the host is timed once. Each part is written when it is done. `BORROW_COMMIT`
+names the commit where there is no git.
 """
 
 from __future__ import annotations
