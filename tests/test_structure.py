@@ -15,13 +15,16 @@ SOURCE = Path(borrow.__file__).parent
 LAYERS = [
     {"device", "linalg", "linalg_torch", "memory", "progress", "table"},
     {"data", "kernels"},
-    {"reading", "reading_classes", "reading_pool", "covariance", "hyper", "store"},
+    {"reading", "reading_classes", "reading_pool", "covariance", "hyper"},
     {"likelihoods"},
     {"inference"},
     {"models"},
+    {"transfer"},
+    {"store"},
     {"datasets"},
-    {"figures"},
-    {"demo"},
+    {"figures", "report"},
+    {"demo", "demo_compiler"},
+    {"commands"},
     {"cli"},
 ]
 

@@ -40,6 +40,15 @@ class _Forgetful:
         return None
 
 
+def on_host(value: Any) -> Any:
+    """The same object without tensors: itself where it has none, else computed again on the host."""
+    again = value._again() if isinstance(value, _Forgetful) else None
+    if again is None:
+        return None if isinstance(value, Device) else value
+    build, arguments = again
+    return build(*map(on_host, arguments))
+
+
 def build_there(cls: Any, device: Device | None, X: Array, *rest: Any) -> Any:
     """An object whose first argument is an array that lies on a device."""
     return cls(place(X, device), *rest)

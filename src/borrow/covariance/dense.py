@@ -60,7 +60,7 @@ class DenseTasks(_Forgetful):
         specific: Sequence[Kernel | None] = (),
     ) -> None:
         self.design, self.kernel, self.B, self.intercept = design, kernel, B, intercept
-        self.X, self.task, self.rows = design.there(design.X), design.task, design.rows
+        self.X, self.task = design.there(design.X), design.task
         self.specific = list(specific) or [None] * len(B)
         repeated = len(design.inputs) < REPEATED * len(self.X)
         self.index: Any = design.there(design.index) if repeated else None
@@ -69,6 +69,10 @@ class DenseTasks(_Forgetful):
         own = [self._own(t) for t in range(len(B))] if specific else []
         self._own_blocks = [block for block, _ in own]
         self._back_specific = [back for _, back in own]
+
+    def rows(self, t: int) -> slice:
+        """Rows of task t."""
+        return self.design.rows(t)
 
     @cached_property
     def _Kx_at_rows(self) -> Array:

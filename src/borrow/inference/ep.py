@@ -35,6 +35,8 @@ log = logging.getLogger("borrow")
 
 #: Shares of positives are kept this far from 0 and 1 when they become a bias.
 CLIP = 0.02
+#: Where the prior of a kernel's log variance is centred, in units of the probit's noise.
+LOG_VARIANCE = 2.0
 
 
 class Likelihood(Protocol):
@@ -90,8 +92,8 @@ def ep(
         new = Sites((d1 - d2 * cavity_m) / shrink, -d2 / shrink)
         # In units of the cavity: by how much the sites would still move the marginals.
         spread = xp.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
-        moved = (xp.abs(new.tau - sites.tau) * spread**2).max(), (xp.abs(new.nu - sites.nu) * spread).max()
-        residual = max(float(moved[0]), float(moved[1]))
+        moves = xp.abs(new.tau - sites.tau) * spread**2, xp.abs(new.nu - sites.nu) * spread
+        residual = max(float(m.max()) for m in moves) if len(spread) else 0.0  # a task may have no rows
         if residual < tol or n_sweeps >= max_sweeps:
             break
         step = max(0.5 * step, 1.0 / 16.0) if residual > last else min(1.0, 1.25 * step)
@@ -138,6 +140,7 @@ class EPInference:
     likelihood: Any
     max_sweeps: int = 100
     tol: float = 1e-6
+    log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
     def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: EP | None = None) -> EP:
         """Posterior and evidence; `start` is an earlier result to warm-start from."""

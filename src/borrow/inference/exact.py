@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ def exact(covariance: SharedCovariance, likelihood: Gaussian) -> Exact:
 @dataclass(frozen=True)
 class ExactInference:
     """Exact inference as the models call it: `values["noise"]` holds the log noise of each task."""
+
+    log_variance: ClassVar[float] = 0.0  # where the prior of a kernel's log variance is centred, for scaled targets
 
     def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: Any = None) -> Exact:
         """Posterior and evidence; there is nothing to warm-start."""

@@ -57,7 +57,29 @@ class BinaryModel(Protocol):
 
 
 class TaskClassifier(ClassifierMixin, BaseEstimator):
-    """Abstract. Binary problems as they are, more classes by one against the rest."""
+    """What every classifier shares. Abstract: binary problems as they are, more classes by one against the rest.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
+        one lengthscale a column.
+    likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
+    prior : "auto" has weak priors on the kernel, the same in every GP classifier; None is maximum likelihood.
+    optimizer : "lbfgs", or None to keep the kernel and the model's own parameters as given.
+    max_iter : the most iterations of the optimiser; a fit that needs more warns.
+    random_state : seed or generator; the only source of randomness.
+
+    Attributes
+    ----------
+    tasks_ : labels of the tasks, sorted.
+    classes_ : the classes, sorted.
+    kernel_ : the kernel found; a list, one a class, where there are more than two classes.
+    bias_ : dict by label of Phi^-1(share of positives in the task), the share kept in [.02, .98]; a list as above.
+    log_marginal_likelihood_ : log evidence, priors not included; summed over one against the rest.
+    n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+    """
 
     task: Any
     device: str = "cpu"

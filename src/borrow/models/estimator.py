@@ -42,7 +42,31 @@ class Fitted(NamedTuple):
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
-    """Abstract. A subclass fits a model to `TaskData` and predicts for coded tasks in scaled units."""
+    """What every GP regressor shares. Abstract: a subclass fits a model and predicts for coded tasks in scaled units.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
+        one lengthscale a column.
+    noise : variance in the units of y where learning starts; a number, a dict by label, or None.
+    normalize_y : True centres and scales the targets of each task, "common" all tasks by the same figures (targets in
+        the same units), False neither.
+    prior : "auto" has weak priors on kernel and noise, the same in every GP estimator; None is maximum likelihood.
+    optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
+    max_iter : the most iterations of the optimiser; a fit that needs more warns.
+    random_state : seed or generator; the only source of randomness.
+
+    Attributes
+    ----------
+    tasks_ : labels of the tasks, sorted.
+    kernel_ : the kernel found; its variance refers to scaled targets.
+    noise_ : dict by label of noise variances, in the units of y.
+    log_marginal_likelihood_ : log evidence of y as given, priors not included.
+    n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
+    jitter_ : what had to be added to a diagonal for it to be factored; 0 nearly always.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+    """
 
     task: str | int | None
     kernel: Any

@@ -25,7 +25,8 @@ Deviations, each with its reason:
 - The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v
   the prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior
   would inflate v instead.
-- A relation that adds less than 1.5 nats is dropped (`focused_search.prune`), part of the same default.
+- A relation that adds less than 1.5 nats is dropped (`focused_search.prune`), part of the same default; with labels
+  none is.
 - The evidence has a mode for every choice of signs. Flipping the sign of task t changes b_t only, so all flips are
   scored in closed form (`focused_search.best_signs`) instead of by blind restarts.
 """
@@ -172,10 +173,11 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales)}
+    centre = setup.infer.log_variance
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, centre)}
     if isinstance(setup.infer, ExactInference):
         priors["noise"] = hyper.noise_prior(len(setup.specific))
-    own = [hyper.kernel_prior(k, scales) for k in setup.specific if k is not None]
+    own = [hyper.kernel_prior(k, scales, centre) for k in setup.specific if k is not None]
     if own:
         priors["specific"] = hyper.join_priors(own)
     if setup.background is not None:

@@ -47,11 +47,15 @@ class FocusedGPRegressor(GPRegressor):
     inducing : "auto", "primary" (the paper's), a number of inputs, or an array of them.
     rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
-    normalize_y, prior, optimizer, max_iter, n_restarts, random_state : as in every GP estimator; restarts flip signs
-        of rho at random.
+    n_restarts : further starts, with the signs of rho flipped at random.
+    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
 
-    Fitted attributes beyond the common ones: `rho_`, `specific_kernels_` (dicts by label), `inducing_`,
-    `background_` (dict by label of loadings).
+    Attributes
+    ----------
+    rho_ : dict by label: how much of the primary's function a task carries, for scaled targets; 1 for the primary.
+    specific_kernels_ : dict by label of the kernels of what a secondary does not share.
+    inducing_ : inputs on which the shared function is carried.
+    background_ : dict by label of loadings on the background functions.
     """
 
     def __init__(

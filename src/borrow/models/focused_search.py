@@ -7,7 +7,7 @@
 4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 
 At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective
-(odds of 4.5 to 1) gets rho = 0, and the primary is exactly what it would be alone.
+(odds of 4.5 to 1) gets rho = 0, and the primary is exactly what it would be alone. Not so with labels.
 
 Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
 shortest lengthscale that any task shows by itself (`Alone.finest`).
@@ -37,9 +37,12 @@ from borrow.models.focused import Setup, condition, objective_of
 
 log = logging.getLogger("borrow")
 
-#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry less than numbers.
+#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
+#: hardly any relation would; there the prior on w alone holds them, and none is dropped.
 RELATION_COST = 1.5
-LABEL_RELATION_COST = 1.0
+LABEL_RELATION_COST = 0.0
+#: Iterations of every start before the best goes on. With labels an evaluation is a run of EP, and ten tell as much.
+HEAT, LABEL_HEAT = 25, 10
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
@@ -91,9 +94,11 @@ def optimise(
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     bounds = bounds_of(candidates[0])
     objective = objective_of(setup, scales, how.prior, how.weight_sd)
-    best = hyper.race(objective, candidates, bounds, how.max_iter)
+    heat = LABEL_HEAT if isinstance(setup.infer, EPInference) else HEAT
+    best = hyper.race(objective, candidates, bounds, how.max_iter, heat)
     best = mend_signs(objective, setup, best, bounds, how.max_iter)
-    priced = how.weight_sd is not None and len(setup.secondaries) > 0 and alone.primary is not None
+    priced = relation_cost(setup) > 0 and how.weight_sd is not None
+    priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     if priced:
         gains = sharing_gains(objective, setup, best, alone, scales, how)
         best, bounds = prune(objective, best, gains, setup, alone, bounds, how.max_iter)

@@ -55,14 +55,24 @@ class Margins:
 class HierarchicalGPClassifier(TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
 
-    Parameters are those of `HierarchicalGPRegressor`, with these differences. `normalize_y` centres and scales the
-    targets of each task, which stands for an intercept; the paper does without (`False`). `noise` is held by default
-    (`learn_noise=False`); None chooses it, with tau and the number of iterations, by the area under the ROC curve of
-    held-out rows. Probabilities are a sigmoid of f, fitted to held-out rows where settings are chosen, else to
-    leave-one-out values, which are too sure of themselves where tau is small.
+    Probabilities are a sigmoid of f, fitted to held-out rows where settings are chosen, else to leave-one-out values,
+    which are too sure of themselves where tau is small. Fitted on a wide y, `decision_function` and `predict` answer
+    for every task, in the columns of y, unless `tasks=` names one.
 
-    Fitted attributes as the regressor's; of the last class against the rest where there are more than two. Fitted on a
-    wide y, `decision_function` and `predict` answer for every task, in the columns of y, unless `tasks=` names one.
+    Parameters
+    ----------
+    normalize_y : centres and scales the targets of each task, which stands for an intercept; the paper does without.
+    noise : of the targets -1 and +1; None chooses it, with tau and the number of iterations, by the area under the ROC
+        curve of held-out rows.
+    learn_noise : update it by EM (eq. 16); here it is held by default.
+    task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
+    max_iter, tol, accelerate, random_state : as there.
+
+    Attributes
+    ----------
+    X_, mean_, covariance_, learned_kernel_, kernel_ : as in `HierarchicalGPRegressor`; of the last class against the
+        rest where there are more than two.
+    covariance_strength_, choices_, objective_trace_, noise_, jitter_ : as there.
     """
 
     def __init__(

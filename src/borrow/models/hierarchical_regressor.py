@@ -42,11 +42,20 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         them as given.
     max_iter, tol : EM iterations, and the gain of the objective per row that ends them.
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
-    normalize_y, random_state : as in every GP estimator; random_state draws the held-out rows.
+    normalize_y : True centres and scales the targets of each task, False does not.
+    random_state : seed or generator for drawing the held-out rows.
 
-    Fitted attributes beyond the common ones: `X_` (distinct inputs, those without a label last), `mean_` and
-    `covariance_` on them, in units of scaled targets, `learned_kernel_` (eq. 19; `.raw()` is eq. 18),
-    `objective_trace_`, `covariance_strength_`, `choices_` (a table of the settings tried).
+    Attributes
+    ----------
+    X_ : distinct inputs, those without a label last.
+    mean_, covariance_ : the learnt mean and covariance on `X_`, in units of scaled targets.
+    learned_kernel_ : eq. 19, a kernel like any other; `.raw()` is eq. 18.
+    kernel_ : the base kernel found.
+    covariance_strength_ : tau, as given or chosen.
+    choices_ : a table of the settings tried on held-out rows.
+    objective_trace_ : the objective after every EM iteration.
+    tasks_, noise_, log_marginal_likelihood_, n_iter_, converged_, jitter_, n_features_in_, feature_names_in_ : as in
+        every `GPRegressor`; iterations are those of EM.
     """
 
     def __init__(

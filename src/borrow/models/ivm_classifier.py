@@ -105,13 +105,17 @@ class MultiTaskIVMClassifier(TaskClassifier):
 
     Parameters
     ----------
-    task, n_active, kernel, n_rounds, selection, verbose, prior, optimizer, max_iter, random_state : as in
-        `MultiTaskIVMRegressor`. The paper's kernel is `borrow.kernels.SmoothLinear` with one lengthscale a column.
+    n_active, kernel, n_rounds, selection, verbose : as in `MultiTaskIVMRegressor`. The paper's kernel is
+        `borrow.kernels.SmoothLinear` with one lengthscale a column.
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
+    task, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
 
-    Fitted: `active_`, `entropy_gain_`, `active_counts_`, `rounds_`, `kernel_`, `bias_` (lists of them where there are
-    more than two classes), `log_marginal_likelihood_` (of the chosen rows' sites).
+    Attributes
+    ----------
+    active_, entropy_gain_, active_counts_, rounds_ : as in `MultiTaskIVMRegressor`; lists, one a class, where there
+        are more than two.
+    log_marginal_likelihood_ : that of the chosen rows' sites.
     """
 
     def __init__(

@@ -156,11 +156,17 @@ class MultiTaskIVMRegressor(GPRegressor):
     n_rounds : how often rows are chosen and the kernel learnt; the paper has 5.
     selection : "entropy", or "random" sub-sampling.
     verbose : True reports on standard error how many rows are chosen; None does so on a terminal.
-    normalize_y, prior, optimizer, max_iter, random_state : as in every GP estimator.
+    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
 
-    Fitted attributes beyond the common ones: `active_` (row numbers of X in order of inclusion), `entropy_gain_`,
-    `active_counts_` (dict by label), `rounds_` (a table: overlap of the rounds' choices). `log_marginal_likelihood_` is
-    that of the chosen rows. Standard deviations do not count the uncertainty of the hyper-parameters.
+    Attributes
+    ----------
+    active_ : numbers of the chosen rows of X, in order of inclusion.
+    entropy_gain_ : by how many nats each lowered the entropy when it was chosen.
+    active_counts_ : dict by label: how many rows of a task were chosen.
+    rounds_ : a table of the rounds, with the overlap of successive choices.
+    log_marginal_likelihood_ : that of the chosen rows.
+
+    Standard deviations do not count the uncertainty of the hyper-parameters.
     """
 
     def __init__(

@@ -213,11 +213,13 @@ def _from_blocks(found: Any, values: Values, setup: Setup) -> TaskAdjoints:
 
 def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels, noise and intercept."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales)}
+    centre = setup.infer.log_variance
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, centre)}
     if isinstance(setup.infer, ExactInference):
         priors["noise"] = hyper.noise_prior(1 if setup.share_noise else setup.M)
     if setup.specific:
-        priors["specific"] = hyper.join_priors([hyper.kernel_prior(k, scales) for k in setup.specific if k is not None])
+        own = [hyper.kernel_prior(k, scales, centre) for k in setup.specific if k is not None]
+        priors["specific"] = hyper.join_priors(own)
     shared = hyper.independent_priors(priors)
     if not setup.intercept:
         return shared

@@ -61,11 +61,17 @@ class MultiTaskGPRegressor(GPRegressor):
     noise : starting value in the units of y (the value, with `optimizer=None`); a number or a dict by label.
     inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
     solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
-    normalize_y, prior, optimizer, max_iter, random_state : as in every GP estimator.
+    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
 
-    Fitted attributes beyond the common ones: `task_covariance_` (order of `tasks_`, for scaled targets), `path_` (the
-    algebra that the data allowed), `inducing_`, `intercept_variance_`, `specific_kernels_`, `task_kernel_`,
-    `objective_trace_` (EM).
+    Attributes
+    ----------
+    task_covariance_ : K^f, (M, M) in the order of `tasks_`, for scaled targets.
+    path_ : the algebra that the data allowed: "complete", "gathered", "low rank", "blocks" or "dense".
+    inducing_ : the inducing inputs, None where the kernel is exact.
+    intercept_variance_ : variance of the random intercepts, 0 without them.
+    specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
+    task_kernel_ : the kernel found on task features, None without them.
+    objective_trace_ : the objective after every iteration of EM, None for gradients.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ def fit_single(
     rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
     objective = single_objective(cells, kernel, infer)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     optimum = race(objective, [start, rough], bounds_of(start), max_iter)
     own = {n: v for n, v in optimum.values.items() if n != "kernel"}
     return kernel.with_theta(optimum.values["kernel"]), own, optimum
@@ -92,9 +92,9 @@ def bounds_of(start: Values) -> dict[str, tuple[Array, Array]]:
     return bounds_around(start, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in start else None)
 
 
-def single_priors(kernel: Kernel, scales: Array, noise: bool = True) -> Objective:
+def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_variance: float = 0.0) -> Objective:
     """The priors that every GP estimator puts on its kernel and noise."""
-    priors = {"kernel": kernel_prior(kernel, scales)} | ({"noise": noise_prior(1)} if noise else {})
+    priors = {"kernel": kernel_prior(kernel, scales, log_variance)} | ({"noise": noise_prior(1)} if noise else {})
     return independent_priors(priors)
 
 
@@ -134,7 +134,7 @@ def fit_sparse(
     start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])}) | {"Z": Z / scales}
     objective = sparse_objective(cells, kernel, scales, infer)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     bounds = bounds_of(start)
     reach = 2.0 + np.ptp(cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
     bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
@@ -167,9 +167,14 @@ def measure_single(
 class SingleTaskGPRegressor(GPRegressor):
     """One GP a task, nothing shared: what transfer has to beat.
 
-    Parameters are those common to all GP estimators: `task` (column of X), `kernel`, `noise` (variance in the units of
-    y, a number or a dict by label), `normalize_y`, `prior` ("auto" or None), `optimizer` ("lbfgs" or None), `max_iter`,
-    `random_state`. Fitted: `kernels_` (dict by label), `kernel_` (that of a single task, else the same dict).
+    Parameters
+    ----------
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+
+    Attributes
+    ----------
+    kernels_ : dict by label of the kernels found.
+    kernel_ : that of a single task, else the same dict.
     """
 
     def __init__(
@@ -250,8 +255,17 @@ class SingleTaskGPRegressor(GPRegressor):
 class PooledGPRegressor(GPRegressor):
     """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
 
-    Targets are centred and scaled once for all rows. Parameters as in `SingleTaskGPRegressor`, plus `inducing`:
-    "auto" (as above), None (exact always) or a number of pseudo-inputs. Fitted: `kernel_`, `inducing_` (None if exact).
+    Targets are centred and scaled once for all rows.
+
+    Parameters
+    ----------
+    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`; one
+        noise for all tasks.
+
+    Attributes
+    ----------
+    inducing_ : the pseudo-inputs, None if exact.
     """
 
     def __init__(

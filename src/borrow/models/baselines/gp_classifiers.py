@@ -29,7 +29,8 @@ from borrow.models.classifier import BinaryData, BinaryModel, TaskClassifier
 from borrow.models.estimator import check_settings, default_kernel, warn_unfinished
 
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
-ROUGH, FINE = 1e-5, 1e-9
+#: The evidence is stationary in the sites: its error is of the order of the residual squared.
+ROUGH, FINE = 1e-4, 1e-9
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,13 @@ def warn_ep(fit: EP, where: str = "") -> None:
 class SingleTaskGPClassifier(TaskClassifier):
     """One GP a task by EP, nothing shared: what transfer has to beat.
 
-    Parameters are those common to all GP classifiers: `task`, `kernel`, `likelihood` ("probit" or "logistic"), `prior`,
-    `optimizer`, `max_iter`, `random_state`. Each task has the bias Phi^-1(share of positives). Fitted: `kernels_`,
-    `bias_` (dicts by label; lists of them where there are more than two classes), `log_marginal_likelihood_`.
+    Parameters
+    ----------
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    kernels_ : dict by label of the kernels found; a list, one a class, where there are more than two.
     """
 
     def __init__(
@@ -160,7 +165,17 @@ class SingleTaskGPClassifier(TaskClassifier):
 
 
 class PooledGPClassifier(TaskClassifier):
-    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows."""
+    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.
+
+    Parameters
+    ----------
+    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    inducing_ : the pseudo-inputs, None if exact; a list, one a class, where there are more than two.
+    """
 
     def __init__(
         self,
