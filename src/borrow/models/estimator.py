@@ -56,6 +56,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
+    device : "cpu", "cuda" or "auto" (the GPU where there is one and the table is large): where matrices are computed.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class FocusedGPRegressor(GPRegressor):
     rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
     n_restarts : further starts, with the signs of rho flipped at random.
-    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------

@@ -44,6 +44,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
     normalize_y : True centres and scales the targets of each task, False does not.
     random_state : seed or generator for drawing the held-out rows.
+    device : "cpu", "cuda" or "auto" (the GPU where there is one and the table is large): where matrices are computed.
 
     Attributes
     ----------

@@ -156,7 +156,7 @@ class MultiTaskIVMRegressor(GPRegressor):
     n_rounds : how often rows are chosen and the kernel learnt; the paper has 5.
     selection : "entropy", or "random" sub-sampling.
     verbose : True reports on standard error how many rows are chosen; None does so on a terminal.
-    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------

@@ -61,7 +61,7 @@ class MultiTaskGPRegressor(GPRegressor):
     noise : starting value in the units of y (the value, with `optimizer=None`); a number or a dict by label.
     inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
     solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
-    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------
