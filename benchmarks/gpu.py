@@ -31,6 +31,7 @@ import time
 import warnings
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ from borrow.device import Device, missing
 from borrow.inference import EPInference
 from borrow.likelihoods import Probit
 from borrow.linalg import inverse_from_factor
-from borrow.models import focused, multitask
+from borrow.models import focused, focused_search, multitask
 from borrow.models import hierarchical as h
 from borrow.models import hierarchical_basis as bases
 from borrow.models.hierarchical_device import basis_there
@@ -381,6 +382,18 @@ def em(sizes: dict) -> dict:
     }
 
 
+def timed(f: Any, spent: list[float]):
+    """The function, its seconds added up."""
+
+    def run(*args, **kwargs):
+        start = time.perf_counter()
+        value = f(*args, **kwargs)
+        spent[0] += time.perf_counter() - start
+        return value
+
+    return run
+
+
 def fits(sizes: dict) -> list[dict]:
     """Wall-clock seconds of whole fits and predictions; the host with the threads that it chooses."""
     n, tasks, rows = sizes["fit"]
@@ -392,19 +405,23 @@ def fits(sizes: dict) -> list[dict]:
         (borrow.FocusedGPRegressor(primary=0, n_restarts=0, max_iter=100), related.cells),
     ):
         found = {}
+        alone = [0.0]
         for device in ("cuda", "cpu"):
+            alone[0] = 0.0
             start = time.perf_counter()
             fitted = clone(model).set_params(device=device if GPU.name == "cuda" else "cpu")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of iterations: both sides have the same
-                fitted.fit(cells.X, cells.y, tasks=cells.task)
+                with mock.patch.object(focused_search, "fit_alone", timed(focused_search.fit_alone, alone)):
+                    fitted.fit(cells.X, cells.y, tasks=cells.task)
             mean = fitted.predict(cells.X[:500], tasks=cells.task[:500], return_std=True)[0]
-            found[device] = time.perf_counter() - start, fitted.log_marginal_likelihood_, mean
-        (gpu, one, mean), (host, other, there) = found["cuda"], found["cpu"]
+            found[device] = time.perf_counter() - start, fitted.log_marginal_likelihood_, mean, alone[0]
+        (gpu, one, mean, own), (host, other, there, _) = found["cuda"], found["cpu"]
         out.append(
             {
                 "fit": f"{type(model).__name__}, {len(cells.y):,} rows, {len(cells.starts) - 1} tasks",
                 "GPU, s": round(gpu, 1),
+                "of these, each task by itself on the host": round(own, 1),
                 "host, s": round(host, 1),
                 "times faster": round(host / gpu, 1),
                 "log evidence, GPU less host": one - other,

@@ -100,6 +100,7 @@ def fits() -> str:
         [
             r["fit"],
             r["GPU, s"],
+            r["of these, each task by itself on the host"],
             r["host, s"],
             r["times faster"],
             f"{r['log evidence, GPU less host']:.1g}",
@@ -110,6 +111,7 @@ def fits() -> str:
     head = [
         "fit and predictions",
         "GPU, s",
+        "of these, each task by itself",
         "host, s",
         "times faster",
         "log evidence, difference",
