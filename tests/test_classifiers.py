@@ -73,6 +73,19 @@ def test_no_relation_is_dropped():
     assert np.all(list(borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).rho_.values()))
 
 
+@pytest.mark.parametrize(("columns", "covered"), [(1, True), (30, False)])
+def test_inducing_inputs_of_all_tasks_where_they_can_be_covered(columns, covered):
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(150, columns)), np.repeat(["p", "a"], [15, 135])
+    X[tasks == "a"] += 4.0
+    y = np.where(X[:, 0] > np.median(X[:, 0]), 1, 0)
+    model = borrow.FocusedGPClassifier(primary="p", optimizer=None, rho=0.5).fit(X, y, tasks=tasks)
+    assert np.any(model.inducing_[:, 0] > X[tasks == "p", 0].max()) == covered
+    assert (len(model.inducing_) == 15) != covered
+    small = borrow.FocusedGPClassifier(primary="p", optimizer=None).fit(X[:60], y[:60], tasks=tasks[:60])
+    assert (len(small.inducing_) == 60) != covered  # few rows: all of them
+
+
 def test_zero_rho_is_single_task():
     X, y, tasks, X_new, _ = drawn(30, 4)
     kernel = kernels.SquaredExponential(3.0, 0.8)

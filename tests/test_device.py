@@ -8,6 +8,8 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,6 +92,13 @@ def compare_regressors(host, there, tol):
         close(np.array(there.leave_one_out()["mean"]), np.array(host.leave_one_out()["mean"]), tol)
     again = pickle.loads(pickle.dumps(there))
     close(again.predict(new, tasks=asked), host.predict(new, tasks=asked), tol)
+    close(stored(there).predict(new, tasks=asked), host.predict(new, tasks=asked), tol)
+
+
+def stored(model):
+    """Saved and loaded: no tensor is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        return borrow.store.load(borrow.store.save(model, Path(folder) / "model"))
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
@@ -115,8 +124,8 @@ def test_classifiers_give_the_same_numbers(name, tensors):
     there = clone(model).set_params(device="cuda").fit(X, y, tasks=task)
     assert tensors
     close(there.predict_proba(new, tasks=asked), host.predict_proba(new, tasks=asked), 1e-8)
-    again = pickle.loads(pickle.dumps(there))
-    close(again.predict_proba(new, tasks=asked), host.predict_proba(new, tasks=asked), 1e-8)
+    for again in (pickle.loads(pickle.dumps(there)), stored(there)):
+        close(again.predict_proba(new, tasks=asked), host.predict_proba(new, tasks=asked), 1e-8)
 
 
 @pytest.mark.filterwarnings("ignore:the optimiser stopped:sklearn.exceptions.ConvergenceWarning")

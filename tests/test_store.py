@@ -509,7 +509,7 @@ CHANGES = {
     ),
     "tuple too short": (
         lambda page, _: page.update(
-            entries=[{"class": "borrow.covariance.shared.Basis", "values": [1]}], root={"at": 0}
+            entries=[{"class": "borrow.covariance.carrier.Basis", "values": [1]}], root={"at": 0}
         ),
         "1 values for",
     ),
@@ -574,7 +574,7 @@ json_values = st.recursive(
     | st.dictionaries(
         st.sampled_from(["at", "array", "list", "tuple", "dict", "class", "fields", "values", "items", "numpy", "bytes",
                          "sparse", "parts", "shape", "objects", "slice", "float", "date", "random", "state"]),
-        inner | st.sampled_from(["borrow.data.Cells", "borrow.table.Table", "borrow.covariance.shared.Basis", "<f8"]),
+        inner | st.sampled_from(["borrow.data.Cells", "borrow.table.Table", "borrow.covariance.carrier.Basis", "<f8"]),
         max_size=3,
     ),
     max_leaves=12,

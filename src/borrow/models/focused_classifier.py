@@ -45,7 +45,8 @@ class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
     The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
-    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help.
+    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help; and
+    `inducing="auto"` is the primary's inputs alone where 100 do not cover those of all tasks.
 
     Parameters
     ----------

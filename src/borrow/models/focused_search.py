@@ -43,15 +43,20 @@ RELATION_COST = 1.5
 LABEL_RELATION_COST = 0.0
 #: Iterations of every start before the best goes on. With labels an evaluation is a run of EP, and ten tell as much.
 HEAT, LABEL_HEAT = 25, 10
+#: With labels inputs that this many do not cover, as in many columns, are not worth covering: slower, and no better.
+LABEL_MOST = 100
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
-    """Choose Z for the kernel at `values`."""
+    """Choose Z for the kernel at `values`; with labels "auto" is the primary's inputs where the others are too many."""
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if isinstance(how, str) and how == "auto":
-        Z = choose_inducing(kernel, first, rest)
+        labels = isinstance(setup.infer, EPInference)
+        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else MOST)
+        if labels and len(Z) == LABEL_MOST and len(first):
+            Z = choose_inducing(kernel, first, rest[:0])
     elif isinstance(how, str) and how == "primary":
         if len(first) == 0:
             raise ValueError("inducing='primary' and the primary has no row, labelled or not; use 'auto'")
