@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_classification
 import pages_cli
+import pages_gpu
 import pages_hierarchical
 import pages_multitask
 import pages_report
@@ -328,6 +329,7 @@ BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
 BLOCKS |= pages_report.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
+BLOCKS |= pages_gpu.BLOCKS
 
 
 def render(text: str) -> str:

@@ -348,12 +348,12 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
 
 
 def check_exact_memory(cells: Cells) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; six on a GPU."""
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; eight on a GPU."""
     n = int(np.diff(cells.starts).max())
     place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
     require(
         place,
-        8.0 * (4 if place is None else 6) * n * n,
+        8.0 * (4 if place is None else 8) * n * n,
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )
