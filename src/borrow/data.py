@@ -84,6 +84,16 @@ class Cells:
         return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
 
 
+    def some(self, tasks: Sequence[int] | Codes) -> Cells:
+        """These tasks alone, in this order."""
+        which = [self.of(int(t)) for t in tasks]
+        at = np.concatenate([np.zeros(0, np.intp), *(np.arange(w.start, w.stop) for w in which)])
+        starts = np.cumsum([0, *(w.stop - w.start for w in which)])
+        codes = np.asarray(tasks, dtype=np.intp)
+        within = self.dof[codes], self.scatter[codes], self.log_count[codes]
+        return Cells(self.X[at], self.y[at], self.count[at], starts, *within)
+
+
 @dataclass(frozen=True)
 class Scaling:
     """Targets of task t are (y - center[t]) / scale[t]; `log_volume` turns densities into the given units."""

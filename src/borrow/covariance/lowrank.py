@@ -23,7 +23,7 @@ from scipy import sparse
 from borrow import linalg
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
-from borrow.covariance.shared import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful
+from borrow.covariance.shared import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, posterior_of_shared
 from borrow.kernels import Kernel
 from borrow.linalg import Array
 
@@ -47,12 +47,12 @@ class LowRankTasks(_Forgetful):
 class LowRankPosterior(_Forgetful):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
-    def __init__(self, prior: LowRankTasks, nu: Array, tau: Array) -> None:
+    def __init__(self, prior: LowRankTasks, nu: Array, tau: Array, alone: bool = True) -> None:
         self.prior = prior
         d, R, V, c = prior.design, prior.R, prior.carrier.V, prior.intercept
         self.pairs = [(p, q) for p in range(R.shape[1]) for q in range(p, R.shape[1])]
         self.w, self.tau = np.sqrt(tau), tau
-        s = np.divide(nu, self.w, out=np.zeros_like(nu), where=self.w > 0)
+        self.s = np.divide(nu, self.w, out=np.zeros_like(nu), where=self.w > 0)
         self.residual = np.einsum("tp,tp->t", R, R)[d.task] * prior.carrier.residual[d.index]
         self.D = 1.0 / (1.0 + tau * self.residual)
         self.omega = tau * self.D
@@ -60,17 +60,27 @@ class LowRankPosterior(_Forgetful):
         self.kappa = c / (1.0 + c * self.weight)
         self.v = self._by_task(self.omega) @ V if c else np.zeros((d.n_tasks, V.shape[1]))
         self.g = {(p, q): self._by_input((R[:, p] * R[:, q])[d.task] * self.omega) for p, q in self.pairs}
-        self.LB = linalg.cholesky(self._precision(), overwrite=True)
         known = self.D * nu
-        known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
-        b = np.stack([self._by_input(R[d.task, p] * known) for p in range(R.shape[1])]) @ V
-        self.a = linalg.solve(self.LB, b.ravel()).reshape(b.shape)
+        self.known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
+        if alone:
+            self.given(*posterior_of_shared(self.sums()))
+
+    def sums(self) -> tuple[Array, Array]:
+        """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
+        d, R = self.prior.design, self.prior.R
+        b = np.stack([self._by_input(R[d.task, p] * self.known) for p in range(R.shape[1])]) @ self.prior.carrier.V
+        return self._precision(), b.ravel()
+
+    def given(self, LB: Array, a: Array, lead: bool = True) -> None:
+        """Go on with B and b of all tasks, these and others. What is shared counts once, where `lead` is."""
+        d, R, V, c, s = self.prior.design, self.prior.R, self.prior.carrier.V, self.prior.intercept, self.s
+        self.LB, self.a, self.lead = LB, a.reshape(R.shape[1], -1), lead
         misfit = s - self.w * self._shared_mean(R[d.task], V, d.index)
         by_task = np.bincount(d.task, self.w * self.D * misfit, minlength=d.n_tasks)
         self.alpha = self.D * (misfit - self.w * (self.kappa * by_task)[d.task])
-        quadratic = float(misfit @ self.alpha + np.vdot(self.a, self.a))
+        quadratic = float(misfit @ self.alpha + lead * np.vdot(a, a))
         self.log_determinant = (
-            linalg.log_determinant(self.LB) - float(np.log(self.D).sum()) + float(np.log1p(c * self.weight).sum())
+            lead * linalg.log_determinant(LB) - float(np.log(self.D).sum()) + float(np.log1p(c * self.weight).sum())
         )
         self.evidence = -0.5 * (quadratic + self.log_determinant + len(s) * LOG_2PI)
 
@@ -88,7 +98,7 @@ class LowRankPosterior(_Forgetful):
         return np.einsum("ip,ip->i", R, (V @ self.a.T)[index])
 
     def _precision(self) -> Array:
-        """B: precision of u given the sites."""
+        """B - I: what the sites add to the precision of u."""
         R, V = self.prior.R, self.prior.carrier.V
         P, m = R.shape[1], V.shape[1]
         B = np.empty((P, m, P, m))
@@ -97,9 +107,7 @@ class LowRankPosterior(_Forgetful):
             if self.prior.intercept:
                 block -= self.v.T @ ((self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
             B[p, :, q, :], B[q, :, p, :] = block, block
-        B = B.reshape(P * m, P * m)
-        B.flat[:: len(B) + 1] += 1.0
-        return B
+        return B.reshape(P * m, P * m)
 
     def adjoints(self, inducing: bool = False) -> TaskAdjoints:
         """Derivatives of the evidence by theta, R, the intercept's variance, and the noise of each row."""
@@ -140,6 +148,7 @@ class LowRankPosterior(_Forgetful):
         S = np.einsum("pi,pj->ij", self.a, self.a) - n_functions * np.eye(m)
         for p in range(n_functions):
             S += P[p, :, p, :]
+        S *= self.lead
         theta, _ = prior.carrier.pullback(bV, bresidual, S, False)
         left = 1.0 - self.kappa * self.weight
         by_task = np.bincount(d.task, beta, minlength=d.n_tasks)

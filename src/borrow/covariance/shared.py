@@ -218,10 +218,18 @@ def marginal_variances(K: Array, L: Array, w: Array) -> Array:
     return variance
 
 
+def posterior_of_shared(sums: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The factor of B = I + sum W'W, and a = B^-1 b, from the sums over all tasks."""
+    B, b = sums[0].copy(), sums[1]
+    B.flat[:: len(B) + 1] += 1.0
+    LB = linalg.cholesky(B, overwrite=True)
+    return LB, linalg.solve(LB, b)
+
+
 class SharedPosterior:
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
-    def __init__(self, prior: SharedCovariance, nu: Array, tau: Array) -> None:
+    def __init__(self, prior: SharedCovariance, nu: Array, tau: Array, alone: bool = True) -> None:
         self.prior = prior
         self.w = w = np.sqrt(tau)
         s = np.divide(nu, w, out=np.zeros_like(nu), where=w > 0)
@@ -232,13 +240,21 @@ class SharedPosterior:
             factor = _Diagonal(E, w[at]) if K is None else _Dense(E, w[at])
             self.factors.append(factor)
             W[at], r[at] = factor.half(W[at]), factor.half(r[at])
-        B = W.T @ W
-        B.flat[:: len(B) + 1] += 1.0
-        self.LB = linalg.cholesky(B, overwrite=True)
-        self.a = linalg.solve(self.LB, W.T @ r)
-        self.W, self.r, misfit = W, r, r - W @ self.a
-        self.log_determinant = sum(f.log_determinant() for f in self.factors) + linalg.log_determinant(self.LB)
-        quadratic = float(misfit @ misfit + self.a @ self.a)
+        self.W, self.r = W, r
+        if alone:
+            self.given(*posterior_of_shared(self.sums()))
+
+    def sums(self) -> tuple[Array, Array]:
+        """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
+        return self.W.T @ self.W, self.W.T @ self.r
+
+    def given(self, LB: Array, a: Array, lead: bool = True) -> None:
+        """Go on with B and b of all tasks, these and others. What is shared counts once, where `lead` is."""
+        self.LB, self.a, self.lead = LB, a, lead
+        self.__dict__.pop("H", None)
+        prior, r, misfit = self.prior, self.r, self.r - self.W @ a
+        self.log_determinant = sum(f.log_determinant() for f in self.factors) + lead * linalg.log_determinant(LB)
+        quadratic = float(misfit @ misfit + lead * (a @ a))
         self.evidence = -0.5 * (quadratic + self.log_determinant + len(r) * LOG_2PI)
         self.alpha = np.empty_like(r)  # A^-1 (s - w G a)
         for t, factor in enumerate(self.factors):
@@ -258,11 +274,15 @@ class SharedPosterior:
         """b_t of every task, one a row: flipping the sign of task t's weights flips its row and leaves B alone."""
         return np.stack([self.W[at].T @ self.r[at] for at in map(self.prior.rows, range(len(self.factors)))])
 
+    def at(self, t: int) -> tuple[SharedPosterior, int]:
+        """Who knows task t, and its code there."""
+        return self, t
+
     def without(self, t: int) -> tuple[Array, Array]:
         """The shared functions' posterior given the other tasks: the factor of B - W_t'W_t and the mean of u."""
         W, r = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)]
         L = linalg.cholesky(self.LB @ self.LB.T - W.T @ W, overwrite=True)
-        return L, linalg.solve(L, self.W.T @ self.r - W.T @ r)
+        return L, linalg.solve(L, self.LB @ (self.LB.T @ self.a) - W.T @ r)
 
     def evidence_given_others(self, t: int) -> float:
         """log N of task t's unit-noise observations given all the others: what leaving the task out costs.
@@ -309,6 +329,7 @@ class SharedPosterior:
         prior = self.prior
         aaP = np.multiply.outer(self.a, self.a) + linalg.inverse_from_factor(self.LB)
         aaP.flat[:: len(aaP) + 1] -= 1.0
+        aaP *= self.lead
         weights = np.zeros_like(prior.weights)
         filled = np.flatnonzero(np.diff(prior.starts))  # reduceat would repeat a row for an empty task
         starts = prior.starts[:-1][filled]

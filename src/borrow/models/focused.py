@@ -44,6 +44,7 @@ import numpy.typing as npt
 
 from borrow import hyper, memory
 from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance.spread import SharedRecipe, Spread, SpreadCovariance
 from borrow.data import Cells, TaskData, list_labels
 from borrow.hyper import Values
 from borrow.inference import ExactInference, Inference, Result
@@ -75,6 +76,7 @@ class Setup:
     background: Kernel | None = None
     background_Z: Array | None = None
     infer: Inference = EXACT
+    spread: Spread | None = None  # while a fit has workers
 
     @property
     def secondaries(self) -> npt.NDArray[np.intp]:
@@ -99,7 +101,7 @@ def task_weights(values: Values, setup: Setup) -> Array:
     return R
 
 
-def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
+def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | SpreadCovariance:
     """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
     specific = [
         None if k is None else k.with_theta(values["specific"][at])
@@ -110,6 +112,8 @@ def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
         basis_of += [1] * values["loadings"].shape[1]
     R = task_weights(values, setup)
+    if setup.spread is not None:
+        return SpreadCovariance(SharedRecipe(bases, basis_of, R, specific), setup.spread)
     return SharedCovariance(setup.cells.X, setup.cells.starts, bases, basis_of, R, specific)
 
 
@@ -124,6 +128,8 @@ def focused_objective(setup: Setup) -> hyper.Objective:
 
     def objective(values: Values) -> tuple[float, Values]:
         last[0] = fit = condition(values, setup, last[0])
+        if setup.spread is not None:
+            setup.spread.crew.watch(fit.evidence)
         return fit.evidence, evidence_gradient(fit, values, setup)
 
     return objective
@@ -287,7 +293,9 @@ def parameter_names(labels: tuple[Hashable, ...], setup: Setup, background: int 
 
 
 def check_memory(setup: Setup) -> None:
-    """Refuse what would not fit, before it is allocated."""
+    """Refuse what would not fit, before it is allocated; workers look after themselves."""
+    if setup.spread is not None:
+        return
     sizes = np.diff(setup.cells.starts).astype(float)
     own = np.array([k is not None for k in setup.specific])
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance.shared import Prediction
+from borrow.covariance.spread import Spread
 from borrow.data import Cells, Codes, TaskData
 from borrow.linalg import Array
 from borrow.models.estimator import Fitted, GPRegressor, single_thread, warn_unfinished
@@ -27,6 +29,7 @@ from borrow.models.focused import (
 from borrow.models.focused_search import Settings, optimise, with_inducing
 from borrow.models.hyper_uncertainty import add_half
 from borrow.models.relatedness import relatedness
+from borrow.shards import hired
 from borrow.table import Table
 
 log = logging.getLogger("borrow")
@@ -47,6 +50,8 @@ class FocusedGPRegressor(GPRegressor):
     inducing : "auto", "primary" (the paper's), a number of inputs, or an array of them.
     rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
     normalize_y, prior, optimizer, max_iter, n_restarts, random_state : as in every GP estimator; restarts flip signs
         of rho at random.
 
@@ -72,6 +77,7 @@ class FocusedGPRegressor(GPRegressor):
         max_iter: int = 500,
         n_restarts: int = 1,
         random_state: Any = 0,
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.primary = primary
@@ -88,15 +94,20 @@ class FocusedGPRegressor(GPRegressor):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.workers = workers
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)
 
     def _fit(self, data: TaskData) -> Fitted:
+        with hired(self.workers) as crew:
+            return self._fit_with(data, None if crew is None else Spread(crew, data.cells))
+
+    def _fit_with(self, data: TaskData, spread: Spread | None) -> Fitted:
         primary = self._primary_code(data.labels)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background)
         values["noise"] = np.log(self._start_noise(data))
-        setup = with_inducing(self.inducing, data, setup, values)
+        setup = with_inducing(self.inducing, data, replace(setup, spread=spread), values)
         check_memory(setup)
         optimum, scales = None, data.column_scales
         if self.optimizer is not None:
@@ -104,10 +115,12 @@ class FocusedGPRegressor(GPRegressor):
             objective = objective_of(setup, scales, self.prior, weight_sd(self.rho_prior))
             warn_unfinished(self, optimum, parameter_names(data.labels, setup, self.background), objective)
         fit = condition(values, setup)
-        self._setup, self._values, self._scales, self._posterior = setup, values, scales, fit.posterior
         self._uncertainty = None
         if optimum is not None:
             self._uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
+        self._posterior = fit.posterior if spread is None else fit.posterior.detach()
+        setup = replace(setup, spread=None)
+        self._setup, self._values, self._scales = setup, values, scales
         self._publish(data.labels)
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
             warnings.warn(

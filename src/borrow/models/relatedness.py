@@ -89,13 +89,14 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
     Given the others the shared function is N(a', P') with P'^-1 = B - W_t'W_t, so the task alone is Gaussian with mean
     G_t a' and covariance E_t + noise + G_t P' G_t': a small dense problem whatever the number of tasks.
     """
-    prior = posterior.prior
-    at, kernel, part = prior.rows(t), setup.specific[t], setup.specific_parts[t]
-    n = at.stop - at.start
+    rows, kernel, part = setup.cells.of(t), setup.specific[t], setup.specific_parts[t]
+    n = rows.stop - rows.start
     if n == 0:
         return np.nan
-    LB, a = posterior.without(t)
-    X, y, count = (v[at] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
+    local, code = posterior.at(t)
+    prior, at = local.prior, local.prior.rows(code)
+    LB, a = local.without(code)
+    X, y, count = (v[rows] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
     first = prior.columns[0]
     V = prior.carriers[0].V[at]
     G = prior.G[at].copy()
