@@ -33,7 +33,7 @@ log = logging.getLogger("borrow")
 #: Parts that are added at one node of the tree.
 FAN = 8
 #: A shard has about so many rows, but there are at least so many shards where there are as many tasks.
-ROWS, FEWEST = 5000, 8
+ROWS, FEWEST = 10_000, 4
 #: How often a pass is tried again after workers were lost.
 TRIES = 20
 
@@ -155,23 +155,24 @@ class Processes(Crew):
         from joblib.externals.loky.process_executor import BrokenProcessPool  # the mother of all its failures
 
         results: list[Any] = [None] * len(placed)
-        left = list(range(len(placed)))
+        left = list(range(min(self.n, len(placed))))  # process k has the shards k, k + n, ...
         for _ in range(TRIES):
             asked, lost = [], []
-            for i in left:
+            for k in left:
+                jobs = list(zip(placed[k :: self.n], given[k :: self.n], strict=True))
                 try:
-                    asked.append((i, self._pool(i % self.n).submit(_in_process, f, placed[i], given[i], common)))
+                    asked.append((k, self._pool(k).submit(_in_process, f, jobs, common)))
                 except BrokenProcessPool:
-                    lost.append(i)
-            for i, future in asked:
+                    lost.append(k)
+            for k, future in asked:
                 try:
-                    results[i] = future.result()
+                    results[k :: self.n] = future.result()
                 except BrokenProcessPool:
-                    lost.append(i)
+                    lost.append(k)
             if not lost:
                 return results
-            log.info("a worker process was lost; its %d shards are done again", len(lost))
-            for k in {i % self.n for i in lost}:
+            log.info("%d worker processes were lost; what they had is done again", len(lost))
+            for k in lost:
                 self._dismiss(k)
             left = sorted(lost)
         raise LostWorkersError(f"worker processes died {TRIES} times; is there enough memory for {self.n} of them?")
@@ -199,13 +200,14 @@ _shards: dict[str, Any] = {}
 _threads: list[ThreadpoolController] = []
 
 
-def _in_process(f: Callable[..., Any], path: str, args: tuple[Any, ...], common: Any) -> Any:
+def _in_process(f: Callable[..., Any], jobs: list[tuple[str, tuple[Any, ...]]], common: Any) -> list[Any]:
     """Runs in a worker process, which holds its shards until it ends."""
     import joblib
 
-    if path not in _shards:
-        _shards[path] = joblib.load(path, mmap_mode="r")
-    return on_one_thread(f, _shards[path], *args, common)
+    for path, _ in jobs:
+        if path not in _shards:
+            _shards[path] = joblib.load(path, mmap_mode="r")
+    return [on_one_thread(f, _shards[path], *args, common) for path, args in jobs]
 
 
 def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:

@@ -49,7 +49,8 @@ class TaskShard:
 
     cells: Cells
     specific: list[Kernel | None]
-    kept: Kept = field(default_factory=Kept)
+    prior: Kept = field(default_factory=Kept)  # between sweeps of EP
+    posterior: Kept = field(default_factory=Kept)  # between two passes
 
     @cached_property
     def design(self) -> Design:
@@ -84,9 +85,9 @@ class SharedRecipe:
         c = shard.cells
         return SharedCovariance(c.X, c.starts, self.bases, self.basis_of, self.weights, specific, self.jitter)
 
-    def condition(self, shard: TaskShard, nu: Array, tau: Array) -> SharedPosterior:
+    def posterior(self, prior: Any, nu: Array, tau: Array) -> SharedPosterior:
         """The posterior of a shard's tasks, up to what others know of the shared functions."""
-        return SharedPosterior(self.prior(shard), nu, tau, alone=False)
+        return SharedPosterior(prior, nu, tau, alone=False)
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ class LowRankRecipe:
         """The covariance of a shard's tasks."""
         return LowRankTasks(shard.design, self.kernel, self.Z, self.R, self.intercept)
 
-    def condition(self, shard: TaskShard, nu: Array, tau: Array) -> LowRankPosterior:
+    def posterior(self, prior: Any, nu: Array, tau: Array) -> LowRankPosterior:
         """The posterior of a shard's tasks, up to what others know of the shared functions."""
-        return LowRankPosterior(self.prior(shard), nu, tau, alone=False)
+        return LowRankPosterior(prior, nu, tau, alone=False)
 
 
 Recipe = SharedRecipe | LowRankRecipe
@@ -154,29 +155,34 @@ class _Ask:
     """What a shard is told: its part of the recipe, where its sites come from, and what is wanted in the end."""
 
     recipe: Recipe
-    sites: Any  # (nu, tau) of its rows, or a function of the shard that makes them
-    key: str
+    sites: Any  # (nu, tau) of its rows, or something that makes them there
+    keys: tuple[str, str]  # of prior and posterior, where they are kept
     lead: bool
     wanted: str
 
 
-def _sites(shard: TaskShard, ask: _Ask) -> tuple[Array, Array]:
-    return ask.sites if isinstance(ask.sites, tuple) else ask.sites.of(shard)
+def _posterior(shard: TaskShard, ask: _Ask) -> Any:
+    """The shard's posterior, as it was kept or made again."""
+    posterior = shard.posterior.get(ask.keys[1])
+    if posterior is None:
+        prior = shard.prior.get(ask.keys[0])
+        if prior is None:
+            prior = ask.recipe.prior(shard)
+            shard.prior.put(ask.keys[0], prior)
+        sites = ask.sites if isinstance(ask.sites, tuple) else ask.sites.of(shard)
+        posterior = ask.recipe.posterior(prior, *sites)
+        shard.posterior.put(ask.keys[1], posterior)
+    return posterior
 
 
 def _first(shard: TaskShard, ask: _Ask, common: Any) -> tuple[Array, Array]:
     """Sums over the shard's tasks."""
-    posterior = ask.recipe.condition(shard, *_sites(shard, ask))
-    shard.kept.put(ask.key, posterior)
-    return posterior.sums()
+    return _posterior(shard, ask).sums()
 
 
 def _second(shard: TaskShard, ask: _Ask, solved: tuple[Array, Array]) -> dict[str, Any]:
     """The shard's part of what is wanted, given the shared functions."""
-    posterior = shard.kept.get(ask.key)
-    if posterior is None:
-        posterior = ask.recipe.condition(shard, *_sites(shard, ask))
-        shard.kept.put(ask.key, posterior)
+    posterior = _posterior(shard, ask)
     posterior.given(*solved, ask.lead)
     out: dict[str, Any] = {"evidence": posterior.evidence, "log_determinant": posterior.log_determinant}
     if ask.wanted == "marginals":
@@ -201,7 +207,7 @@ class SpreadCovariance:
     """The prior over all tasks' functions, of a recipe, with the tasks on workers."""
 
     def __init__(self, recipe: Recipe, spread: Spread) -> None:
-        self.spread, self.cells = spread, spread.cells
+        self.spread, self.cells, self.key = spread, spread.cells, stamp()
         self.stub = recipe.prior(TaskShard(_no_rows(self.cells), recipe.specific))
         self.jitter = self.stub.jitter
         self.recipe: Recipe = recipe
@@ -215,10 +221,10 @@ class SpreadCovariance:
 
     def condition_by(self, sites: list[Any], everywhere: Any, wanted: str) -> SpreadPosterior:
         """The same, from sites that each shard may make by itself; `everywhere` is those of all rows."""
-        spread, key = self.spread, stamp()
+        spread, keys = self.spread, (self.key, stamp())
         placed = spread.place(self.recipe.specific)
         asks = [
-            _Ask(self.recipe.of(at).packed(), own, key, i == 0, wanted)
+            _Ask(self.recipe.of(at).packed(), own, keys, i == 0, wanted)
             for i, (at, own) in enumerate(zip(spread.bounds, sites, strict=True))
         ]
         given: list[tuple[Any, ...]] = [(a,) for a in asks]
@@ -279,7 +285,7 @@ class SpreadPosterior:
         at = np.concatenate([np.zeros(0, np.intp), *(np.arange(*self.cells.starts[t : t + 2]) for t in tasks)])
         nu, tau = self.sites if isinstance(self.sites, tuple) else self.sites()
         recipe = self.recipe.of(tasks)
-        posterior = recipe.condition(TaskShard(cells, recipe.specific), nu[at], tau[at])
+        posterior = recipe.posterior(recipe.prior(TaskShard(cells, recipe.specific)), nu[at], tau[at])
         posterior.given(self.LB, self.a, False)
         return posterior
 

@@ -9,6 +9,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import SharedPosterior
+from borrow.covariance.spread import Spread, SpreadPosterior
 from borrow.hyper import Values
 from borrow.inference.ep import class_bias
 from borrow.linalg import Array
@@ -27,6 +28,7 @@ from borrow.models.focused import (
 )
 from borrow.models.focused_search import Settings, optimise, with_inducing
 from borrow.models.relatedness import relatedness
+from borrow.shards import Crew, hired
 from borrow.table import Table
 
 
@@ -43,7 +45,7 @@ class FocusedModel(GPModel):
 class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
-    Parameters as in `FocusedGPRegressor`, without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
+    Parameters as in `FocusedGPRegressor` (`workers` too), without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
     is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted: `rho_`, `specific_kernels_`, `bias_` (dicts by
     label), `kernel_`, `inducing_`, `log_marginal_likelihood_`; lists of these where there are more than two classes.
     """
@@ -65,6 +67,7 @@ class FocusedGPClassifier(TaskClassifier):
         max_iter: int = 200,
         n_restarts: int = 0,
         random_state: Any = 0,
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.primary = primary
@@ -80,6 +83,7 @@ class FocusedGPClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.workers = workers
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -89,9 +93,14 @@ class FocusedGPClassifier(TaskClassifier):
         return primary_code(self.primary, labels)
 
     def _fit_binary(self, data: BinaryData) -> FocusedModel:
+        with hired(self.workers) as crew:
+            return self._fit_with(data, crew)
+
+    def _fit_with(self, data: BinaryData, crew: Crew | None) -> FocusedModel:
         table, infer, sd = as_task_data(data), inference_of(self.likelihood), weight_sd(self.rho_prior)
         primary = self._primary_code(data.labels)
         setup, values = prepare(table, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
+        setup = replace(setup, spread=None if crew is None else Spread(crew, table.cells))
         setup = with_inducing(self.inducing, table, setup, values)
         check_memory(setup)
         n_iter, converged = 0, True
@@ -103,7 +112,10 @@ class FocusedGPClassifier(TaskClassifier):
             n_iter, converged = optimum.n_iter, optimum.converged
         fit = condition(values, replace(setup, infer=finely(infer)))
         warn_ep(fit)  # type: ignore[arg-type]
-        group = [(fit.posterior, t) for t in range(len(data.labels))]
+        setup = replace(setup, spread=None)
+        if isinstance(fit.posterior, SpreadPosterior):
+            fit.posterior.detach()
+        group: Any = [(fit.posterior, t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)
         return FocusedModel(
             group,
