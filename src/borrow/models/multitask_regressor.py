@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import Design
 from borrow.covariance.shared import Prediction
+from borrow.covariance.spread import Spread
 from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.hyper import Optimum, Values, with_prior
 from borrow.linalg import Array
@@ -35,6 +36,7 @@ from borrow.models.multitask_em import maximise_by_em
 from borrow.models.task_covariance import FreeForm
 from borrow.models.task_settings import descriptor_columns, features_of, inducing_inputs, prepare, split_descriptors
 from borrow.reading import Schema
+from borrow.shards import hired
 
 log = logging.getLogger("borrow")
 
@@ -62,6 +64,8 @@ class MultiTaskGPRegressor(GPRegressor):
     inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
     solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
     normalize_y, prior, optimizer, max_iter, random_state : as in every GP estimator.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
+        with `rank` and `inducing`: tasks are spread over them (docs/large.md).
 
     Fitted attributes beyond the common ones: `task_covariance_` (order of `tasks_`, for scaled targets), `path_` (the
     algebra that the data allowed), `inducing_`, `intercept_variance_`, `specific_kernels_`, `task_kernel_`,
@@ -90,6 +94,7 @@ class MultiTaskGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 1000,
         random_state: Any = 0,
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -110,6 +115,7 @@ class MultiTaskGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.workers = workers
 
     def _read(
         self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
@@ -138,7 +144,17 @@ class MultiTaskGPRegressor(GPRegressor):
         return len(data.cells.y)
 
     def _fit(self, data: TaskData) -> Fitted:
+        with hired(self.workers) as crew:
+            return self._fit_with(data, None if crew is None else Spread(crew, data.cells))
+
+    def _fit_with(self, data: TaskData, spread: Spread | None) -> Fitted:
         setup, values = self._prepare(data)
+        setup = replace(setup, spread=spread)
+        if spread is not None and setup.path in ("dense", "complete"):
+            raise ValueError(
+                f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
+                "and inducing=, or leave out workers="
+            )
         optimum: Optimum | None = None
         self.objective_trace_: list[float] | None = None
         if self.optimizer is not None:
@@ -149,7 +165,8 @@ class MultiTaskGPRegressor(GPRegressor):
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
-        self._setup, self._values, self._posterior = setup, values, fit.posterior
+        self._posterior = fit.posterior if spread is None else fit.posterior.detach()
+        self._setup, self._values = replace(setup, spread=None), values
         self._publish(data.labels)
         self._warn(data, fit.posterior)
         n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
