@@ -83,7 +83,6 @@ class Cells:
         within = self.dof[one], self.scatter[one], self.log_count[one]
         return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
 
-
     def some(self, tasks: Sequence[int] | Codes) -> Cells:
         """These tasks alone, in this order."""
         which = [self.of(int(t)) for t in tasks]

@@ -71,7 +71,7 @@ def bounds_of_shards(sizes: Any) -> list[slice]:
 
 
 def add(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Tuples added entry by entry, in their order."""
+    """Tuples added entry by entry, in their order; lists are put one after the other."""
     total = list(parts[0])
     for part in parts[1:]:
         total = [a + b for a, b in zip(total, part, strict=True)]
@@ -100,6 +100,10 @@ class Crew(ABC):
     def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
         """f(shard, *given[i], common) of every shard, in their order."""
 
+    def total(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> Any:
+        """The sum of f(shard, *given[i], common), tuples of numbers, arrays or lists, over all shards."""
+        return add_in_tree(self.map(f, placed, given, common))
+
     def two_passes(
         self,
         placed: Any,
@@ -109,7 +113,7 @@ class Crew(ABC):
         given: list[tuple[Any, ...]],
     ) -> tuple[list[Any], Any]:
         """second(shard, *given[i], solved) of every shard, and solved = solve(sum of first(shard, *given[i], None))."""
-        solved = solve(add_in_tree(self.map(first, placed, given)))
+        solved = solve(self.total(first, placed, given))
         return self.map(second, placed, given, solved), solved
 
     def close(self) -> None:
@@ -221,7 +225,11 @@ def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
 def check_workers(workers: Any) -> None:
     """Refuse what is no crew."""
     whole = isinstance(workers, (int, np.integer)) and not isinstance(workers, bool)
-    if workers is None or (whole and (workers >= 1 or workers == -1)) or (isinstance(workers, str) and workers == "dask"):
+    if (
+        workers is None
+        or (whole and (workers >= 1 or workers == -1))
+        or (isinstance(workers, str) and workers == "dask")
+    ):
         return
     if type(workers).__module__.partition(".")[0] == "distributed":
         raise ValueError(

@@ -76,6 +76,15 @@ class OnDask(Crew):
 
         return self._persist(placed, ask)
 
+    def total(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> Any:
+        """One task a shard, and the tree."""
+
+        def ask() -> list[Any]:
+            shared = None if common is None else self.client.scatter([common], hash=False)[0]
+            return [self._tree(self._each(f, placed, given, shared))]
+
+        return self._persist(placed, ask)[0]
+
     def two_passes(
         self,
         placed: Any,
@@ -88,8 +97,7 @@ class OnDask(Crew):
 
         def ask() -> list[Any]:
             sums = self._each(first, placed, given, None)
-            total = add_in_tree(sums, lambda parts: self._submit(add, parts))
-            solved = self._submit(on_one_thread, solve, total)
+            solved = self._submit(on_one_thread, solve, self._tree(sums))
             return [*self._each(second, placed, given, solved), solved]
 
         *results, solved = self._persist(placed, ask)
@@ -100,6 +108,9 @@ class OnDask(Crew):
             self._submit(on_one_thread, f, shard, *args, common)
             for shard, args in zip(placed.futures, given, strict=True)
         ]
+
+    def _tree(self, parts: list[Any]) -> Any:
+        return add_in_tree(parts, lambda some: self._submit(add, some))
 
     def _submit(self, f: Callable[..., Any], *args: Any) -> Any:
         return self.client.submit(f, *args, pure=False)

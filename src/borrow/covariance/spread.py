@@ -346,4 +346,3 @@ class SpreadPosterior:
 
 def _some(n: int) -> list[Codes]:
     return [np.arange(i, min(i + AT_A_TIME, n)) for i in range(0, n, AT_A_TIME)]
-

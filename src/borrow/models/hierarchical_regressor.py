@@ -19,6 +19,7 @@ from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical_fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
 from borrow.reading import Schema, _frame, _lacks, _targets
 from borrow.reading_pool import read_points, read_pool
+from borrow.shards import hired
 from borrow.table import Table
 
 
@@ -42,6 +43,8 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
     max_iter, tol : EM iterations, and the gain of the objective per row that ends them.
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
     normalize_y, random_state : as in every GP estimator; random_state draws the held-out rows.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
 
     Fitted attributes beyond the common ones: `X_` (distinct inputs, those without a label last), `mean_` and
     `covariance_` on them, in units of scaled targets, `learned_kernel_` (eq. 19; `.raw()` is eq. 18),
@@ -64,6 +67,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         tol: float = 1e-4,
         accelerate: bool = True,
         random_state: Any = 0,
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.base_kernel = base_kernel
@@ -78,6 +82,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.accelerate = accelerate
         self.random_state = random_state
+        self.workers = workers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -90,8 +95,8 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         pool, schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         data = build(pool.rows, self.normalize_y)
         settings = settings_of(self, data.scaling, rank=False)
-        with single_thread(pool.n_labelled):
-            self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings)
+        with single_thread(pool.n_labelled), hired(self.workers) as crew:
+            self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
         self._schema: Schema = schema
         self._center, self._scale = data.scaling.center, data.scaling.scale
         self.tasks_ = as_labels(schema.labels)
