@@ -116,7 +116,7 @@ class Crew(ABC):
         solved = solve(self.total(first, placed, given))
         return self.map(second, placed, given, solved), solved
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # nothing to give back is the usual case
         """Give back what was taken."""
 
 
@@ -225,11 +225,9 @@ def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
 def check_workers(workers: Any) -> None:
     """Refuse what is no crew."""
     whole = isinstance(workers, (int, np.integer)) and not isinstance(workers, bool)
-    if (
-        workers is None
-        or (whole and (workers >= 1 or workers == -1))
-        or (isinstance(workers, str) and workers == "dask")
-    ):
+    if workers is None or (isinstance(workers, str) and workers == "dask"):
+        return
+    if whole and (workers >= 1 or workers == -1):
         return
     if type(workers).__module__.partition(".")[0] == "distributed":
         raise ValueError(

@@ -254,10 +254,9 @@ class SpreadPosterior:
         """Workers, and what came from them, stay behind."""
         return self.__dict__ | {"_spread": None, "_asks": [], "_parts": []}
 
-    def detach(self) -> SpreadPosterior:
+    def detach(self) -> None:
         """The fit is over: no workers from here on."""
         self.__dict__.update(self.__getstate__())
-        return self
 
     def _get(self, wanted: str) -> list[Any]:
         """What is wanted of every shard, from what came already, from workers, or computed here."""
@@ -342,6 +341,13 @@ class SpreadPosterior:
             p = self.local(asked[some]).predict(X[here], code[here] - some[0])
             mean[here], variance[here] = p.mean, p.variance
         return Prediction(mean, variance)
+
+
+def detached(posterior: Any) -> Any:
+    """A posterior that needs no workers."""
+    if isinstance(posterior, SpreadPosterior):
+        posterior.detach()
+    return posterior
 
 
 def _some(n: int) -> list[Codes]:

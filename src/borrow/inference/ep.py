@@ -137,7 +137,7 @@ class EPInference:
     max_sweeps: int = 100
     tol: float = 1e-6
 
-    def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: EP | None = None) -> EP:
+    def __call__(self, prior: Any, cells: Cells, values: Values, start: EP | None = None) -> EP:
         """Posterior and evidence; `start` is an earlier result to warm-start from."""
         bias = class_bias(cells)[cells.task]
         sites = None if start is None else start.sites

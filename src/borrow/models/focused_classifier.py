@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import SharedPosterior
-from borrow.covariance.spread import Spread, SpreadPosterior
+from borrow.covariance.spread import Spread, detached
 from borrow.hyper import Values
 from borrow.inference.ep import class_bias
 from borrow.linalg import Array
@@ -45,7 +45,7 @@ class FocusedModel(GPModel):
 class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
-    Parameters as in `FocusedGPRegressor` (`workers` too), without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
+    Parameters as in `FocusedGPRegressor`, without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
     is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted: `rho_`, `specific_kernels_`, `bias_` (dicts by
     label), `kernel_`, `inducing_`, `log_marginal_likelihood_`; lists of these where there are more than two classes.
     """
@@ -113,9 +113,7 @@ class FocusedGPClassifier(TaskClassifier):
         fit = condition(values, replace(setup, infer=finely(infer)))
         warn_ep(fit)  # type: ignore[arg-type]
         setup = replace(setup, spread=None)
-        if isinstance(fit.posterior, SpreadPosterior):
-            fit.posterior.detach()
-        group: Any = [(fit.posterior, t) for t in range(len(data.labels))]
+        group = [(detached(fit.posterior), t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)
         return FocusedModel(
             group,

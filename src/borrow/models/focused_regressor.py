@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance.shared import Prediction
-from borrow.covariance.spread import Spread
+from borrow.covariance.spread import Spread, detached
 from borrow.data import Cells, Codes, TaskData
 from borrow.linalg import Array
 from borrow.models.estimator import Fitted, GPRegressor, single_thread, warn_unfinished
@@ -118,7 +118,7 @@ class FocusedGPRegressor(GPRegressor):
         self._uncertainty = None
         if optimum is not None:
             self._uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
-        self._posterior = fit.posterior if spread is None else fit.posterior.detach()
+        self._posterior = detached(fit.posterior)
         setup = replace(setup, spread=None)
         self._setup, self._values, self._scales = setup, values, scales
         self._publish(data.labels)

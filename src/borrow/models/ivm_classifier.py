@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow import hyper
 from borrow.covariance import SharedCovariance
+from borrow.covariance.spread import Spread
 from borrow.data import Cells, Codes, list_labels
 from borrow.hyper import Objective, Optimum, Values
 from borrow.inference.adf import LEAST_PRECISION, ProbitFactors
@@ -25,8 +26,10 @@ from borrow.models.ivm import Active, Selection, condition, frozen_objective, ga
 from borrow.models.ivm_adapt import inputs_alone, keep_names
 from borrow.models.ivm_rounds import Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
+from borrow.models.ivm_spread import ProbitTasks, select_spread
 from borrow.reading import Schema
 from borrow.reading_classes import read_classes
+from borrow.shards import hired
 from borrow.table import Table
 
 
@@ -41,6 +44,7 @@ class Classification:
     prior: str | None
     max_iter: int
     ep_sweeps: int = 0
+    spread: Spread | None = None  # while a fit has workers
 
     @property
     def n_rows(self) -> int:
@@ -51,7 +55,11 @@ class Classification:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
-        chosen = select(kernel, c.X, c.starts, ProbitFactors(c.y, self.bias[c.task]), d, order, report)
+        if self.spread is None:
+            chosen = select(kernel, c.X, c.starts, ProbitFactors(c.y, self.bias[c.task]), d, order, report)
+        else:
+            tasks = [ProbitTasks(self.bias[at]) for at in self.spread.bounds]
+            chosen = select_spread(self.spread, kernel, tasks, d, order, report)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
 
     def refine(self, selection: Selection, kernel: Kernel) -> Selection:
@@ -103,7 +111,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
 
     Parameters
     ----------
-    task, n_active, kernel, n_rounds, selection, verbose, prior, optimizer, max_iter, random_state : as in
+    task, n_active, kernel, n_rounds, selection, verbose, prior, optimizer, max_iter, random_state, workers : as in
         `MultiTaskIVMRegressor`. The paper's kernel is `borrow.kernels.SmoothLinear` with one lengthscale a column.
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
@@ -126,6 +134,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         max_iter: int = 200,
         verbose: bool | None = None,
         random_state: Any = 0,
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.n_active = n_active
@@ -138,6 +147,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.workers = workers
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -153,8 +163,12 @@ class MultiTaskIVMClassifier(TaskClassifier):
     def _model(self, data: BinaryData, kernel: Kernel, how: Settings) -> IVMModel:
         cells = as_task_data(data).cells
         bias = class_bias(cells)
-        problem = Classification(cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps)
-        found = alternate(problem, {"kernel": kernel.theta}, how)
+        with hired(self.workers) as crew:
+            spread = None if crew is None else Spread(crew, cells)
+            problem = Classification(
+                cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps, spread
+            )
+            found = alternate(problem, {"kernel": kernel.theta}, how)
         active = problem.active(found.selection)
         kernel = kernel.with_theta(found.values["kernel"])
         if found.optimum is not None:
@@ -202,7 +216,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         features = inputs_alone(self, X, self._schema)
         if np.ndim(y) != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y the shape {np.shape(y)}; adapt takes one label a row")
-        child = clone(self).set_params(task=None, optimizer=None, n_active=max(len(features), 1))
+        child = clone(self).set_params(task=None, optimizer=None, workers=None, n_active=max(len(features), 1))
         _, codes, seen, _ = read_classes(child, features, y, None)
         if unknown := [v for v in seen.tolist() if v not in self.classes_.tolist()]:
             known = list_labels(self.classes_.tolist())

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import Design
 from borrow.covariance.shared import Prediction
-from borrow.covariance.spread import Spread
+from borrow.covariance.spread import Spread, detached
 from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.hyper import Optimum, Values, with_prior
 from borrow.linalg import Array
@@ -165,7 +165,7 @@ class MultiTaskGPRegressor(GPRegressor):
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
-        self._posterior = fit.posterior if spread is None else fit.posterior.detach()
+        self._posterior = detached(fit.posterior)
         self._setup, self._values = replace(setup, spread=None), values
         self._publish(data.labels)
         self._warn(data, fit.posterior)
