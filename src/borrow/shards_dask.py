@@ -27,7 +27,6 @@ class Placed:
     def __init__(self, client: Any, shards: list[Any]) -> None:
         self.client, self.shards = client, shards
         self.futures: list[Any] = [None] * len(shards)
-        self.put()
 
     def put(self) -> int:
         """Scatter the shards that are not there, in turn over the workers; how many that were."""
@@ -64,7 +63,7 @@ class OnDask(Crew):
             ) from None
 
     def place(self, shards: list[Any]) -> Any:
-        """Scattered once."""
+        """Scattered once, when the first pass needs them."""
         return Placed(self.client, shards)
 
     def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
@@ -119,11 +118,14 @@ class OnDask(Crew):
         """The results of what was asked, again where workers were lost on the way."""
         from distributed import KilledWorker
 
+        last: Exception | None = None
         for _ in range(TRIES):
             try:
                 placed.put()
                 return self.client.gather(ask())
             except (CancelledError, KilledWorker, TimeoutError, OSError) as loss:
-                self.lost += 1
+                self.lost, last = self.lost + 1, loss
                 log.info("workers were lost (%s); the pass is repeated", type(loss).__name__)
-        raise LostWorkersError(f"workers died in {TRIES} passes one after the other; is there enough memory on each?")
+        raise LostWorkersError(
+            f"workers died in {TRIES} passes one after the other; is there enough memory on each? {last}"
+        ) from last
