@@ -1,4 +1,4 @@
-"""Focused GP with its tasks spread over Dask workers: the same answer, lost workers, bytes moved, and the time it takes.
+"""Focused GP with its tasks on Dask workers: the same answer, lost workers, bytes moved, and the time that it takes.
 
     python benchmarks/dask_scale.py            prints, writes docs/results/bench_dask.json; about 15 CPU minutes
     python benchmarks/dask_scale.py --small    the same in seconds, writes nothing
