@@ -258,6 +258,16 @@ def hired(workers: Any) -> Iterator[Crew | None]:
             crew.close()
 
 
+def gathered(*parts: Any) -> tuple[Any, ...]:
+    """Dask collections among these as frames and arrays, computed together; the others as they are."""
+    lazy = [type(p).__module__.partition(".")[0] == "dask" and hasattr(p, "compute") for p in parts]
+    if not any(lazy):
+        return parts
+    import dask
+
+    return tuple(dask.compute(*parts))
+
+
 def stamp() -> str:
     """A key for what is kept between two passes."""
     return f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"
