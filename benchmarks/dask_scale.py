@@ -78,7 +78,7 @@ def cluster(n: int):
     """Worker processes of one thread each on this machine."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with (
-        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL) as local,
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL) as local,
         Client(local) as client,
     ):
         yield client, local

@@ -290,7 +290,7 @@ def test_processes_work_on_their_own_shards_and_outlive_a_kill(tmp_path):
 def test_what_is_no_crew_is_refused_in_a_sentence(workers):
     X, y, tasks = table()
     for model in (borrow.FocusedGPRegressor(primary="t0"), borrow.HierarchicalGPRegressor()):
-        with pytest.raises(ValueError, match="workers=.*expected None .*number of processes"):
+        with pytest.raises(ValueError, match=r"workers=.*expected None .*number of processes"):
             model.set_params(workers=workers).fit(X, y, tasks=tasks)
 
 
