@@ -32,8 +32,9 @@ log = logging.getLogger("borrow")
 
 #: Parts that are added at one node of the tree.
 FAN = 8
-#: A shard has about so many rows, but there are at least so many shards where there are as many tasks.
-ROWS, FEWEST = 10_000, 4
+#: A shard has about so many rows; there are at least so many shards where there are as many tasks, and at most so many,
+#: since a scheduler hands out about a thousand pieces of work a second.
+ROWS, FEWEST, MOST = 10_000, 4, 1000
 #: How often a pass is tried again after workers were lost.
 TRIES = 20
 
@@ -63,7 +64,7 @@ class Kept:
 def bounds_of_shards(sizes: Any) -> list[slice]:
     """Tasks of every shard: next to each other, with about the same number of rows."""
     n, M = int(np.sum(sizes)), len(sizes)
-    n_shards = min(M, max(FEWEST, -(-n // ROWS)))
+    n_shards = min(M, max(FEWEST, -(-n // ROWS)), MOST)
     middle = np.cumsum(sizes) - 0.5 * np.asarray(sizes)
     number = np.minimum((middle * n_shards / max(n, 1)).astype(int), n_shards - 1)
     edges = np.flatnonzero(np.diff(number, prepend=-1))

@@ -19,10 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from borrow import linalg
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.covariance.lowrank import LowRankPosterior, LowRankTasks
@@ -60,29 +62,49 @@ class TaskShard:
 
 @dataclass(frozen=True)
 class SharedRecipe:
-    """What `SharedCovariance` is built from besides the rows."""
+    """What `SharedCovariance` is built from besides the rows.
+
+    `templates` are the tasks' own kernels at any parameters (None where there is none); those of task t are
+    `theta[ends[t]:ends[t + 1]]`. On its way to a shard a recipe has no templates: the shard has them.
+    """
 
     bases: list[Basis]
     basis_of: list[int]
     weights: Array
-    specific: list[Kernel | None]
+    templates: list[Kernel | None]
+    theta: Array
+    ends: Codes
     jitter: float = 0.0
-    theta: Array | None = None  # on its way to a shard: of the specific kernels, one after the other
 
-    def of(self, tasks: Any) -> SharedRecipe:
+    @classmethod
+    def with_kernels(cls, bases: list[Basis], basis_of: list[int], weights: Array, own: list[Any]) -> SharedRecipe:
+        """From the tasks' own kernels as they are."""
+        theta = [np.zeros(0) if k is None else k.theta for k in own]
+        ends = np.cumsum([0, *map(len, theta)])
+        return cls(bases, basis_of, weights, own, np.concatenate([np.zeros(0), *theta]), ends)
+
+    def shard(self, at: slice) -> SharedRecipe:
+        """For the tasks of a shard, without templates."""
+        first, last = self.ends[at.start], self.ends[at.stop]
+        theta, ends = self.theta[first:last], self.ends[at.start : at.stop + 1] - first
+        return replace(self, weights=self.weights[at], templates=[], theta=theta, ends=ends)
+
+    def of(self, tasks: Codes) -> SharedRecipe:
         """For these tasks alone."""
-        codes = np.arange(len(self.specific))[tasks]
-        return replace(self, weights=self.weights[codes], specific=[self.specific[t] for t in codes])
+        own = self.kernels(self.templates, tasks)
+        return replace(self.with_kernels(self.bases, self.basis_of, self.weights[tasks], own), jitter=self.jitter)
 
-    def packed(self) -> SharedRecipe:
-        """Parameters instead of kernels."""
-        theta = [k.theta for k in self.specific if k is not None]
-        return replace(self, specific=[], theta=np.concatenate(theta) if theta else np.zeros(0))
+    def kernels(self, templates: Sequence[Kernel | None], tasks: Any = None) -> list[Kernel | None]:
+        """The tasks' own kernels."""
+        out: list[Kernel | None] = []
+        for t in range(len(templates)) if tasks is None else tasks:
+            k = templates[t]
+            out.append(None if k is None else k.with_theta(self.theta[self.ends[t] : self.ends[t + 1]]))
+        return out
 
     def prior(self, shard: TaskShard) -> SharedCovariance:
         """The covariance of a shard's tasks."""
-        specific = self.specific if self.theta is None else _with_theta(shard.specific, self.theta)
-        c = shard.cells
+        c, specific = shard.cells, self.kernels(self.templates or shard.specific)
         return SharedCovariance(c.X, c.starts, self.bases, self.basis_of, self.weights, specific, self.jitter)
 
     def posterior(self, prior: Any, nu: Array, tau: Array) -> SharedPosterior:
@@ -98,15 +120,17 @@ class LowRankRecipe:
     Z: Array
     R: Array
     intercept: float = 0.0
-    specific: list[Kernel | None] = field(default_factory=list)
+
+    @property
+    def templates(self) -> list[Kernel | None]:
+        """No task has a kernel of its own."""
+        return [None] * len(self.R)
 
     def of(self, tasks: Any) -> LowRankRecipe:
         """For these tasks alone."""
         return replace(self, R=self.R[tasks])
 
-    def packed(self) -> LowRankRecipe:
-        """It is small already."""
-        return self
+    shard = of
 
     def prior(self, shard: TaskShard) -> LowRankTasks:
         """The covariance of a shard's tasks."""
@@ -118,15 +142,6 @@ class LowRankRecipe:
 
 
 Recipe = SharedRecipe | LowRankRecipe
-
-
-def _with_theta(templates: Sequence[Kernel | None], theta: Array) -> list[Kernel | None]:
-    out: list[Kernel | None] = []
-    at = 0
-    for k in templates:
-        out.append(None if k is None else k.with_theta(theta[at : at + k.n_theta]))
-        at += 0 if k is None else k.n_theta
-    return out
 
 
 class Spread:
@@ -208,11 +223,10 @@ class SpreadCovariance:
 
     def __init__(self, recipe: Recipe, spread: Spread) -> None:
         self.spread, self.cells, self.key = spread, spread.cells, stamp()
-        self.stub = recipe.prior(TaskShard(_no_rows(self.cells), recipe.specific))
-        self.jitter = self.stub.jitter
-        self.recipe: Recipe = recipe
         if isinstance(recipe, SharedRecipe):
-            self.recipe = replace(recipe, jitter=self.jitter)
+            factors = (linalg.cholesky_jittered(b.kernel(b.Z), recipe.jitter) for b in recipe.bases)
+            recipe = replace(recipe, jitter=max([jitter for _, jitter in factors], default=recipe.jitter))
+        self.recipe: Recipe = recipe
 
     def condition(self, nu: Array, tau: Array) -> SpreadPosterior:
         """Condition on sites N(f; nu/tau, 1/tau), which travel; the marginals are computed with it."""
@@ -222,9 +236,9 @@ class SpreadCovariance:
     def condition_by(self, sites: list[Any], everywhere: Any, wanted: str) -> SpreadPosterior:
         """The same, from sites that each shard may make by itself; `everywhere` is those of all rows."""
         spread, keys = self.spread, (self.key, stamp())
-        placed = spread.place(self.recipe.specific)
+        placed = spread.place(self.recipe.templates)
         asks = [
-            _Ask(self.recipe.of(at).packed(), own, keys, i == 0, wanted)
+            _Ask(self.recipe.shard(at), own, keys, i == 0, wanted)
             for i, (at, own) in enumerate(zip(spread.bounds, sites, strict=True))
         ]
         given: list[tuple[Any, ...]] = [(a,) for a in asks]
@@ -242,7 +256,6 @@ class SpreadPosterior:
     """The posterior of all functions given the sites; with workers while the fit lasts."""
 
     def __init__(self, source: SpreadCovariance, sites: Any, asks: list[_Ask], parts: list[Any], solved: Any) -> None:
-        self.prior: Any = source.stub
         self.cells, self.recipe, self.sites = source.cells, source.recipe, sites
         self.LB, self.a = solved
         self.evidence = float(sum(p["evidence"] for p in parts))
@@ -253,6 +266,11 @@ class SpreadPosterior:
     def __getstate__(self) -> dict[str, Any]:
         """Workers, and what came from them, stay behind."""
         return self.__dict__ | {"_spread": None, "_asks": [], "_parts": []}
+
+    @cached_property
+    def prior(self) -> Any:
+        """The prior of all tasks, without their rows."""
+        return self.recipe.prior(TaskShard(_no_rows(self.cells), []))
 
     def detach(self) -> None:
         """The fit is over: no workers from here on."""
@@ -284,7 +302,7 @@ class SpreadPosterior:
         at = np.concatenate([np.zeros(0, np.intp), *(np.arange(*self.cells.starts[t : t + 2]) for t in tasks)])
         nu, tau = self.sites if isinstance(self.sites, tuple) else self.sites()
         recipe = self.recipe.of(tasks)
-        posterior = recipe.posterior(recipe.prior(TaskShard(cells, recipe.specific)), nu[at], tau[at])
+        posterior = recipe.posterior(recipe.prior(TaskShard(cells, [])), nu[at], tau[at])
         posterior.given(self.LB, self.a, False)
         return posterior
 
@@ -319,10 +337,10 @@ class SpreadPosterior:
             theta, c = sum(f.theta for f in found), float(sum(f.intercept for f in found))
             return TaskAdjoints(np.asarray(theta), np.zeros(0), weights=weights, intercept=c)
         bases = [np.asarray(sum(f.bases[b] for f in found)) for b in range(len(self.recipe.bases))]
-        packed, at, specific = np.concatenate([f.specific for f in found]), 0, []
-        for k in self.recipe.specific:
-            specific.append(None if k is None else packed[at : at + k.n_theta])
-            at += 0 if k is None else k.n_theta
+        packed, ends = np.concatenate([f.specific for f in found]), self.recipe.ends.tolist()
+        specific = [
+            None if k is None else packed[i:j] for k, (i, j) in zip(self.recipe.templates, pairwise(ends), strict=True)
+        ]
         return Adjoints(weights, bases, [None] * len(bases), specific, np.zeros(0))
 
     def own(self, name: str) -> list[Any]:

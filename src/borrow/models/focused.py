@@ -103,17 +103,19 @@ def task_weights(values: Values, setup: Setup) -> Array:
 
 def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | SpreadCovariance:
     """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
-    specific = [
-        None if k is None else k.with_theta(values["specific"][at])
-        for k, at in zip(setup.specific, setup.specific_parts, strict=True)
-    ]
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]
     if setup.background is not None and setup.background_Z is not None:
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
         basis_of += [1] * values["loadings"].shape[1]
     R = task_weights(values, setup)
     if setup.spread is not None:
-        return SpreadCovariance(SharedRecipe(bases, basis_of, R, specific), setup.spread)
+        ends = np.array([0, *(at.stop for at in setup.specific_parts)])
+        recipe = SharedRecipe(bases, basis_of, R, setup.specific, values["specific"], ends)
+        return SpreadCovariance(recipe, setup.spread)
+    specific = [
+        None if k is None else k.with_theta(values["specific"][at])
+        for k, at in zip(setup.specific, setup.specific_parts, strict=True)
+    ]
     return SharedCovariance(setup.cells.X, setup.cells.starts, bases, basis_of, R, specific)
 
 

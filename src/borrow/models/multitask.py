@@ -148,7 +148,7 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
     if setup.path == "blocks":
         return _blocks(setup, parts._replace(R=R), kernel, Z, c, specific)
     if setup.spread is not None:
-        return SpreadCovariance(LowRankRecipe(kernel, Z, R, c, [None] * setup.M), setup.spread)
+        return SpreadCovariance(LowRankRecipe(kernel, Z, R, c), setup.spread)
     return LowRankTasks(design, kernel, Z, R, c)
 
 
@@ -164,7 +164,7 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
         own.append(Sum.of(*terms) if terms else None)
     bases = [Basis(kernel, Z)] if R.shape[1] else []
     if setup.spread is not None:
-        return SpreadCovariance(SharedRecipe(bases, [0] * R.shape[1], R, own), setup.spread)
+        return SpreadCovariance(SharedRecipe.with_kernels(bases, [0] * R.shape[1], R, own), setup.spread)
     return SharedCovariance(setup.design.X, setup.design.starts, bases, [0] * R.shape[1], R, own)
 
 
