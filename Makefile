@@ -48,6 +48,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py
 	$(BIN)/python benchmarks/hierarchical.py
+	$(BIN)/python benchmarks/how_far.py
+	$(BIN)/python benchmarks/dask_scale.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

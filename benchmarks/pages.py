@@ -13,10 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_hierarchical
+import pages_large
 import pages_multitask
 from pages_parts import ROOT, load, made_by, table
 
-PAGES = [ROOT / "README.md", *(p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md")))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "large.md"]
+PAGES += [p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md"))]
 
 
 def synthetic(gap: str) -> str:
@@ -318,7 +320,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rbf gain": rbf_gain,
     "bench rbf": bench_rbf,
 }
-BLOCKS |= pages_hierarchical.BLOCKS
+BLOCKS |= pages_hierarchical.BLOCKS | pages_large.BLOCKS
 
 
 def render(text: str) -> str:

@@ -217,7 +217,7 @@ def _frame(X: Any) -> Any:
     if isinstance(frame, nw.DataFrame):
         return frame
     if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
-        raise ValueError("the frame is lazy; call .collect() first")
+        raise ValueError("the frame is lazy; call .collect() first (.compute() for Dask)")
     return None
 
 
