@@ -57,9 +57,9 @@ def same() -> str:
     rows = [
         [f"{what}: evidence on two workers against one process, relative", f"{two[at_start]:.1e}"],
         [f"after {one['iterations']} iterations ({one['evaluations']} evaluations): objective", f"{two[at_end]:.1e}"],
-        ["the same: largest difference of a parameter (of 8,003)", f"{two[apart]:.1e}"],
+        [f"the same: largest difference of a parameter (of {4 * size['tasks'] + 3:,})", f"{two[apart]:.1e}"],
         [
-            f"{len(hurt['kills'])} workers killed, after {kills} evaluations (passes repeated: {hurt['passes repeated']}): "
+            f"{len(hurt['kills'])} workers killed, after {kills} evaluations ({hurt['passes repeated']} repeated): "
             "objective, largest difference of a parameter, against two workers left alone",
             f"{hurt[at_end]:.1g}, {hurt[apart]:.1g}",
         ],
@@ -89,8 +89,8 @@ def times() -> str:
         rows.append([kind, f"{r['fastest']:.2f}", f"{r['predicted']:.2f}", f"{r['empty']:.3f}", r["load"]])
     pieces = (
         f"\n\nPieces: {t['CPU seconds in shards']:.2f} CPU seconds in {t['shards']} shards, "
-        f"{t['CPU seconds in the client']:.3f} in the client; the machine has {t['cores']} cores, and what runs beside us "
-        f"stretched one process by {t['stretch']:.2f}."
+        f"{t['CPU seconds in the client']:.3f} in the client; the machine has {t['cores']} cores, and its other "
+        f"work stretched one process by {t['stretch']:.2f}."
     )
     return (
         table(["", "seconds an evaluation", "predicted", "of which Dask's own", "load of the machine"], rows) + pieces

@@ -111,6 +111,7 @@ class TaskData:
     unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
     scaling: Scaling
     column_scales: Array
+    spread: Any = None  # the tasks on workers, while a fit has any
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""

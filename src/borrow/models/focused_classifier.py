@@ -28,7 +28,6 @@ from borrow.models.focused import (
 )
 from borrow.models.focused_search import Settings, optimise, with_inducing
 from borrow.models.relatedness import relatedness
-from borrow.shards import Crew, hired
 from borrow.table import Table
 
 
@@ -93,14 +92,10 @@ class FocusedGPClassifier(TaskClassifier):
         return primary_code(self.primary, labels)
 
     def _fit_binary(self, data: BinaryData) -> FocusedModel:
-        with hired(self.workers) as crew:
-            return self._fit_with(data, crew)
-
-    def _fit_with(self, data: BinaryData, crew: Crew | None) -> FocusedModel:
         table, infer, sd = as_task_data(data), inference_of(self.likelihood), weight_sd(self.rho_prior)
         primary = self._primary_code(data.labels)
         setup, values = prepare(table, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
-        setup = replace(setup, spread=None if crew is None else Spread(crew, table.cells))
+        setup = replace(setup, spread=None if data.crew is None else Spread(data.crew, table.cells))
         setup = with_inducing(self.inducing, table, setup, values)
         check_memory(setup)
         n_iter, converged = 0, True

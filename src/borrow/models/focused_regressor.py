@@ -29,7 +29,6 @@ from borrow.models.focused import (
 from borrow.models.focused_search import Settings, optimise, with_inducing
 from borrow.models.hyper_uncertainty import add_half
 from borrow.models.relatedness import relatedness
-from borrow.shards import hired
 from borrow.table import Table
 
 log = logging.getLogger("borrow")
@@ -100,10 +99,7 @@ class FocusedGPRegressor(GPRegressor):
         return primary_code(self.primary, labels)
 
     def _fit(self, data: TaskData) -> Fitted:
-        with hired(self.workers) as crew:
-            return self._fit_with(data, None if crew is None else Spread(crew, data.cells))
-
-    def _fit_with(self, data: TaskData, spread: Spread | None) -> Fitted:
+        spread: Spread | None = data.spread
         primary = self._primary_code(data.labels)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background)
         values["noise"] = np.log(self._start_noise(data))

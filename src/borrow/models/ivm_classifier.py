@@ -29,7 +29,6 @@ from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tas
 from borrow.models.ivm_spread import ProbitTasks, select_spread
 from borrow.reading import Schema
 from borrow.reading_classes import read_classes
-from borrow.shards import hired
 from borrow.table import Table
 
 
@@ -163,12 +162,11 @@ class MultiTaskIVMClassifier(TaskClassifier):
     def _model(self, data: BinaryData, kernel: Kernel, how: Settings) -> IVMModel:
         cells = as_task_data(data).cells
         bias = class_bias(cells)
-        with hired(self.workers) as crew:
-            spread = None if crew is None else Spread(crew, cells)
-            problem = Classification(
-                cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps, spread
-            )
-            found = alternate(problem, {"kernel": kernel.theta}, how)
+        spread = None if data.crew is None else Spread(data.crew, cells)
+        problem = Classification(
+            cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps, spread
+        )
+        found = alternate(problem, {"kernel": kernel.theta}, how)
         active = problem.active(found.selection)
         kernel = kernel.with_theta(found.values["kernel"])
         if found.optimum is not None:

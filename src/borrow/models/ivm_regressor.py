@@ -27,7 +27,6 @@ from borrow.models.ivm_noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm_rounds import Outcome, Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
 from borrow.models.ivm_spread import GaussianTasks, select_spread
-from borrow.shards import hired
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
@@ -216,10 +215,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         return data if known is None else _rescaled(data, known)
 
     def _fit(self, data: TaskData) -> Fitted:
-        with hired(self.workers) as crew:
-            return self._fit_with(data, None if crew is None else Spread(crew, data.cells))
-
-    def _fit_with(self, data: TaskData, spread: Spread | None) -> Fitted:
+        spread: Spread | None = data.spread
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
         require_memory(self.n_active, cells.starts)
         start = np.log(self._start_noise(data))

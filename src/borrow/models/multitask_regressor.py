@@ -36,7 +36,6 @@ from borrow.models.multitask_em import maximise_by_em
 from borrow.models.task_covariance import FreeForm
 from borrow.models.task_settings import descriptor_columns, features_of, inducing_inputs, prepare, split_descriptors
 from borrow.reading import Schema
-from borrow.shards import hired
 
 log = logging.getLogger("borrow")
 
@@ -144,10 +143,7 @@ class MultiTaskGPRegressor(GPRegressor):
         return len(data.cells.y)
 
     def _fit(self, data: TaskData) -> Fitted:
-        with hired(self.workers) as crew:
-            return self._fit_with(data, None if crew is None else Spread(crew, data.cells))
-
-    def _fit_with(self, data: TaskData, spread: Spread | None) -> Fitted:
+        spread: Spread | None = data.spread
         setup, values = self._prepare(data)
         setup = replace(setup, spread=spread)
         if spread is not None and setup.path in ("dense", "complete"):
