@@ -5,8 +5,8 @@
 
 Each part is kept under out/dask_scale/ when it is done, and read from there when the command is given again.
 
-- `optimum`: 2,000 secondary tasks of 100 rows, 25 iterations of L-BFGS in one process and on two workers; and 200
-  tasks to convergence.
+- `one`, `two`: 2,000 secondary tasks of 100 rows, 25 iterations of L-BFGS in one process and on two workers;
+  `long_one`, `long_two`: 60 tasks to convergence.
 - `killed`: the same 25 iterations while workers are killed (SIGKILL), three times, at random moments.
 - `bytes`: everything that client, scheduler and workers write to their sockets in one evaluation, at 50, 100 and 200
   rows a task.
@@ -43,10 +43,10 @@ from borrow.models.baselines.gp import bounds_of
 from borrow.models.focused import Setup, objective_of
 from borrow.shards import Here
 from borrow.shards_dask import OnDask
-from results import ROOT, write_result
+from results import ROOT, provenance, write_result
 
 OUT = ROOT / "out" / "dask_scale"
-FULL = {"tasks": 2000, "rows": 100, "iterations": 25, "converged": 200, "bytes": 200, "repeats": 6, "most": 300}
+FULL = {"tasks": 2000, "rows": 100, "iterations": 25, "converged": 60, "bytes": 200, "repeats": 4, "most": 300}
 SMALL = {"tasks": 12, "rows": 8, "iterations": 4, "converged": 6, "bytes": 8, "repeats": 2, "most": 10}
 
 
@@ -104,6 +104,14 @@ def fit(setup: Setup, values: Any, iterations: int, crew: Any = None, tol: float
     }
 
 
+def running(local: Any, generator: random.Random) -> int | None:
+    """A worker that the scheduler knows: one that is still starting would take its nanny with it."""
+    known = set(local.scheduler.workers)
+    pids = [n.process.process.pid for n in local.workers.values() if n.process and n.worker_address in known]
+    pids = [pid for pid in pids if pid and psutil.pid_exists(pid)]
+    return generator.choice(pids) if pids else None
+
+
 class Killer(threading.Thread):
     """Kills a worker, chosen at random, so many times, at random moments of a search of so many evaluations."""
 
@@ -119,11 +127,13 @@ class Killer(threading.Thread):
             while not self.over and self.crew.watch.done < int(moment):
                 time.sleep(0.02)
             time.sleep((moment - int(moment)) * self.crew.watch.pace)
-            alive = [n.process.process.pid for n in self.local.workers.values() if n.process and n.process.process]
-            alive = [pid for pid in alive if pid and psutil.pid_exists(pid)]
-            if self.over or not alive:
+            pid = None
+            while not self.over and pid is None:
+                pid = running(self.local, self.random)
+                time.sleep(0.02)
+            if pid is None:
                 return
-            os.kill(self.random.choice(alive), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             when = {"after evaluations": self.crew.watch.done, "second": round(time.perf_counter() - began, 1)}
             self.log.append(when)
 
@@ -144,6 +154,8 @@ def kept(name: str, small: bool, make: Any) -> Any:
     if not small and path.exists():
         return json.loads(path.read_text())
     found = make()
+    if isinstance(found, dict):
+        found["commit"] = provenance()["commit"]
     if not small:
         OUT.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found))

@@ -149,6 +149,7 @@ def answers(model, X, tasks):
 def test_fitted_models_answer_alike_without_their_workers(model, monkeypatch):
     monkeypatch.setattr("borrow.covariance.spread.AT_A_TIME", 3)  # tasks are answered for in several goes
     X, y, tasks = table(sizes=(7, 4, 12, 5, 9, 3, 2, 8))
+    X, y, tasks = np.vstack([X, X[::3]]), np.append(y, y[::3] + 0.1), np.append(tasks, tasks[::3])  # replicates
     one = clone(model).fit(X, y, tasks=tasks)
     spread = pickle.loads(pickle.dumps(clone(model).set_params(workers=1).fit(X, y, tasks=tasks)))
     assert spread.log_marginal_likelihood_ == pytest.approx(one.log_marginal_likelihood_, rel=1e-9)

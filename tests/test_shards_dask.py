@@ -21,7 +21,7 @@ from borrow.models.focused import focused_objective
 from borrow.shards import Here
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'borrow[dask]'")
-from borrow.shards_dask import OnDask  # noqa: E402
+from borrow.shards_dask import LostWorkersError, OnDask  # noqa: E402
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -50,12 +50,6 @@ def local():
 def client(local):
     with distributed.Client(local) as client:
         yield client
-
-
-def kill_one(local, generator):
-    """SIGKILL to a worker process; its nanny starts another one."""
-    pids = [n.process.process.pid for n in local.workers.values() if n.process and n.process.process]
-    os.kill(generator.choice([p for p in pids if p]), signal.SIGKILL)
 
 
 def test_evaluations_have_the_bits_of_one_process(bench, client):
@@ -128,7 +122,7 @@ def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, loca
     def submit_and_kill(*args):
         calls[0] += 1
         if calls[0] in moments:
-            kill_one(local, generator)
+            os.kill(bench.running(local, generator), signal.SIGKILL)  # its nanny starts another one
         return submit(*args)
 
     crew._submit = submit_and_kill
@@ -140,6 +134,20 @@ def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, loca
         assert hurt[name] == calm[name]  # to the bit
 
 
+def test_a_cluster_without_workers_is_said(monkeypatch):
+    monkeypatch.setattr("borrow.shards_dask.PATIENCE", 0.2)
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, **quiet) as empty,
+        distributed.Client(empty, set_as_default=False) as lonely,
+    ):
+        crew = OnDask(lonely)
+        with pytest.raises(LostWorkersError, match="has no worker"):
+            crew.map(str, crew.place([1.0]), [()])
+        with pytest.raises(LostWorkersError, match="has no worker"):
+            crew._gather([crew._submit(str, 1.0)])
+
+
 def test_workers_that_always_die_are_given_up(client, monkeypatch):
     monkeypatch.setattr("borrow.shards_dask.TRIES", 2)
     crew = OnDask(client)
@@ -148,7 +156,7 @@ def test_workers_that_always_die_are_given_up(client, monkeypatch):
     def gone(shard, common):
         raise OSError("no route to host")
 
-    with pytest.raises(borrow.shards_dask.LostWorkersError, match="2 passes"):
+    with pytest.raises(LostWorkersError, match="2 passes"):
         crew.map(gone, placed, [(), ()])
 
 

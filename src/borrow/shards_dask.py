@@ -19,6 +19,7 @@ log = logging.getLogger("borrow")
 
 #: Seconds to wait for a worker where none is left.
 PATIENCE = 60
+NOBODY = "the Dask client has no worker, and none came; start workers, or give a number of processes"
 
 
 class Placed:
@@ -32,7 +33,10 @@ class Placed:
         """Scatter the shards that are not there, in turn over the workers; how many that were."""
         gone = [i for i, f in enumerate(self.futures) if f is None or f.status != "finished"]
         if gone:
-            self.client.wait_for_workers(1, timeout=PATIENCE)
+            try:
+                self.client.wait_for_workers(1, timeout=PATIENCE)
+            except TimeoutError:
+                raise LostWorkersError(NOBODY) from None
             found = self.client.scatter([self.shards[i] for i in gone], hash=False)
             for i, future in zip(gone, found, strict=True):
                 self.futures[i] = future
@@ -114,6 +118,18 @@ class OnDask(Crew):
     def _submit(self, f: Callable[..., Any], *args: Any) -> Any:
         return self.client.submit(f, *args, pure=False)
 
+    def _gather(self, futures: list[Any]) -> list[Any]:
+        """The results, unless nobody is left to make them: Dask itself would wait for ever."""
+        from distributed import wait
+
+        while True:
+            try:
+                wait(futures, timeout=PATIENCE)
+                return self.client.gather(futures)
+            except TimeoutError:
+                if not self.client.nthreads():
+                    raise LostWorkersError(NOBODY) from None
+
     def _persist(self, placed: Placed, ask: Callable[[], list[Any]]) -> list[Any]:
         """The results of what was asked, again where workers were lost on the way."""
         from distributed import KilledWorker
@@ -122,7 +138,7 @@ class OnDask(Crew):
         for _ in range(TRIES):
             try:
                 placed.put()
-                return self.client.gather(ask())
+                return self._gather(ask())
             except (CancelledError, KilledWorker, TimeoutError, OSError) as loss:
                 self.lost, last = self.lost + 1, loss
                 log.info("workers were lost (%s); the pass is repeated", type(loss).__name__)
