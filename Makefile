@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit studies bench clean
+.PHONY: demo test docs lint types unit studies bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -13,6 +13,10 @@ demo: .venv/installed
 	$(BIN)/borrow demo --output out/demo
 
 test: lint types unit
+
+# The site, out/site/index.html; a warning is an error.
+docs: .venv/installed
+	$(BIN)/mkdocs build --strict
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -29,6 +33,8 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
 	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
 	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
+	$(BIN)/python benchmarks/studies/leen2011_classification_choice.py
+	$(BIN)/python benchmarks/studies/leen2011_classification.py
 	$(BIN)/python benchmarks/studies/bonilla2008_figure1.py
 	$(BIN)/python benchmarks/studies/bonilla2008_school.py
 	$(BIN)/python benchmarks/studies/bonilla2008_jura.py
@@ -41,15 +47,19 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/yu2005_toy.py
 	$(BIN)/python benchmarks/studies/yu2005_text.py
 	$(BIN)/python benchmarks/studies/yu2005_new_topics.py
+	$(BIN)/python benchmarks/studies/verdict.py
+	$(BIN)/python benchmarks/studies/compare_kill.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/focused.py
+	$(BIN)/python benchmarks/classification.py
 	$(BIN)/python benchmarks/multitask.py
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py
 	$(BIN)/python benchmarks/hierarchical.py
 	$(BIN)/python benchmarks/how_far.py
 	$(BIN)/python benchmarks/dask_scale.py
+	$(BIN)/python benchmarks/cli_csv.py
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

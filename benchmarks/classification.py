@@ -167,7 +167,7 @@ def linear_in_tasks() -> dict:
 
 def fit_seconds() -> dict:
     """A full fit on the EEG study; every second subject is the primary."""
-    from leen2011_classification import ALL, TRANSFER, table_of  # needs the data
+    from leen2011_classification import ALL, MAKE, table_of  # needs the data
 
     rows = {}
     for count, name in ((20, "20"), (ALL, "all")):
@@ -175,7 +175,7 @@ def fit_seconds() -> dict:
             times = []
             for subject in range(0, 16, 2 if inducing == "primary" else 8):
                 problem = table_of(subject, True, 0, False, count)
-                model = TRANSFER["focused"]().set_params(inducing=inducing)
+                model = MAKE["focused"]().set_params(inducing=inducing)
                 assert isinstance(model, FocusedGPClassifier)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")

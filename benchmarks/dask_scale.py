@@ -5,9 +5,9 @@
 
 Each part is kept under out/dask_scale/ when it is done, and read from there when the command is given again.
 
-- `one`, `two`: 2,000 secondary tasks of 100 rows, 25 iterations of L-BFGS in one process and on two workers;
+- `one`, `two`: 2,000 secondary tasks of 100 rows, 12 iterations of L-BFGS in one process and on two workers;
   `long_one`, `long_two`: 60 tasks to convergence.
-- `killed`: the same 25 iterations while workers are killed (SIGKILL), three times, at random moments.
+- `killed`: the same 12 iterations while workers are killed (SIGKILL), three times, at random moments.
 - `bytes`: everything that client, scheduler and workers write to their sockets in one evaluation, at 50, 100 and 200
   rows a task.
 - `time`: seconds an evaluation with 1, 2 and 4 workers, beside the cost model `predicted`.
@@ -32,6 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import psutil
 from distributed import Client, LocalCluster, comm
@@ -46,7 +47,7 @@ from borrow.shards_dask import OnDask
 from results import ROOT, provenance, write_result
 
 OUT = ROOT / "out" / "dask_scale"
-FULL = {"tasks": 2000, "rows": 100, "iterations": 25, "converged": 60, "bytes": 200, "repeats": 4, "most": 300}
+FULL = {"tasks": 2000, "rows": 100, "iterations": 12, "converged": 60, "bytes": 200, "repeats": 4, "most": 300}
 SMALL = {"tasks": 12, "rows": 8, "iterations": 4, "converged": 6, "bytes": 8, "repeats": 2, "most": 10}
 
 
@@ -78,6 +79,7 @@ def cluster(n: int):
     """Worker processes of one thread each on this machine."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),  # else a slow restart is no restart
         LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL) as local,
         Client(local) as client,
     ):

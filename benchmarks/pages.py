@@ -1,6 +1,6 @@
 """Put the figures of docs/results/*.json into the pages: what stands between <!-- begin NAME --> and <!-- end NAME -->.
 
-python benchmarks/pages.py            rewrites README.md, docs/papers/*.md and docs/data/*.md
+python benchmarks/pages.py            rewrites README.md and the pages under docs/
 python benchmarks/pages.py --check    exits with 1 where a page does not show what the results say
 """
 
@@ -12,13 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_classification
+import pages_cli
 import pages_hierarchical
 import pages_large
 import pages_multitask
+import pages_transfer
+import pages_which
 from pages_parts import ROOT, load, made_by, table
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "large.md"]
-PAGES += [p for name in ("papers", "data") for p in sorted((ROOT / "docs" / name).glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def synthetic(gap: str) -> str:
@@ -320,7 +323,11 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rbf gain": rbf_gain,
     "bench rbf": bench_rbf,
 }
-BLOCKS |= pages_hierarchical.BLOCKS | pages_large.BLOCKS
+BLOCKS |= pages_hierarchical.BLOCKS | pages_which.BLOCKS
+BLOCKS |= pages_transfer.BLOCKS
+BLOCKS |= pages_cli.BLOCKS
+BLOCKS |= pages_classification.BLOCKS
+BLOCKS |= pages_large.BLOCKS
 
 
 def render(text: str) -> str:

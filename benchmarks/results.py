@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -22,15 +23,22 @@ def _git(*arguments: str) -> str:
 
 
 def provenance() -> dict[str, Any]:
-    """Commit (with a mark if the source was changed since), and versions."""
-    changed = bool(_git("status", "--porcelain", "--", "src", "benchmarks"))
+    """Commit (with a mark if the source was changed since), and versions.
+
+    On a machine that has the files and no git, `BORROW_COMMIT` names the commit.
+    """
     return {
-        "commit": _git("rev-parse", "--short", "HEAD") + ("+changes" if changed else ""),
+        "commit": os.environ.get("BORROW_COMMIT") or _commit(),
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
     }
+
+
+def _commit() -> str:
+    changed = bool(_git("status", "--porcelain", "--", "src", "benchmarks"))
+    return _git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
 
 
 def write_result(name: str, content: dict[str, Any]) -> Path:

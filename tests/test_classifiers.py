@@ -1,5 +1,7 @@
 """GP classifiers at their public face."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_predict
@@ -8,9 +10,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import borrow
 from borrow import kernels
 from borrow.covariance import SharedCovariance
-from borrow.inference import ep
+from borrow.hyper import kernel_prior
+from borrow.inference import ExactInference, ep
 from borrow.likelihoods import Logistic, Probit
-from borrow.models.baselines.gp_classifiers import GPModel
+from borrow.models.baselines.gp_classifiers import GPModel, inference_of
 
 GP_CLASSIFIERS = [
     borrow.FocusedGPClassifier(max_iter=30),
@@ -55,13 +58,32 @@ def test_secondaries_help_and_their_signs_are_found():
     assert np.mean(gains) > 0.05
 
 
-def test_flipping_all_secondary_labels_changes_nothing():
-    X, y, tasks, X_new, _ = drawn(50, 3)
-    flipped = np.where((tasks == "p") | (y == "no"), y, "no")
-    flipped = np.where((tasks != "p") & (y == "no"), "yes", flipped)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("which", [["a", "b"], ["a"]])
+def test_flipping_all_labels_of_a_secondary_changes_nothing(which, seed):
+    X, y, tasks, X_new, _ = drawn(50, seed)
+    flipped = np.where(np.isin(tasks, which), np.where(y == "no", "yes", "no"), y)
     p = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).predict_proba(X_new)
     q = borrow.FocusedGPClassifier(primary="p").fit(X, flipped, tasks=tasks).predict_proba(X_new)
     np.testing.assert_allclose(p, q, atol=1e-6)
+
+
+def test_no_relation_is_dropped():
+    X, y, tasks, _, _ = drawn(5, 3)
+    assert np.all(list(borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).rho_.values()))
+
+
+@pytest.mark.parametrize(("columns", "covered"), [(1, True), (30, False)])
+def test_inducing_inputs_of_all_tasks_where_they_can_be_covered(columns, covered):
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(150, columns)), np.repeat(["p", "a"], [15, 135])
+    X[tasks == "a"] += 4.0
+    y = np.where(X[:, 0] > np.median(X[:, 0]), 1, 0)
+    model = borrow.FocusedGPClassifier(primary="p", optimizer=None, rho=0.5).fit(X, y, tasks=tasks)
+    assert np.any(model.inducing_[:, 0] > X[tasks == "p", 0].max()) == covered
+    assert (len(model.inducing_) == 15) != covered
+    small = borrow.FocusedGPClassifier(primary="p", optimizer=None).fit(X[:60], y[:60], tasks=tasks[:60])
+    assert (len(small.inducing_) == 60) != covered  # few rows: all of them
 
 
 def test_zero_rho_is_single_task():
@@ -93,6 +115,80 @@ def test_probabilities_are_calibrated_on_data_from_the_model(likelihood):
     bins = np.minimum((p * 10).astype(int), 9)
     gaps = [abs(p[bins == b].mean() - y[bins == b].mean()) * np.mean(bins == b) for b in np.unique(bins)]
     assert sum(gaps) < 0.03
+
+
+def test_one_task_is_the_same_model_with_the_same_priors_in_three_estimators():
+    X, y, _, X_new, _ = drawn(30, 4)
+    p = [
+        model.fit(X[:14], y[:14]).predict_proba(X_new)[:, 1]
+        for model in (
+            borrow.SingleTaskGPClassifier(),
+            borrow.PooledGPClassifier(),
+            borrow.FocusedGPClassifier(inducing="primary"),
+        )
+    ]
+    np.testing.assert_allclose(p[1], p[0], atol=1e-12)
+    np.testing.assert_allclose(p[2], p[0], atol=2e-3)  # one optimiser stops a little before the other
+
+
+def test_variances_are_centred_at_two_for_labels_and_at_zero_for_numbers():
+    kernel, scales = kernels.SquaredExponential(1.0, 1.0) + kernels.Constant(1.0), np.ones(1)
+    assert kernel_prior(kernel, scales, inference_of("probit").log_variance).mean.tolist() == [2.0, 0.0, 0.0]
+    assert kernel_prior(kernel, scales, ExactInference().log_variance).mean.tolist() == [0.0, 0.0, 0.0]
+    # The estimators ask for it: labels that say nothing leave the variance where its prior has it.
+    short = kernels.SquaredExponential(1.0, 1e-3, fixed=("lengthscale",))
+    table = {"X": [[0.0], [1.0]], "y": ["no", "yes"]}
+    found = [
+        borrow.SingleTaskGPClassifier(kernel=short).fit(**table).kernels_[0],
+        borrow.PooledGPClassifier(kernel=short).fit(**table).kernel_,
+        borrow.FocusedGPClassifier(kernel=short).fit(**table).kernel_,
+    ]
+    np.testing.assert_allclose([np.log(k.variance) for k in found], 2.0, atol=1e-2)
+
+
+def test_logistic_likelihood_learns_too():
+    X, y, tasks, X_new, y_new = drawn(200, 1)
+    for model in (
+        borrow.FocusedGPClassifier(primary="p", likelihood="logistic"),
+        borrow.SingleTaskGPClassifier(likelihood="logistic"),
+        borrow.PooledGPClassifier(likelihood="logistic"),
+    ):
+        model.fit(X[tasks != "b"], y[tasks != "b"], tasks=tasks[tasks != "b"])
+        assert log_loss(model, X_new, y_new, tasks="p") < 0.6
+
+
+def test_primary_without_a_label_is_predicted_from_the_others():
+    rng = np.random.default_rng(0)
+    X, X_new, tasks = rng.uniform(-3, 3, (160, 1)), rng.uniform(-3, 3, (200, 1)), np.repeat(["p", "a", "b", "c"], 40)
+    y, y_new = (np.where(np.sin(2 * x[:, 0]) + 0.2 * rng.normal(size=len(x)) > 0, "yes", "no") for x in (X, X_new))
+    labels = np.where(tasks == "p", None, y.astype(object))
+    with pytest.warns(UserWarning, match="'p' has no labelled row"):
+        model = borrow.FocusedGPClassifier(primary="p").fit(X, labels, tasks=tasks)
+    assert log_loss(model, X_new, y_new) < 0.4
+    alone = borrow.SingleTaskGPClassifier().fit(X, labels, tasks=tasks)
+    np.testing.assert_allclose(alone.predict_proba(X_new, tasks="p"), 0.5)
+
+
+@pytest.mark.parametrize("name", ["Focused", "SingleTask", "Pooled", "MultiTask"])
+def test_strange_tables_are_fitted_or_refused_in_a_sentence(name):
+    settings = {"primary": "p"} if name == "Focused" else {}
+    make = partial(getattr(borrow, f"{name}GPClassifier"), max_iter=30, **settings)
+    X, y, tasks, _, _ = drawn(5, 9, sizes=(6, 8, 8))
+    at = {"tasks": tasks[:6]}
+    np.testing.assert_allclose(make().fit(X[:1], y[:1], tasks=["p"]).predict_proba(X[:1], tasks=["p"]), 1.0)
+    np.testing.assert_allclose(make().fit(X, ["yes"] * 22, tasks=tasks).predict_proba(X[:6], **at), 1.0)
+    same = make().fit(np.ones_like(X), y, tasks=tasks).predict_proba(np.ones((6, 1)), **at)
+    np.testing.assert_allclose(same, same[:1].repeat(6, axis=0))
+    large = make().fit(1e12 * X, y, tasks=tasks).predict_proba(1e12 * X[:6], **at)
+    np.testing.assert_allclose(large, make().fit(X, y, tasks=tasks).predict_proba(X[:6], **at), atol=1e-4)
+    with pytest.raises(ValueError, match="unknown task 'z'"):
+        make().fit(X, y, tasks=tasks).predict(X[:6], tasks="z")
+    with pytest.raises(ValueError, match="X holds NaN or infinity"):
+        make().fit(np.where(X > 0, X, np.nan), y, tasks=tasks)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        make().fit(X, X[:, 0], tasks=tasks)
+    with pytest.raises(TypeError, match="is not a kernel"):
+        make(kernel="rbf").fit(X, y, tasks=tasks)
 
 
 def test_three_classes_by_one_against_the_rest():

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow import demo, figures
+from borrow import demo, figures, report
 from borrow.cli import main, methods_table
 
-TINY = ["demo", "--secondaries", "2", "--seed", "3"]
+TINY = ["demo", "--secondaries", "2", "--seed", "3", "--no-report"]
 
 
 def run(*arguments, **more):
@@ -48,6 +48,21 @@ def test_demo_saves_valid_figures(told):
     assert ElementTree.parse(folder / "demo.svg").getroot().tag.endswith("svg")
     assert "demo.svg" in answer.stdout
     assert answer.stderr == ""  # no progress where there is no terminal
+
+
+def test_demo_ends_with_a_report(tmp_path):
+    answer = run("demo", "--secondaries", "1", "--quick", "--output", tmp_path)
+    assert answer.exit_code == 0, answer.output
+    told = " ".join(answer.stdout.split())
+    content = report.read(tmp_path / "report.html")
+    part = content["parts"][0]
+    assert part["primary"] == "adpcm"
+    assert part["rows"] == 16
+    assert part["verdict"]["headline"] in told
+    assert [r["method"] for r in part["comparison"]["rows"]] == ["single", "pooled", "symmetric"]
+    assert len(content["predictions"]["switches"]) == 13
+    assert len(content["suggestions"]["rows"]) == 5
+    assert content["made"]["command"] == "borrow demo --seed 0 --quick"
 
 
 def test_json_has_the_fields(result, as_json):
@@ -106,7 +121,7 @@ def test_output_that_cannot_be_a_folder_is_refused_before_the_work(tmp_path):
     assert "--output" in answer.stderr
 
 
-@pytest.mark.parametrize("absent", ["typer", "rich", "matplotlib"])
+@pytest.mark.parametrize("absent", ["typer", "rich", "matplotlib", "jinja2"])
 def test_missing_package_names_the_extra(absent):
     code = f"import sys; sys.modules[{absent!r}] = None; from borrow.cli import main; main(['demo', '--quick'])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

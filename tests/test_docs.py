@@ -1,13 +1,15 @@
-"""Pages show what the results say, and their code runs."""
+"""Pages show what the results say, their code runs and prints what they say, and the navigation has all of them."""
 
+import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from run_page import ROOT, blocks
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_pages_show_what_the_results_say():
@@ -15,23 +17,85 @@ def test_pages_show_what_the_results_say():
     assert done.returncode == 0, done.stdout
 
 
-def code_blocks():
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for i, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)):
-            yield pytest.param(code, id=f"{page.name}-{i}")
+def agree(expected, printed):
+    """The same words; a number may differ by one in its last digit.
+
+    An ellipsis stands for the rest of a line; alone in a line, for any number of lines.
+    """
+    return agree_in_lines(expected.strip().splitlines(), printed.strip().splitlines())
 
 
-@pytest.mark.parametrize("code", list(code_blocks()))
-def test_code_of_the_pages_runs(code):
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True)
+def agree_in_lines(lines, found):
+    if lines and lines[0].strip() == "…":
+        return any(agree_in_lines(lines[1:], found[i:]) for i in range(len(found) + 1))
+    if not lines or not found:
+        return not lines and not found
+    return agree_in_a_line(lines[0], found[0]) and agree_in_lines(lines[1:], found[1:])
+
+
+def agree_in_a_line(line, found):
+    before, dots, _ = line.partition("…")
+    words, others = split_numbers(before), split_numbers(found)
+    if dots:
+        others = others[: len(words)]
+    return len(words) == len(others) and all(map(same_word, words, others))
+
+
+def split_numbers(line):
+    return re.findall(r"[-−+]?\d+(?:\.\d+)?|[^\s\d]+?(?=[-−+]?\d|\s|$)", line)
+
+
+def same_word(word, other):
+    if word == other:
+        return True
+    digits = len(word.partition(".")[2])
+    try:
+        return "." in word and abs(float(word) - float(other)) <= 1.01 * 10.0**-digits
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("a 1.25 b", "a  1.26 b", True),
+        ("a 1.25 b", "a 1.27 b", False),
+        ("a 3 b", "a 4 b", False),
+        ("a 1.25", "a 1.25 b", False),
+        ("a …", "a 7.1 b", True),
+        ("b …", "a 7.1 b", False),
+        ("[0.50 -1.00]", "[0.51 -1.00]", True),
+        ("x\ny", "x", False),
+        ("0.5", "-0.5", False),
+        ("x\n…\nz", "x\n1\n2\nz", True),
+        ("x\n…\nz", "x\n1\n2", False),
+    ],
+)
+def test_what_is_printed_is_compared(expected, printed, same):
+    assert agree(expected, printed) == same
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_code_of_a_page_runs_and_prints_what_it_says(page, tmp_path):
+    command = [sys.executable, "-W", "error", ROOT / "tests" / "run_page.py", page]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for _, code, expected, printed in json.loads(done.stdout):
+        assert not expected or agree(expected, printed), f"{code}\nprints\n{printed}\nwhere the page has\n{expected}"
 
 
 def test_links_of_the_pages_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
             assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
 
 
 def test_readme_begins_with_the_two_commands():
     first = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
     assert [line.split("#")[0].strip() for line in first.strip().splitlines()] == ["make demo", "make test"]
+
+
+def test_navigation_lists_every_page():
+    listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    there = [p.relative_to(ROOT / "docs").as_posix() for p in PAGES if p.is_relative_to(ROOT / "docs")]
+    assert sorted(listed) == sorted([*there, "index.md", "contributing.md", "changelog.md"])

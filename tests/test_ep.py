@@ -1,5 +1,7 @@
 """EP against a literal sequential dense EP, and the likelihoods it asks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -72,8 +74,10 @@ def test_focused_ep_equals_sequential_ep_on_the_dense_prior():
     np.testing.assert_allclose(got_variance, np.diag(cov), rtol=1e-7)
 
 
-def test_gradient_at_frozen_sites_equals_differences_of_the_evidence():
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
+def test_gradient_at_frozen_sites_equals_differences_of_the_evidence(likelihood):
     setup, values, _, _ = focused_problem()
+    setup = replace(setup, infer=EPInference(likelihood, tol=1e-12))
     _, gradient = focused.focused_objective(setup)(values)
     for part in values:
         expected = oracles.central_difference(
@@ -161,6 +165,13 @@ def test_too_few_sweeps_is_said():
     )
     assert not fit.converged
     assert fit.residual > 1e-6
+
+
+def test_no_rows_leave_the_prior():
+    fit = ep(dense_prior(np.zeros((0, 1)), kernels.SquaredExponential(9.0, 0.5)), Probit(), np.zeros(0), np.zeros(0))
+    assert fit.converged
+    assert fit.evidence == 0.0
+    assert fit.posterior.predict(np.ones((1, 1)), np.zeros(1, dtype=int)).variance == pytest.approx(9.0)
 
 
 def test_bias_is_the_share_of_positives():

@@ -20,6 +20,7 @@ from borrow.covariance.spread import Spread
 from borrow.models.focused import focused_objective
 from borrow.shards import Here
 
+dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'borrow[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'borrow[dask]'")
 from borrow.shards_dask import LostWorkersError, OnDask  # noqa: E402
 
@@ -42,7 +43,11 @@ def bench():
 def local():
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as cluster:
+    slow = {"distributed.deploy.lost-worker-timeout": "10 minutes"}  # a busy machine restarts a worker late
+    with (
+        dask.config.set(slow),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as cluster,
+    ):
         yield cluster
 
 

@@ -30,6 +30,8 @@ FOLDS = KFold(3, shuffle=True, random_state=1)
         borrow.PooledGPRegressor(),
         borrow.MultiTaskGPRegressor(),
         borrow.MultiTaskRBFRegressor(),
+        borrow.AutoRegressor(),
+        borrow.AutoClassifier(),
     ]
 )
 def test_scikit_learn_contract(estimator, check, monkeypatch):

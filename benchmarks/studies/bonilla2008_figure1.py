@@ -229,7 +229,7 @@ def draw(data: str, results: list[dict]) -> None:
         axis.set_ylim(bottom=0)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("mean absolute error")
-    axes[-1].legend(frameon=False, fontsize=8)
+    fig.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=len(lines), frameon=False)
     figures.save(fig, FIGURES / f"bonilla2008_{data}")
 
 

@@ -1,23 +1,23 @@
 """Table 1 and Figure 5 of Leen, Peltonen & Kaski (2011), on EEG: the paper's fMRI recordings were never published.
 
-    python benchmarks/studies/leen2011_classification.py [--quick] [--repetitions 3] [--fresh] [--report]
+    python benchmarks/studies/leen2011_classification.py [--repetitions 3] [--fresh] [--report] [--small]
 
 Primary: "one picture (S1_obj) or not" of one subject, each of 16 in turn. Secondaries: five other subjects, three with
 the same question and two with another (S2_match or not). 14 or all (about 30) primary trials of one half of the
 recording, early or late, the other half to test; 4, 10, 20 or all (48 to 60) trials a secondary, with both classes.
-Every repetition draws secondaries and trials anew (seeds: subject, repetition); smaller sets are parts of larger ones.
+Every repetition draws secondaries and trials anew (seeds: repetition, subject); smaller sets are parts of larger ones.
 Inputs: 30 principal components, fitted without labels on all trials.
 
 The GPs have the same priors, in units of the column scales of the same table; "single, own scales" is what a user gets
 who has no table but the primary's. Log loss with probabilities kept in [1e-6, 1 - 1e-6]. Differences are paired: the
 mean over repetitions and both directions for each subject, then mean and standard error over subjects. Focused: Z at
-the primary's inputs, as in the paper. In the first repetition only: the paper's reference methods; "every relation
-kept", the focused model without the rule that a relation has to add a nat (`focused_search.LABEL_RELATION_COST`);
-and, with the early half as training half, both focused models with shuffled secondary labels: what no information
-gives. These are paired with single-task on the same draws.
-Every finished fit goes to out/leen2011_classification.jsonl and is not repeated; --fresh starts anew, --report
-writes up the directions and repetitions that are complete, without a new fit. The tables of
-docs/papers/focused_classification.md are written from here too.
+the primary's inputs, as in the paper; "shuffled labels" is the same with every secondary's labels in another order.
+The symmetric model, the paper's reference methods and shuffled labels are in the first repetition only.
+The defaults were chosen by `leen2011_classification_choice.py`, which scores early trials of the even subjects only.
+
+Every finished job (a primary, a direction, a repetition, a size; all methods) goes to
+out/leen2011_classification.jsonl and is not repeated; --fresh starts anew, --report writes up the directions and
+repetitions that are complete, without a new fit; --small is two subjects and one secondary size, and writes nothing.
 """
 
 from __future__ import annotations
@@ -35,13 +35,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import matplotlib
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import log_loss, roc_auc_score
@@ -51,13 +49,13 @@ from sklearn.preprocessing import StandardScaler
 from borrow import figures
 from borrow.data import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.models import focused_search
 from borrow.models.baselines.dirichlet_process import DirichletProcessClassifier
 from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.baselines.regularized import RegularizedMultiTaskClassifier
 from borrow.models.baselines.shared_structure import SharedStructureClassifier
 from borrow.models.classifier import BinaryData
 from borrow.models.focused_classifier import FocusedGPClassifier
+from borrow.models.multitask_classifier import MultiTaskGPClassifier
 from results import FIGURES, ROOT, write_result
 
 QUESTIONS = ("S1_obj",) * 3 + ("S2_match",) * 2  # of the five secondaries
@@ -70,18 +68,19 @@ def focused() -> FocusedGPClassifier:
     return FocusedGPClassifier(primary="primary", inducing="primary")
 
 
-#: In every repetition; in the first only; in the first and with the early half as training half only.
-TRANSFER = {"focused": focused, "pooled": PooledGPClassifier, "pooled, same question": PooledGPClassifier}
-EXTRAS = {
-    "focused, every relation kept": focused,
+MAKE: dict[str, Any] = {
+    "focused": focused,
+    "pooled": PooledGPClassifier,
+    "pooled, same question": PooledGPClassifier,
+    "multi-task": MultiTaskGPClassifier,
     "shared structure": SharedStructureClassifier,
     "Dirichlet process": DirichletProcessClassifier,
     "regularized": RegularizedMultiTaskClassifier,
+    "focused, shuffled labels": focused,
 }
-SHUFFLED = {"focused, shuffled labels": focused, "focused, every relation kept, shuffled labels": focused}
-MAKE: dict[str, Any] = TRANSFER | EXTRAS | SHUFFLED
-FOCUSED = [name for name, make in MAKE.items() if make is focused]
 METHODS = ("single", "single, own scales", "logistic", *MAKE)
+#: In every repetition; the others are in the first only.
+ALWAYS = ("focused", "pooled", "pooled, same question")
 
 
 def ordered(rng: np.random.Generator, rows: np.ndarray, positive: np.ndarray) -> np.ndarray:
@@ -174,77 +173,77 @@ def table_of(subject: int, early: bool, repetition: int, few: bool, count: int) 
     )
 
 
-def one_job(subject: int, early: bool, repetition: int, few: bool, count: int) -> dict:
-    """All methods on one problem."""
-    problem = table_of(subject, early, repetition, few, count)
-    X_own, y_own = problem.X[problem.own], problem.y[problem.own]
-    X_test, y_test = problem.X_test, problem.y_test
-    alone = SingleTaskGPClassifier().fit(X_own, y_own)
-    found = {
-        "single": scores(y_test, single(X_own, y_own, column_scales(problem.X, np.ones(len(problem.X))), X_test)),
-        "single, own scales": scores(y_test, alone.predict_proba(X_test)[:, 1]),
-        "logistic": scores(y_test, logistic(X_own, y_own, X_test)),
+def shares_of(model: FocusedGPClassifier, at: np.ndarray) -> list[float]:
+    """Of each secondary's prior variance, what comes from the primary's function, with the sign of the relation."""
+    shared = {t: model.rho_[t] ** 2 * float(model.kernel_.diag(at)[0]) for t in model.specific_kernels_}
+    own = {t: float(k.diag(at)[0]) for t, k in model.specific_kernels_.items()}
+    return [float(np.sign(model.rho_[t])) * shared[t] / (shared[t] + own[t]) for t in shared]
+
+
+def one_job(subject: int, early: bool, repetition: int, few: bool, counts: tuple[int, ...] = COUNTS) -> list[dict]:
+    """All methods on the problems of one primary: one record a size of the secondaries."""
+    first = table_of(subject, early, repetition, few, counts[0])
+    X_own, y_own, X_test, y_test = first.X[first.own], first.y[first.own], first.X_test, first.y_test
+    alone = {  # whatever the secondaries are
+        "single, own scales": SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1],
+        "logistic": logistic(X_own, y_own, X_test),
     }
-    problems = dict.fromkeys(TRANSFER, problem) | {"pooled, same question": problem.same_question()}
-    if repetition == 0:
-        problems |= dict.fromkeys(EXTRAS, problem)
-        if early:
-            problems |= dict.fromkeys(SHUFFLED, problem.shuffled(subject))
-    record: dict[str, Any] = {
-        "subject": subject,
-        "early": early,
-        "repetition": repetition,
-        "few": few,
-        "count": count,
-        "scores": found,
-        "seconds": {},
-        "rho": {},
-        "warnings": {},
-    }
-    for name, p in problems.items():
-        cost = 0.0 if "every relation" in name else focused_search.LABEL_RELATION_COST
-        start = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught, patch.object(focused_search, "LABEL_RELATION_COST", cost):
-            warnings.simplefilter("always")
-            model = MAKE[name]().fit(p.X, p.y, tasks=p.task)
-            probability = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]
-        record["seconds"][name] = time.perf_counter() - start
-        record["warnings"][name] = len(caught)
-        found[name] = scores(y_test, probability)
-        if name in FOCUSED:
-            record["rho"][name] = [model.rho_[t] for t in model.tasks_ if t != "primary"]
-    return record
+    records = []
+    for count in counts:
+        problem = table_of(subject, early, repetition, few, count)
+        found = {"single": single(X_own, y_own, column_scales(problem.X, np.ones(len(problem.X))), X_test), **alone}
+        record: dict[str, Any] = {
+            "subject": subject,
+            "early": early,
+            "repetition": repetition,
+            "few": few,
+            "count": count,
+            "seconds": {},
+            "warnings": {},
+        }
+        for name, make in MAKE.items():
+            if repetition > 0 and name not in ALWAYS:
+                continue
+            p = problem.same_question() if "same question" in name else problem
+            p = p.shuffled(subject) if "shuffled" in name else p
+            start = time.process_time()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = make().fit(p.X, p.y, tasks=p.task)
+                found[name] = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]
+            record["seconds"][name] = time.process_time() - start
+            record["warnings"][name] = len(caught)
+            if name == "focused":
+                record["rho"] = [model.rho_[t] for t in model.tasks_ if t != "primary"]
+                record["share"] = shares_of(model, p.X[:1])
+        records.append(record | {"scores": {m: scores(y_test, p) for m, p in found.items()}})
+    return records
 
 
-def key(record: dict) -> tuple:
-    return tuple(record[k] for k in ("subject", "early", "repetition", "few", "count"))
-
-
-def collect(repetitions: int, quick: bool, fresh: bool, report: bool) -> list[dict]:
+def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path) -> list[dict]:
     """Run what is not yet in the file, append each job as it comes."""
-    path = ROOT / "out" / "leen2011_classification.jsonl"
     path.parent.mkdir(exist_ok=True)
     if fresh:
         path.unlink(missing_ok=True)
-    done = {key(r): r for r in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
-    subjects = range(0, 16, 4 if quick else 1)
-    counts = (4, 20) if quick else COUNTS
+    done = (
+        {tuple(job): records for job, records in map(json.loads, path.read_text().splitlines())}
+        if path.exists()
+        else {}
+    )
     jobs = [
-        (s, early, r, few, count)
-        for r in range(1 if quick else repetitions)
-        for early in (True, False)
-        for s in subjects
+        (subject, early, r, few)
+        for r in range(1 if small else repetitions)
+        for early in ((True,) if small else (True, False))
+        for subject in (range(2) if small else range(16))
         for few in (True, False)
-        for count in counts
     ]
-    open_jobs = [job for job in jobs if job not in done and not report]
     with path.open("a") as file:
-        for record in Parallel(n_jobs=2, return_as="generator_unordered")(delayed(one_job)(*j) for j in open_jobs):
-            done[key(record)] = record
-            file.write(json.dumps(record) + "\n")
+        for job in (j for j in jobs if j not in done and not report):
+            done[job] = one_job(*job, counts=(4,) if small else COUNTS)
+            file.write(json.dumps([job, done[job]]) + "\n")
             file.flush()
-    whole = {(j[1], j[2]) for j in jobs} - {(j[1], j[2]) for j in jobs if j not in done}
-    return [done[job] for job in jobs if (job[1], job[2]) in whole]
+    missing = {(j[1], j[2]) for j in jobs if j not in done}
+    return [record for job in jobs if (job[1], job[2]) not in missing for record in done[job]]
 
 
 def by_subject(records: list[dict], method: str, metric: str, against: str | None = None) -> np.ndarray:
@@ -263,7 +262,7 @@ def paired(records: list[dict], method: str, metric: str, against: str) -> dict[
     better = d > 0 if metric == "AUC" else d < 0
     return {
         "difference": round(float(d.mean()), 4),
-        "standard error": round(float(d.std(ddof=1) / np.sqrt(len(d))), 4),
+        "standard error": round(float(d.std(ddof=1) / np.sqrt(len(d))), 4) if len(d) > 1 else None,
         "subjects better": int(better.sum()),
         "subjects worse": int((d != 0).sum() - better.sum()),
     }
@@ -274,7 +273,11 @@ def cell_table(records: list[dict]) -> list[dict]:
     for few in (True, False):
         for count in sorted({r["count"] for r in records}):
             part = [r for r in records if r["few"] == few and r["count"] == count]
-            rho = np.array([r["rho"]["focused"] for r in part])
+            shares = np.array([r["share"] for r in part])
+            untouched = {
+                "late trials": [r for r in part if r["early"]],
+                "odd subjects": [r for r in part if r["subject"] % 2],
+            }
             table.append(
                 {
                     "primary trials": FEW if few else "all",
@@ -285,28 +288,29 @@ def cell_table(records: list[dict]) -> list[dict]:
                         m: {k: paired(part, m, k, "single") for k in METRICS} for m in METHODS if m != "single"
                     },
                     "focused against pooled": paired(part, "focused", "log loss", "pooled"),
-                    "relations kept, same question": round(float(np.mean(rho[:, :3] != 0)), 3),
-                    "relations kept, other question": round(float(np.mean(rho[:, 3:] != 0)), 3),
-                    "mean rho of those kept, same and other question": [
-                        round(float(part_rho[part_rho != 0].mean()), 3) if np.any(part_rho != 0) else None
-                        for part_rho in (rho[:, :3], rho[:, 3:])
+                    "focused against single, untouched by the choice": {
+                        name: paired(some, "focused", "log loss", "single") for name, some in untouched.items()
+                    },
+                    "share of a secondary's function that is the primary's, signed, same and other question": [
+                        round(float(shares[:, :3].mean()), 3),
+                        round(float(shares[:, 3:].mean()), 3),
                     ],
                     "median seconds": {
                         m: round(float(np.median([r["seconds"][m] for r in part if m in r["seconds"]])), 3)
                         for m in MAKE
                     },
-                    "optimiser warnings, focused": int(sum(r["warnings"]["focused"] for r in part)),
+                    "fits with a warning": {m: int(sum(r["warnings"].get(m, 0) > 0 for r in part)) for m in MAKE},
                 }
             )
     return table
 
 
 def targets(table: list[dict]) -> list[dict[str, Any]]:
-    """What issue 4 asks for, and what came out."""
+    """What was wanted, and what came out."""
     rows: list[dict[str, Any]] = []
 
     def check(row: dict, what: str, value: float, limit: float) -> None:
-        cell = f"{row['primary trials']} primary, {row['trials a secondary']} a secondary"
+        cell = f"{row['primary trials']} / {row['trials a secondary']}"
         rows.append({"cell": cell, "target": what, "value": value, "limit": limit, "met": bool(value <= limit)})
 
     for row in table:
@@ -319,7 +323,7 @@ def targets(table: list[dict]) -> list[dict[str, Any]]:
         if row["primary trials"] == FEW and row["trials a secondary"] not in (4, 10):
             check(row, "log loss, focused less single: a gain", gain, -0.015)
             check(row, "subjects of 16 not better", 16 - focused["log loss"]["subjects better"], 6)
-        if row["trials a secondary"] == "all":
+        if row["primary trials"] == "all" and row["trials a secondary"] == "all":
             check(row, "log loss, focused less pooled", row["focused against pooled"]["difference"], -0.03)
     return rows
 
@@ -329,7 +333,8 @@ LINES = {
     "focused": (figures.COLOURS["focused"], "-"),
     "pooled": (figures.COLOURS["pooled"], "-"),
     "pooled, same question": (figures.COLOURS["pooled"], figures.DASHES),
-    "focused, every relation kept": (figures.COLOURS["focused"], figures.DASHES),
+    "focused, shuffled labels": (figures.COLOURS["focused"], figures.DASHES),
+    "multi-task": ("#CC79A7", "-"),
     "logistic": (figures.COLOURS["ridge"], "-"),
     "shared structure": ("#009E73", "-"),
     "Dirichlet process": ("#B8860B", "-"),
@@ -365,60 +370,15 @@ def figure_5(table: list[dict]) -> Figure:
     return figure
 
 
-PAGE = ROOT / "docs" / "papers" / "focused_classification.md"
-BEGIN, END = "<!-- written by the study: begin -->\n", "<!-- written by the study: end -->\n"
-
-
-def markdown(content: dict) -> str:
-    """The tables of the page."""
-    table = content["table"]
-    sizes = [f"{r['primary trials']} / {r['trials a secondary']}" for r in table]
-    lines = [
-        f"{content['repetitions']} repetition(s), {content['directions']} direction(s), "
-        f"{min(r['problems'] for r in table)} problems a cell or more. Columns: primary trials / trials a secondary.",
-        "",
-    ]
-    for metric in METRICS:
-        lines += [f"| {metric} | " + " | ".join(sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
-        for m in METHODS:
-            lines.append(f"| {m} | " + " | ".join(f"{r['mean'][m][metric]:.3f}" for r in table) + " |")
-        lines.append("")
-    lines += ["| log loss less single-task's (standard error; subjects better of 16) | " + " | ".join(sizes) + " |"]
-    lines.append("|---" * (len(sizes) + 1) + "|")
-    for m in METHODS[1:]:
-        ds = [r["against single"][m]["log loss"] for r in table]
-        cells = [f"{d['difference']:+.3f} ({d['standard error']:.3f}; {d['subjects better']})" for d in ds]
-        lines.append(f"| {m} | " + " | ".join(cells) + " |")
-    ds = [r["focused against pooled"] for r in table]
-    cells = [f"{d['difference']:+.3f} ({d['standard error']:.3f}; {d['subjects better']})" for d in ds]
-    lines += ["| focused, less pooled | " + " | ".join(cells) + " |", "", "| | " + " | ".join(sizes) + " |"]
-    lines.append("|---" * (len(sizes) + 1) + "|")
-    for name in ("relations kept, same question", "relations kept, other question"):
-        lines.append(f"| {name} | " + " | ".join(f"{r[name]:.2f}" for r in table) + " |")
-    lines += ["", "| target missed | cell | value | limit |", "|---|---|---|---|"]
-    for t in content["targets"]:
-        if not t["met"]:
-            lines.append(f"| {t['target']} | {t['cell']} | {t['value']:+.4g} | {t['limit']:+.4g} |")
-    met = sum(t["met"] for t in content["targets"])
-    lines += ["", f"{met} of {len(content['targets'])} targets met.", ""]
-    return "\n".join(lines)
-
-
-def update_page(content: dict) -> None:
-    """Put the tables between the marks of the page, if it is there."""
-    if PAGE.exists():
-        before, rest = PAGE.read_text().split(BEGIN)
-        PAGE.write_text(before + BEGIN + markdown(content) + END + rest.split(END)[1])
-
-
-def main() -> None:
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="four subjects, two cells, one repetition; writes nothing")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--fresh", action="store_true", help="forget earlier fits")
     parser.add_argument("--report", action="store_true", help="no new fits")
-    arguments = parser.parse_args()
-    records = collect(arguments.repetitions, arguments.quick, arguments.fresh, arguments.report)
+    parser.add_argument("--small", action="store_true", help="two subjects, four trials a secondary; writes nothing")
+    parser.add_argument("--store", type=Path, default=ROOT / "out" / "leen2011_classification.jsonl")
+    chosen = parser.parse_args(arguments)
+    records = collect(chosen.repetitions, chosen.small, chosen.fresh, chosen.report, chosen.store)
     table = cell_table(records)
     for row in table:
         sys.stdout.write(f"\n{row['primary trials']} primary trials, {row['trials a secondary']} a secondary\n")
@@ -428,24 +388,22 @@ def main() -> None:
             tail = "" if d is None else f"  log loss {d['difference']:+.4f} ({d['standard error']:.4f})"
             tail += "" if d is None else f", better {d['subjects better']}, worse {d['subjects worse']}"
             sys.stdout.write(f"  {m:26s} {means}{tail}\n")
-    if arguments.quick:
-        return
     checked = targets(table)
     for row in checked:
         sys.stdout.write(f"{row}\n")
     content = {
         "data": "UCI EEG Database, SMNI_CMI part: 16 subjects, 924 trials, 30 principal components",
-        "problems a cell, of 16 subjects x 2 directions x repetitions": [row["problems"] for row in table],
         "repetitions": len({r["repetition"] for r in records}),
         "directions": len({r["early"] for r in records}),
         "seeds": "[repetition, number of the subject]",
         "targets": checked,
         "table": table,
     }
-    write_result("leen2011_classification", content)
-    FIGURES.mkdir(parents=True, exist_ok=True)
-    figures.save(figure_5(table), FIGURES / "leen2011_classification")
-    update_page(content)
+    if not chosen.small:
+        write_result("leen2011_classification", content)
+        FIGURES.mkdir(parents=True, exist_ok=True)
+        figures.save(figure_5(table), FIGURES / "leen2011_classification")
+    return content
 
 
 if __name__ == "__main__":

@@ -25,22 +25,25 @@ _HOMES = {
     "SharedStructureClassifier": "borrow.models.baselines.shared_structure",
     "SingleTaskGPClassifier": "borrow.models.baselines.gp_classifiers",
     "SingleTaskGPRegressor": "borrow.models.baselines.gp",
+    "Comparison": "borrow.transfer.comparison",
+    "Verdict": "borrow.transfer.verdict",
+    "compare": "borrow.transfer.run",
+    "AutoClassifier": "borrow.transfer.auto",
+    "AutoRegressor": "borrow.transfer.auto",
+    "quick_look": "borrow.transfer.quick",
+    "suggest": "borrow.transfer.measure_next",
 }
 
-__all__ = [
-    "FocusedGPRegressor",
-    "MultiTaskGPRegressor",
-    "PooledGPRegressor",
-    "SingleTaskGPRegressor",
-    "datasets",
-    "kernels",
-]
+#: Modules that are part of the public face beside the names above.
+_MODULES = ("datasets", "kernels", "report", "store", "transfer")
+
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("kernels", "datasets", "store"):
+    if name in _MODULES:
         return import_module(f"borrow.{name}")
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from borrow import __version__
 
@@ -17,9 +14,11 @@ INSTALL = "the command line needs packages that are not installed ({}): pip inst
 try:
     import typer
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Table
     from rich.text import Text
+
+    from borrow.commands import compare, fit, info, predict, report, suggest
+    from borrow.commands.console import CODES, counting, fail, guarded, percent, plain_table, steps, writable
 except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
     sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
     raise SystemExit(2) from None
@@ -27,49 +26,14 @@ except ModuleNotFoundError as absent:  # `pip install borrow` brings the library
 main = typer.Typer(
     name="borrow",
     help="Learn one task by borrowing strength from its relatives, and know when not to.",
+    epilog=CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 QUICK, USUAL = 6, 24
 SHOWN = 8
-
-
-def fail(sentence: str) -> NoReturn:
-    """Say what is wrong and leave with code 2."""
-    typer.echo(f"borrow: {sentence}", err=True)
-    raise typer.Exit(2)
-
-
-@contextmanager
-def progress(steps: int) -> Iterator[Any]:
-    """A bar on standard error, only on a terminal; yields a function that is told each step as it begins."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    parts = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn()
-    with Progress(*parts, console=console, transient=True) as bar:
-        job = bar.add_task("starting", total=steps)
-
-        def step(text: str) -> None:
-            started = bar.tasks[0].description != "starting"
-            bar.update(job, description=text, advance=1 if started else 0)
-
-        yield step
-
-
-def writable(folder: Path) -> Path:
-    """The folder, made if need be; an answer before the work rather than after it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        fail(f"cannot make the output folder {str(folder)!r} ({error.strerror}); give another with --output")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        fail(f"cannot write to the output folder {str(folder)!r}; give another with --output")
-    return folder
 
 
 def _version(wanted: bool) -> None:
@@ -87,7 +51,8 @@ def common(
     """Learn one task by borrowing strength from its relatives, and know when not to."""
 
 
-@main.command()
+@main.command(epilog="Example: borrow demo --quick --output out/demo")
+@guarded
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the figures.")] = Path("out/demo"),
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random draw of the problem.")] = 0,
@@ -96,18 +61,21 @@ def demo(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer secondary tasks, so a few seconds.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every secondary task.")] = False,
+    report: Annotated[bool, typer.Option(help="End with a comparison on real measurements, and its report.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of words.")] = False,
 ) -> None:
-    """Show on a synthetic problem what borrowing does: one task with a gap, others that may fill it."""
+    """Show what borrowing does: on a synthetic task with a gap, then on real measurements, with a report."""
     from borrow.demo import METHODS, run_demo
 
     try:
+        import jinja2  # noqa: F401, asked for before the work rather than after it
+
         from borrow import figures
     except ModuleNotFoundError as absent:
         fail(INSTALL.format(absent.name))
     folder = writable(output)
     n = secondaries or (QUICK if quick else USUAL)
-    with progress(len(METHODS) + 2) as step:
+    with steps(len(METHODS) + 2) as step:
         result = run_demo(seed, n, step)
         if step:
             step("drawing")
@@ -116,10 +84,18 @@ def demo(
         except OSError as error:
             fail(f"cannot write the figures to {str(folder)!r} ({error.strerror}); give another --output")
     result["figures"] = [str(path) for path in paths]
+    console = Console(highlight=False)
+    if not as_json:
+        show_demo(console, result, everything)
+    if report:
+        from borrow.demo_compiler import run_compiler
+
+        with counting("compiler data, fit") as told:
+            result["compiler"] = run_compiler(folder / "report.html", seed, quick, told)
+        if not as_json:
+            show_compiler(console, result["compiler"])
     if as_json:
         typer.echo(json.dumps(result, allow_nan=False))
-    else:
-        show_demo(Console(highlight=False), result, everything)
 
 
 def show_demo(console: Console, result: dict[str, Any], everything: bool) -> None:
@@ -151,6 +127,32 @@ def show_demo(console: Console, result: dict[str, Any], everything: bool) -> Non
         console.print(Text(f"Warning: {warning}", style="yellow"))
     console.print()
     console.print("Figures: " + ", ".join(result["figures"]), soft_wrap=True, markup=False)
+
+
+def show_compiler(console: Console, found: dict[str, Any]) -> None:
+    """The comparison on real measurements in a table and its verdict."""
+    console.print()
+    console.print(found["text"])
+    console.print(f"{found['source']}; {found['cv']}.", style="dim")
+    console.print()
+    names = ["error", "difference", "low", "high", "log density", "in band"]
+    table = plain_table("On rows held out", ["method"], names)
+    for row in found["rows"]:
+        chosen = row["method"] == found["verdict"]["method"]
+        numbers = (row["error"], *(row[k] for k in ("difference", "low", "high")))
+        cells = [f"{v:.3f}" if v is not None else "-" for v in numbers]
+        more = [f"{row['log_density']:.2f}", percent(row["coverage"])]
+        table.add_row(*(Text(c, "bold" if chosen else "") for c in [row["label"], *cells, *more]))
+    console.print(table)
+    console.print(
+        f"Error: {found['scoring']}. Difference: from no transfer, with intervals that hold together with 95 %. "
+        "In band: share of rows inside the 90 % band.",
+        style="dim",
+    )
+    console.print()
+    console.print(Text(f"{found['verdict']['headline']} {found['verdict']['interval']}", style="bold"))
+    console.print()
+    console.print(f"Report: {found['report']}", soft_wrap=True, markup=False)
 
 
 def methods_table(result: dict[str, Any]) -> Table:
@@ -196,17 +198,12 @@ def rest_of(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def plain_table(title: str, left: list[str], right: list[str]) -> Table:
-    """A table without a box: words to the left, numbers to the right."""
-    look: dict[str, Any] = {"box": None, "padding": (0, 3, 0, 0), "pad_edge": False, "header_style": "dim"}
-    table = Table(title=title, title_justify="left", title_style="bold", **look)
-    for name in left:
-        table.add_column(name, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def percent(share: float | None) -> str:
-    """A share in whole percents; a dash where there is none."""
-    return "-" if share is None else f"{100 * share:.0f} %"
+for name, module in {
+    "compare": compare,
+    "fit": fit,
+    "predict": predict,
+    "suggest": suggest,
+    "report": report,
+    "info": info,
+}.items():
+    main.command(name, epilog=f"Example: {module.EXAMPLE}")(guarded(module.run))

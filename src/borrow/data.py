@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from borrow import device as devices
+from borrow.device import Device, place
 from borrow.linalg import Array
 
 Codes = npt.NDArray[np.intp]
@@ -65,6 +68,15 @@ class Cells:
     dof: Array  # (M,)
     scatter: Array  # (M,)
     log_count: Array  # (M,)
+    device: Device | None = None  # where matrices are computed; None: the host
+
+    @cached_property
+    def there(self) -> Any:
+        """The inputs where matrices are computed."""
+        return place(self.X, self.device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {n: v for n, v in self.__dict__.items() if n != "there"}
 
     @property
     def task(self) -> Codes:
@@ -76,12 +88,13 @@ class Cells:
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def only(self, t: int) -> Cells:
-        """Task t as the only one."""
+        """Task t as the only one; a small one is computed on the host."""
         at = self.of(t)
         n = at.stop - at.start
         one = slice(t, t + 1)
         within = self.dof[one], self.scatter[one], self.log_count[one]
-        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
+        device = self.device if n >= devices.ALONE_ROWS else None
+        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within, device)
 
     def some(self, tasks: Sequence[int] | Codes) -> Cells:
         """These tasks alone, in this order."""

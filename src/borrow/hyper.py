@@ -31,7 +31,7 @@ NOISE_FLOOR = 1e-6
 # Priors, in the units of scaled targets and column scales; see docs/notation.md.
 LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
 RELEVANCE_SD = 0.5  # log lengthscale of a column against the common one
-VARIANCE_SD = 2.0  # log variance around 0
+VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says (labels: `inference.ep.LOG_VARIANCE`)
 NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
 
@@ -49,11 +49,11 @@ class GaussianPrior:
         return float(-0.5 * pull @ (value - self.mean)), -pull
 
 
-def kernel_prior(kernel: Kernel, scales: Array) -> GaussianPrior:
+def kernel_prior(kernel: Kernel, scales: Array, log_variance: float = 0.0) -> GaussianPrior:
     """Weak prior on a kernel's theta, given the columns' scales.
 
     log lengthscale_j = log(sqrt(d) scale_j) + level + relevance_j with level ~ N(0, 1) and relevance_j ~ N(0, 0.5^2):
-    relevance is learnt, but shrunk to a common one. log variance ~ N(0, 2^2).
+    relevance is learnt, but shrunk to a common one. log variance ~ N(log_variance, 2^2); of an offset N(0, 2^2).
     """
     d = len(scales)
     priors = []
@@ -67,6 +67,8 @@ def kernel_prior(kernel: Kernel, scales: Array) -> GaussianPrior:
             elif name in ("variance", "bias_variance"):
                 from_inputs = type(leaf).__name__ == "Linear"
                 centre = -2.0 * np.log(scales) - np.log(d) if from_inputs else np.zeros(size)
+                if name == "variance" and type(leaf).__name__ != "Constant":
+                    centre = centre + log_variance
                 mean = centre if len(centre) == size else np.full(size, centre.mean())
                 cov = VARIANCE_SD**2 * np.eye(size)
             elif name == "weight_variance":

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
 
-from borrow.covariance.shared import LOG_2PI
+from borrow.covariance.carrier import LOG_2PI
 from borrow.data import Cells
-from borrow.linalg import Array
+from borrow.linalg import Array, erfcx, like, log_ndtr, log_sum_exp, namespace
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Probit:
 
     def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z and its first two derivatives by the mean."""
-        root = np.sqrt(1.0 + variance)
+        root = namespace(variance).sqrt(1.0 + variance)
         z = y * mean / root
         r, excess = hazard(z)
         return log_ndtr(z), y * r / root, -r * excess / (1.0 + variance)
@@ -66,12 +65,12 @@ def hazard(z: Array) -> tuple[Array, Array]:
     """
     r = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
     far = z < -50.0
-    if not far.any():
+    if not bool(far.any()):
         return r, z + r
-    q = 1.0 / np.minimum(z, -50.0)
+    q = 1.0 / z.clip(max=-50.0)
     p = q * q
     series = -q * (1.0 + p * (-2.0 + p * (10.0 + p * (-74.0 + 706.0 * p))))
-    return r, np.where(far, series, z + r)
+    return r, namespace(z).where(far, series, z + r)
 
 
 class Logistic:
@@ -84,13 +83,14 @@ class Logistic:
 
     def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z and its first two derivatives by the mean: E[p'] / Z and E[p''] / Z - d1^2."""
-        f = mean[:, None] + np.sqrt(variance)[:, None] * self.nodes
-        log_p = -np.logaddexp(0.0, -y[:, None] * f)
-        terms = log_p + self.log_weights
-        log_z = np.logaddexp.reduce(terms, axis=1)
-        share = np.exp(terms - log_z[:, None])  # the tilted distribution on the nodes
-        p = np.exp(log_p)
+        xp = namespace(mean)
+        f = mean[:, None] + xp.sqrt(variance)[:, None] * like(mean, self.nodes)
+        log_p = -xp.logaddexp(xp.zeros_like(f), -y[:, None] * f)
+        terms = log_p + like(mean, self.log_weights)
+        log_z = log_sum_exp(terms)
+        share = xp.exp(terms - log_z[:, None])  # the tilted distribution on the nodes
+        p = xp.exp(log_p)
         slope = y[:, None] * (1.0 - p)
-        d1 = np.sum(share * slope, axis=1)
-        d2 = np.sum(share * (slope**2 - p * (1.0 - p)), axis=1) - d1**2
-        return log_z, d1, np.minimum(d2, 0.0)
+        d1 = (share * slope).sum(axis=1)
+        d2 = (share * (slope**2 - p * (1.0 - p))).sum(axis=1) - d1**2
+        return log_z, d1, d2.clip(max=0.0)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import psutil
 
 
+def available() -> float:
+    """Bytes of memory that are free."""
+    return float(psutil.virtual_memory().available)
+
+
 def require(n_bytes: float, what: str, remedy: str) -> None:
     """Raise a MemoryError with both figures and a remedy where `n_bytes` is more than there is."""
-    available = psutil.virtual_memory().available
-    if n_bytes > available:
-        raise MemoryError(f"{what} needs about {_gib(n_bytes)} and {_gib(available)} are free; {remedy}")
+    compare(n_bytes, available(), what, remedy)
+
+
+def compare(n_bytes: float, free: float, what: str, remedy: str, where: str = "") -> None:
+    """The same for the memory of any place."""
+    if n_bytes > free:
+        raise MemoryError(f"{what} needs about {_gib(n_bytes)} and {_gib(free)} are free{where}; {remedy}")
 
 
 def _gib(n_bytes: float) -> str:

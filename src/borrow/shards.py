@@ -241,9 +241,14 @@ def check_workers(workers: Any) -> None:
 
 
 @contextmanager
-def hired(workers: Any) -> Iterator[Crew | None]:
+def hired(workers: Any, device: Any = None) -> Iterator[Crew | None]:
     """The crew that the constructor's `workers` asks for, until the fit is over; None for None."""
     check_workers(workers)
+    if workers is not None and device is not None:
+        raise ValueError(
+            f"workers={workers!r} and a device were given; tasks on workers are computed by their processors; leave "
+            "out device=, or workers="
+        )
     crew: Crew | None = None
     if isinstance(workers, str):
         from borrow.shards_dask import OnDask

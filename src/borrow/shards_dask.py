@@ -17,8 +17,8 @@ from borrow.shards import TRIES, Crew, LostWorkersError, add, add_in_tree, on_on
 
 log = logging.getLogger("borrow")
 
-#: Seconds to wait for a worker where none is left.
-PATIENCE = 60
+#: Seconds to wait for a worker where none is left: a busy cluster takes minutes to bring one up.
+PATIENCE = 300
 NOBODY = "the Dask client has no worker, and none came; start workers, or give a number of processes"
 
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from borrow import linalg
+from borrow.covariance.carrier import LOG_2PI, Prediction, _Forgetful, marginal_variances, unit_noise
 from borrow.covariance.design import Codes, Design
-from borrow.covariance.shared import LOG_2PI, Prediction, _Forgetful, marginal_variances
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, is_tensor, like, namespace, to_host
 
 #: Below this share of distinct inputs the kernel is evaluated on these alone.
 REPEATED = 0.6
@@ -60,15 +60,19 @@ class DenseTasks(_Forgetful):
         specific: Sequence[Kernel | None] = (),
     ) -> None:
         self.design, self.kernel, self.B, self.intercept = design, kernel, B, intercept
-        self.X, self.task, self.rows = design.X, design.task, design.rows
+        self.X, self.task = design.there(design.X), design.task
         self.specific = list(specific) or [None] * len(B)
         repeated = len(design.inputs) < REPEATED * len(self.X)
-        self.index: Codes | None = design.index if repeated else None
-        self.inputs = design.inputs if repeated else self.X
+        self.index: Any = design.there(design.index) if repeated else None
+        self.inputs = design.there(design.inputs) if repeated else self.X
         self.Kx, self._back_x = kernel.evaluate(self.inputs)
         own = [self._own(t) for t in range(len(B))] if specific else []
         self._own_blocks = [block for block, _ in own]
         self._back_specific = [back for _, back in own]
+
+    def rows(self, t: int) -> slice:
+        """Rows of task t."""
+        return self.design.rows(t)
 
     @cached_property
     def _Kx_at_rows(self) -> Array:
@@ -77,26 +81,34 @@ class DenseTasks(_Forgetful):
     @cached_property
     def K(self) -> Array:
         """The prior covariance of all rows."""
-        return self.scaled(np.ones(len(self.X)))[0]
+        return self.scaled(namespace(self.X).ones_like(self.X[:, 0]))[0]
 
     def scaled(self, w: Array) -> tuple[Array, Array]:
         """w K w, and w_i B[t_i, t_j] w_j alone."""
-        wBw = (w[:, None] * self.B[self.task]).take(self.task, axis=1)
+        wBw = self._at_tasks(w[:, None] * like(w, self.B[self.task]))
         wBw *= w
         A = wBw * self._Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
                 at = self.rows(t)
-                A[at, at] += np.multiply.outer(self.intercept * w[at], w[at])
+                A[at, at] += (self.intercept * w[at])[:, None] * w[at]
         for t, block in enumerate(self._own_blocks):
             if block is not None:
                 at = self.rows(t)
                 A[at, at] += w[at][:, None] * block * w[at]
         return A, wBw
 
+    def _at_tasks(self, A: Array) -> Array:
+        """Columns of the tasks of all rows."""
+        return A[:, self.design.there(self.task)] if is_tensor(A) else A.take(self.task, axis=1)
+
     def at_rows(self, K: Array) -> Array:
         """A matrix on the distinct inputs, at all pairs of rows; not to be changed."""
-        return K if self.index is None else K.take(self.index, axis=0).take(self.index, axis=1)
+        if self.index is None:
+            return K
+        if is_tensor(K):
+            return K[self.index][:, self.index]
+        return K.take(self.index, axis=0).take(self.index, axis=1)
 
     def to_inputs(self, bK: Array) -> Array:
         """The adjoint of `at_rows`."""
@@ -112,20 +124,27 @@ class DenseTasks(_Forgetful):
         """Condition on sites N(f; nu/tau, 1/tau)."""
         return DensePosterior(self, nu, tau)
 
+    def _again(self) -> Any:
+        made = (self.design, self.kernel, self.B, self.intercept, self.specific if any(self.specific) else ())
+        return (DenseTasks, made) if is_tensor(self.X) else None
+
 
 class DensePosterior(_Forgetful):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
     def __init__(self, prior: DenseTasks, nu: Array, tau: Array) -> None:
-        self.prior = prior
-        self.w = w = np.sqrt(tau)
-        s = np.divide(nu, w, out=np.zeros_like(nu), where=w > 0)
-        A, self._wBw = prior.scaled(w)
-        A.flat[:: len(A) + 1] += 1.0
+        self.prior, self.sites = prior, (nu, tau)
+        self.w, s = unit_noise(like(prior.X, nu), like(prior.X, tau))
+        A, self._wBw = prior.scaled(self.w)
+        linalg.add_diagonal(A, 1.0)
         self.L = linalg.cholesky(A, overwrite=True)
         self.alpha = linalg.solve(self.L, s)
         self.log_determinant = linalg.log_determinant(self.L)
         self.evidence = -0.5 * (float(s @ self.alpha) + self.log_determinant + len(s) * LOG_2PI)
+
+    def _again(self) -> Any:
+        made = (self.prior, *map(to_host, self.sites))
+        return (DensePosterior, made) if is_tensor(self.prior.X) else None
 
     @cached_property
     def coefficients(self) -> Array:
@@ -137,7 +156,7 @@ class DensePosterior(_Forgetful):
         prior, w = self.prior, self.w
         Q = linalg.gram_minus_inverse_folded(self.alpha, self.L)
         Q *= 0.5
-        noise = w * w * np.diagonal(Q)
+        noise = to_host(w * w * linalg.diagonal(Q))
         intercept, specific = 0.0, []
         for t in range(len(prior.B)) if prior.intercept or prior._back_specific else ():
             at = prior.rows(t)
@@ -147,8 +166,8 @@ class DensePosterior(_Forgetful):
             specific.append(
                 back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
             )
-        onto = _membership(prior.task, w, len(prior.B))
-        bB = onto @ ((prior._Kx_at_rows * Q) @ onto.T)
+        onto = like(Q, _membership(prior.task, to_host(w), len(prior.B)))
+        bB = to_host(onto @ ((prior._Kx_at_rows * Q) @ onto.T))
         Q *= self._wBw
         theta = prior._back_x(prior.to_inputs(Q)).theta
         return TaskAdjoints(theta, noise, B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
@@ -160,44 +179,47 @@ class DensePosterior(_Forgetful):
         information": Gilmour, Thompson & Cullis, Biometrics 1995), for the price of p solutions.
         """
         half = linalg.solve_lower(self.L, self.w[:, None] * directions)
-        return 0.5 * (half.T @ half)
+        return to_host(0.5 * (half.T @ half))
 
     def by_inputs(self) -> Array:
         """The adjoint of k on the distinct inputs, for EM."""
         prior, w = self.prior, self.w
-        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L) * np.multiply.outer(0.5 * w, w)
-        return prior.design.gather(Q * prior.B[prior.task][:, prior.task])
+        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L) * ((0.5 * w)[:, None] * w)
+        return prior.design.gather(Q * prior._at_tasks(like(Q, prior.B[prior.task])))
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row."""
-        return self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w)
+        found = self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w)
+        return found if is_tensor(self.sites[0]) else (to_host(found[0]), to_host(found[1]))
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
         prior = self.prior
+        X = like(prior.X, X)
         old = prior.kernel(X, prior.inputs)
-        cross = (old if prior.index is None else old[:, prior.index]) * prior.B[task][:, prior.task]
-        for t in np.unique(task):
+        cross = (old if prior.index is None else old[:, prior.index]) * prior._at_tasks(like(X, prior.B[task]))
+        for t in np.unique(task) if prior.intercept or any(prior.specific) else ():
             at, here = prior.rows(int(t)), np.flatnonzero(task == t)
             cross[here, at] += prior.intercept
             if prior.specific[t] is not None:
                 cross[here, at] += prior.specific[t](X[here], prior.X[at])
         mean = cross @ self.coefficients
-        half = linalg.solve_lower(self.L, np.ascontiguousarray((cross * self.w).T))
+        half = linalg.solve_lower(self.L, linalg.rows_first((cross * self.w).T))
         if full:
-            K = prior.kernel(X) * prior.B[task][:, task] + prior_of_own_parts(prior, X, task)
+            K = prior.kernel(X) * like(X, prior.B[task][:, task]) + prior_of_own_parts(prior, X, task)
             K -= half.T @ half
-            return Prediction(mean, np.maximum(np.diagonal(K), 0.0), K)
-        variance = prior.kernel.diag(X) * np.diagonal(prior.B)[task] + prior.intercept
+            return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
+        variance = prior.kernel.diag(X) * like(X, np.diagonal(prior.B)[task]) + prior.intercept
         for t in np.unique(task):
             if prior.specific[t] is not None:
-                variance[task == t] += prior.specific[t].diag(X[task == t])
-        return Prediction(mean, np.maximum(variance - np.einsum("ij,ij->j", half, half), 0.0))
+                here = np.flatnonzero(task == t)
+                variance[here] += prior.specific[t].diag(X[here])
+        return Prediction(to_host(mean), to_host((variance - linalg.column_dots(half, half)).clip(0.0)))
 
 
 def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:
     """Prior covariance of what tasks do not share, at new rows."""
-    K = prior.intercept * (task[:, None] == task)
+    K = like(X, prior.intercept * (task[:, None] == task))
     for t in np.unique(task):
         here = np.flatnonzero(task == t)
         if prior.specific[t] is not None:

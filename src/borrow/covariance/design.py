@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from borrow.data import Cells
-from borrow.linalg import Array
+from borrow.device import Device, place
+from borrow.linalg import Array, is_tensor
 
 Codes = npt.NDArray[np.intp]
 
@@ -24,12 +26,17 @@ class Design:
     inputs: Array  # (N, d), distinct
     index: Codes  # (n,): row i is at inputs[index[i]]
     count: Array  # (n,)
+    device: Device | None = None  # None: the host
 
     @classmethod
     def of(cls, cells: Cells) -> Design:
         """The design of merged cells."""
         inputs, index = np.unique(cells.X, axis=0, return_inverse=True)
-        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count)
+        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, cells.device)
+
+    def there(self, array: Any) -> Any:
+        """The array where the work is done."""
+        return place(array, self.device)
 
     @cached_property
     def task(self) -> Codes:
@@ -45,9 +52,13 @@ class Design:
         """Rows of task t."""
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
-    def gather(self, A: Array) -> Array:
+    def gather(self, A: Any) -> Array:
         """(n, n) summed over the rows at each pair of distinct inputs, (N, N)."""
         n = len(A)
+        if is_tensor(A):
+            onto = A.new_zeros((len(self.inputs), n))
+            onto[self.there(self.index), self.there(np.arange(n))] = 1.0
+            return onto @ A @ onto.T
         onto = sparse.csr_array((np.ones(n), (self.index, np.arange(n))), shape=(len(self.inputs), n))
         return onto @ (onto @ A).T
 

@@ -13,15 +13,16 @@ Adjoints:  bK~ = 1/2 (alpha'B~ alpha - U diag(sum_m g_m / (1 + g_m l)) U'),  bB~
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from borrow import linalg
+from borrow.covariance.carrier import LOG_2PI, Prediction, _Forgetful
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
-from borrow.covariance.shared import LOG_2PI, Prediction, _Forgetful
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, is_tensor, like, namespace, to_host
 
 
 class CompleteTasks(_Forgetful):
@@ -31,36 +32,46 @@ class CompleteTasks(_Forgetful):
 
     def __init__(self, design: Design, kernel: Kernel, B: Array) -> None:
         self.design, self.kernel, self.B = design, kernel, B
-        self.Kx, self._back_x = kernel.evaluate(design.inputs)
+        self.inputs = design.there(design.inputs)
+        self.B_there = like(self.inputs, B)
+        self.Kx, self._back_x = kernel.evaluate(self.inputs)
 
     def condition(self, nu: Array, tau: Array) -> CompletePosterior:
         """Condition on sites N(f; nu/tau, 1/tau) whose precisions are a product of one by task and one by input."""
         return CompletePosterior(self, nu, tau)
+
+    def _again(self) -> Any:
+        return (CompleteTasks, (self.design, self.kernel, self.B)) if is_tensor(self.Kx) else None
 
 
 class CompletePosterior(_Forgetful):
     """The posterior of all functions given the sites, in the eigenvectors of both factors."""
 
     def __init__(self, prior: CompleteTasks, nu: Array, tau: Array) -> None:
-        self.prior = prior
-        M, N = len(prior.B), len(prior.Kx)
+        self.prior, self.sites = prior, (nu, tau)
+        M, N, xp = len(prior.B), len(prior.Kx), namespace(prior.Kx)
+        nu, tau = like(prior.Kx, nu), like(prior.Kx, tau)
         T = tau.reshape(M, N)
-        self.w = np.sqrt(tau)
-        self.by_task, self.by_input = np.sqrt(T[:, 0]), np.sqrt(T[0] / T[0, 0])
-        self.g, self.V = self._eigen(prior.B, self.by_task)
+        self.w = xp.sqrt(tau)
+        self.by_task, self.by_input = xp.sqrt(T[:, 0]), xp.sqrt(T[0] / T[0, 0])
+        self.g, self.V = self._eigen(prior.B_there, self.by_task)
         self.l, self.U = self._eigen(prior.Kx, self.by_input)
-        self.shrink = 1.0 / (1.0 + np.multiply.outer(self.g, self.l))
+        self.shrink = 1.0 / (1.0 + self.g[:, None] * self.l)
         S = (nu / self.w).reshape(M, N)
         rotated = self.V.T @ S @ self.U
         shrunk = rotated * self.shrink
         self.alpha = self.V @ shrunk @ self.U.T  # (M, N)
-        self.log_determinant = -float(np.log(self.shrink).sum())
-        self.evidence = -0.5 * (float(np.vdot(rotated, shrunk)) + self.log_determinant + M * N * LOG_2PI)
+        self.log_determinant = -float(xp.log(self.shrink).sum())
+        self.evidence = -0.5 * (float(linalg.inner(rotated, shrunk)) + self.log_determinant + M * N * LOG_2PI)
+
+    def _again(self) -> Any:
+        made = (self.prior, *map(to_host, self.sites))
+        return (CompletePosterior, made) if is_tensor(self.prior.Kx) else None
 
     @staticmethod
     def _eigen(K: Array, w: Array) -> tuple[Array, Array]:
         e, U = linalg.symmetric_eigen(K * w * w[:, None])
-        return np.maximum(e, 0.0), U
+        return e.clip(0.0), U
 
     @cached_property
     def inverse_diagonal(self) -> Array:
@@ -71,8 +82,8 @@ class CompletePosterior(_Forgetful):
         """The adjoint of k on the inputs."""
         d = self.g @ self.shrink
         left = self.by_task[:, None] * self.alpha * self.by_input
-        bK = left.T @ self.prior.B @ left
-        half = self.by_input[:, None] * self.U * np.sqrt(d)
+        bK = left.T @ self.prior.B_there @ left
+        half = self.by_input[:, None] * self.U * namespace(d).sqrt(d)
         bK -= half @ half.T
         bK *= 0.5
         return bK
@@ -80,32 +91,35 @@ class CompletePosterior(_Forgetful):
     def adjoints(self, inducing: bool = False) -> TaskAdjoints:
         """Derivatives of the evidence by theta, B, and the noise of each row."""
         left = self.by_task[:, None] * self.alpha * self.by_input
-        half = self.by_task[:, None] * self.V * np.sqrt(self.shrink @ self.l)
+        half = self.by_task[:, None] * self.V * namespace(self.l).sqrt(self.shrink @ self.l)
         bB = 0.5 * (left @ self.prior.Kx @ left.T - half @ half.T)
         noise = 0.5 * self.w**2 * (self.alpha.ravel() ** 2 - self.inverse_diagonal)
-        return TaskAdjoints(self.prior._back_x(self.by_inputs()).theta, noise, B=bB)
+        return TaskAdjoints(self.prior._back_x(self.by_inputs()).theta, to_host(noise), B=to_host(bB))
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row: w K w = A - I."""
         left = self.by_task[:, None] * self.alpha * self.by_input
-        return (self.prior.B @ left @ self.prior.Kx).ravel(), (1.0 - self.inverse_diagonal) / self.w**2
+        mean, variance = (self.prior.B_there @ left @ self.prior.Kx).ravel(), (1.0 - self.inverse_diagonal) / self.w**2
+        return (mean, variance) if is_tensor(self.sites[0]) else (to_host(mean), to_host(variance))
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
         prior = self.prior
-        cross = prior.kernel(X, prior.design.inputs)
+        X = like(prior.Kx, X)
+        cross = prior.kernel(X, prior.inputs)
         left = self.by_task[:, None] * self.alpha * self.by_input
-        mean = np.einsum("ij,ij->i", cross, (prior.B @ left)[task])
-        p = (prior.B * self.by_task) @ self.V
+        mean = linalg.row_dots(cross, (prior.B_there @ left)[task])
+        p = (prior.B_there * self.by_task) @ self.V
         q = (cross * self.by_input) @ self.U
         if full:
-            K = prior.kernel(X) * prior.B[task][:, task]
+            K = prior.kernel(X) * like(X, prior.B[task][:, task])
             for m in range(len(self.g)):
-                half = p[task, m][:, None] * q * np.sqrt(self.shrink[m])
+                half = p[task, m][:, None] * q * namespace(q).sqrt(self.shrink[m])
                 K -= half @ half.T
-            return Prediction(mean, np.maximum(np.diagonal(K), 0.0), K)
-        known = np.einsum("ij,ij->i", q**2, ((p**2) @ self.shrink)[task])
-        return Prediction(mean, np.maximum(prior.kernel.diag(X) * np.diagonal(prior.B)[task] - known, 0.0))
+            return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
+        known = linalg.row_dots(q**2, ((p**2) @ self.shrink)[task])
+        own = prior.kernel.diag(X) * like(X, np.diagonal(prior.B)[task])
+        return Prediction(to_host(mean), to_host((own - known).clip(0.0)))
 
     @property
     def related(self) -> bool:
@@ -114,7 +128,7 @@ class CompletePosterior(_Forgetful):
 
     def share_of_noise(self) -> float:
         """What the fit leaves of the targets, as a share of their mean square: tr (I-S) C (I-S) / tr C, as below."""
-        return float(self.shrink.sum() / np.sum(1.0 / self.shrink))
+        return float(self.shrink.sum() / (1.0 / self.shrink).sum())
 
     def share_of_transfer(self) -> float:
         """How much of the fitted values comes from other tasks' targets, as a share of their mean square.
@@ -123,9 +137,10 @@ class CompletePosterior(_Forgetful):
         covariance I + l B~. Without noise S is the identity: nothing crosses (section 2.3).
         """
         crossing = total = 0.0
-        for shrink, l in zip(self.shrink.T, self.l, strict=True):
-            S = (self.V * (1.0 - shrink)) @ self.V.T
-            C = (self.V * (1.0 + self.g * l)) @ self.V.T
+        V, g = to_host(self.V), to_host(self.g)
+        for shrink, l in zip(to_host(self.shrink).T, to_host(self.l), strict=True):
+            S = (V * (1.0 - shrink)) @ V.T
+            C = (V * (1.0 + g * l)) @ V.T
             off = S - np.diag(np.diagonal(S))
             crossing += float(np.einsum("ij,jk,ik->", off, C, off))
             total += float(np.einsum("ij,jk,ik->", S, C, S))

@@ -12,20 +12,23 @@ kappa_t = c / (1 + c sum omega), v_t = sum omega v_j. Everything about the rows 
 
 so that evidence and gradient cost P^2 N m^2 + (P m)^3 and a few passes over the rows: no n x n matrix, no n x P m one.
 P = B^-1, a = P b are the covariance and mean of u; H_i = D w R_t (x) (v_j - kappa_t v_t), and the adjoints are those of
-`shared` with these sums put in.
+`shared` with these sums put in. Vectors of one number a row are on the host, matrices where the design says.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from borrow import linalg
+from borrow.covariance.carrier import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, unit_noise
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
-from borrow.covariance.shared import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, posterior_of_shared
+from borrow.covariance.shared import posterior_of_shared
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, is_tensor, like, row_dots, to_host
 
 #: Rows predicted at a time: the joint coefficients of a block are held at once.
 BLOCK = 4096
@@ -36,8 +39,13 @@ class LowRankTasks(_Forgetful):
 
     def __init__(self, design: Design, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0) -> None:
         self.design, self.kernel, self.R, self.intercept = design, kernel, R, intercept
-        self.carrier = _Carrier(Basis(kernel, Z), design.inputs, 0.0)
+        self.carrier = _Carrier(Basis(kernel, Z), design.there(design.inputs), 0.0)
         self.jitter = self.carrier.jitter
+        self.residual = to_host(self.carrier.residual)
+
+    def _again(self) -> Any:
+        made = (self.design, self.kernel, self.carrier.basis.Z, self.R, self.intercept)
+        return (LowRankTasks, made) if is_tensor(self.carrier.V) else None
 
     def condition(self, nu: Array, tau: Array) -> LowRankPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
@@ -51,15 +59,16 @@ class LowRankPosterior(_Forgetful):
         self.prior = prior
         d, R, V, c = prior.design, prior.R, prior.carrier.V, prior.intercept
         self.pairs = [(p, q) for p in range(R.shape[1]) for q in range(p, R.shape[1])]
-        self.w, self.tau = np.sqrt(tau), tau
-        self.s = np.divide(nu, self.w, out=np.zeros_like(nu), where=self.w > 0)
-        self.residual = np.einsum("tp,tp->t", R, R)[d.task] * prior.carrier.residual[d.index]
+        self.tau, nu = to_host(tau), to_host(nu)
+        self.sites, tau = (nu, self.tau), self.tau
+        self.w, self.s = unit_noise(nu, tau)
+        self.residual = np.einsum("tp,tp->t", R, R)[d.task] * prior.residual[d.index]
         self.D = 1.0 / (1.0 + tau * self.residual)
         self.omega = tau * self.D
         self.weight = np.bincount(d.task, self.omega, minlength=d.n_tasks)
         self.kappa = c / (1.0 + c * self.weight)
-        self.v = self._by_task(self.omega) @ V if c else np.zeros((d.n_tasks, V.shape[1]))
-        self.g = {(p, q): self._by_input((R[:, p] * R[:, q])[d.task] * self.omega) for p, q in self.pairs}
+        self.v = self._by_task(self.omega, V) if c else like(V, np.zeros((d.n_tasks, V.shape[1])))
+        self.g = {(p, q): like(V, self._by_input((R[:, p] * R[:, q])[d.task] * self.omega)) for p, q in self.pairs}
         known = self.D * nu
         self.known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
         if alone:
@@ -67,8 +76,8 @@ class LowRankPosterior(_Forgetful):
 
     def sums(self) -> tuple[Array, Array]:
         """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
-        d, R = self.prior.design, self.prior.R
-        b = np.stack([self._by_input(R[d.task, p] * self.known) for p in range(R.shape[1])]) @ self.prior.carrier.V
+        d, R, V = self.prior.design, self.prior.R, self.prior.carrier.V
+        b = like(V, np.stack([self._by_input(R[d.task, p] * self.known) for p in range(R.shape[1])])) @ V
         return self._precision(), b.ravel()
 
     def given(self, LB: Array, a: Array, lead: bool = True) -> None:
@@ -78,16 +87,21 @@ class LowRankPosterior(_Forgetful):
         misfit = s - self.w * self._shared_mean(R[d.task], V, d.index)
         by_task = np.bincount(d.task, self.w * self.D * misfit, minlength=d.n_tasks)
         self.alpha = self.D * (misfit - self.w * (self.kappa * by_task)[d.task])
-        quadratic = float(misfit @ self.alpha + lead * np.vdot(a, a))
+        quadratic = float(misfit @ self.alpha) + lead * float(linalg.inner(self.a, self.a))
         self.log_determinant = (
             lead * linalg.log_determinant(LB) - float(np.log(self.D).sum()) + float(np.log1p(c * self.weight).sum())
         )
         self.evidence = -0.5 * (quadratic + self.log_determinant + len(s) * LOG_2PI)
 
-    def _by_task(self, values: Array) -> sparse.csr_array:
-        """(M, N) with the values of the rows at their task and input."""
+    def _again(self) -> Any:
+        return (LowRankPosterior, (self.prior, *self.sites)) if is_tensor(self.a) else None
+
+    def _by_task(self, values: Array, V: Array, transposed: bool = False) -> Array:
+        """S V or S'V, S (M, N) with the values of the rows at their task and input."""
         d = self.prior.design
-        return sparse.csr_array((values, (d.task, d.index)), shape=(d.n_tasks, len(d.inputs)))
+        S = sparse.csr_array((values, (d.task, d.index)), shape=(d.n_tasks, len(d.inputs)))
+        S = sparse.csr_array(S.T) if transposed else S
+        return linalg.sparse_product(V, S)
 
     def _by_input(self, values: Array) -> Array:
         """Sums of the rows' values by input."""
@@ -95,17 +109,17 @@ class LowRankPosterior(_Forgetful):
         return np.bincount(d.index, values, minlength=len(d.inputs)).astype(np.float64, copy=False)
 
     def _shared_mean(self, R: Array, V: Array, index: Codes) -> Array:
-        return np.einsum("ip,ip->i", R, (V @ self.a.T)[index])
+        return np.einsum("ip,ip->i", R, to_host(V @ self.a.T)[index])
 
     def _precision(self) -> Array:
         """B - I: what the sites add to the precision of u."""
         R, V = self.prior.R, self.prior.carrier.V
         P, m = R.shape[1], V.shape[1]
-        B = np.empty((P, m, P, m))
+        B = like(V, np.empty((P, m, P, m)))
         for p, q in self.pairs:
             block = V.T @ (self.g[p, q][:, None] * V)
             if self.prior.intercept:
-                block -= self.v.T @ ((self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
+                block -= self.v.T @ (like(V, self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
             B[p, :, q, :], B[q, :, p, :] = block, block
         return B.reshape(P * m, P * m)
 
@@ -116,9 +130,9 @@ class LowRankPosterior(_Forgetful):
         n_functions, m = R.shape[1], V.shape[1]
         P = linalg.inverse_from_factor(self.LB).reshape(n_functions, m, n_functions, m)
         beta = self.w * self.alpha
-        bV = np.stack([self._by_input(R[d.task, p] * beta) for p in range(n_functions)]).T @ self.a
+        bV = like(V, np.stack([self._by_input(R[d.task, p] * beta) for p in range(n_functions)])).T @ self.a
         bR: Array = np.stack(
-            [np.bincount(d.task, beta * (V @ a)[d.index], minlength=d.n_tasks) for a in self.a], axis=1
+            [np.bincount(d.task, beta * f[d.index], minlength=d.n_tasks) for f in to_host(V @ self.a.T).T], axis=1
         )
         spread = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
         at_task = np.zeros(d.n_tasks)  # v_t' P_t v_t
@@ -126,15 +140,15 @@ class LowRankPosterior(_Forgetful):
             both = 1.0 + (p != q)
             block = 0.5 * (P[p, :, q, :] + P[p, :, q, :].T)
             VP, RR = V @ block, R[:, p] * R[:, q]
-            Y = np.einsum("ij,ij->i", VP, V)
+            Y = to_host(row_dots(VP, V))
             bV -= both * (self.g[p, q][:, None] * VP)
             y = Y[d.index]
             moved = np.bincount(d.task, self.omega * y, minlength=d.n_tasks)
             if c:
                 vP = self.v @ block
-                vPv = np.einsum("ij,ij->i", vP, self.v)
-                bV += both * (self._by_task(RR[d.task] * self.omega * self.kappa[d.task]).T @ vP)
-                cross = (V @ vP.T)[d.index, d.task]
+                vPv = to_host(row_dots(vP, self.v))
+                bV += both * self._by_task(RR[d.task] * self.omega * self.kappa[d.task], vP, transposed=True)
+                cross = to_host((V @ vP.T)[d.index, d.task])
                 y = y - self.kappa[d.task] * (2.0 * cross - (self.kappa * vPv)[d.task])
                 moved -= self.kappa * vPv
                 at_task += both * RR * vPv
@@ -143,13 +157,14 @@ class LowRankPosterior(_Forgetful):
             if p != q:
                 bR[:, q] -= moved * R[:, p]
         noise = 0.5 * self.tau * (self.alpha**2 + self.tau * self.D**2 * spread - self._inverse_diagonal())
-        bR += 2.0 * R * np.bincount(d.task, noise * prior.carrier.residual[d.index], minlength=d.n_tasks)[:, None]
+        bR += 2.0 * R * np.bincount(d.task, noise * prior.residual[d.index], minlength=d.n_tasks)[:, None]
         bresidual = self._by_input(np.einsum("tp,tp->t", R, R)[d.task] * noise)
-        S = np.einsum("pi,pj->ij", self.a, self.a) - n_functions * np.eye(m)
+        S = self.a.T @ self.a
+        linalg.add_diagonal(S, -float(n_functions))
         for p in range(n_functions):
             S += P[p, :, p, :]
-        S *= self.lead
-        theta, _ = prior.carrier.pullback(bV, bresidual, S, False)
+        S *= float(self.lead)
+        theta, _ = prior.carrier.pullback(bV, like(V, bresidual), S, False)
         left = 1.0 - self.kappa * self.weight
         by_task = np.bincount(d.task, beta, minlength=d.n_tasks)
         by_intercept = np.sum(by_task**2 + left**2 * at_task - self.weight * left)
@@ -162,8 +177,8 @@ class LowRankPosterior(_Forgetful):
 
     def _coefficients(self, R: Array, V: Array, task: Codes) -> Array:
         """R (x) (v - kappa v_t) of rows, through LB: their squares sum to the variance that u leaves."""
-        V = V - self.kappa[task][:, None] * self.v[task]
-        J = (R[:, :, None] * V[:, None, :]).reshape(len(V), -1)
+        V = V - like(V, self.kappa[task])[:, None] * self.v[task]
+        J = (like(V, R)[:, :, None] * V[:, None, :]).reshape(len(V), -1)
         return linalg.right_solve_transposed(J, self.LB)
 
     def marginals(self) -> tuple[Array, Array]:
@@ -175,7 +190,7 @@ class LowRankPosterior(_Forgetful):
         spread = np.empty(len(mean))
         for at in _blocks(len(mean)):
             J = self._coefficients(prior.R[d.task[at]], prior.carrier.V[d.index[at]], d.task[at])
-            spread[at] = np.einsum("ij,ij->i", J, J)
+            spread[at] = to_host(row_dots(J, J))
         return mean, (1.0 - self._inverse_diagonal() + self.tau * self.D**2 * spread) / self.tau
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
@@ -184,18 +199,18 @@ class LowRankPosterior(_Forgetful):
         by_task = np.bincount(prior.design.task, self.w * self.alpha, minlength=prior.design.n_tasks)
         own = np.einsum("tp,tp->t", prior.R, prior.R)
         if full:
-            V, residual = prior.carrier.at(X)
+            V, residual = prior.carrier.at(like(prior.carrier.V, X))
             mean = self._shared_mean(prior.R[task], V, np.arange(len(V))) + c * by_task[task]
             J = self._coefficients(prior.R[task], V, task)
-            K = J @ J.T + np.where(task[:, None] == task, self.kappa[task], 0.0)
-            K.flat[:: len(K) + 1] += own[task] * residual
+            K = to_host(J @ J.T) + np.where(task[:, None] == task, self.kappa[task], 0.0)
+            K.flat[:: len(K) + 1] += own[task] * to_host(residual)
             return Prediction(mean, np.diagonal(K).copy(), K)
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for at in _blocks(len(X)):
-            V, residual = prior.carrier.at(X[at])
+            V, residual = prior.carrier.at(like(prior.carrier.V, X[at]))
             mean[at] = self._shared_mean(prior.R[task[at]], V, np.arange(len(V))) + c * by_task[task[at]]
             J = self._coefficients(prior.R[task[at]], V, task[at])
-            variance[at] = own[task[at]] * residual + self.kappa[task[at]] + np.einsum("ij,ij->i", J, J)
+            variance[at] = own[task[at]] * to_host(residual) + self.kappa[task[at]] + to_host(row_dots(J, J))
         return Prediction(mean, variance)
 
 

@@ -18,12 +18,15 @@ Adjoints (Fisher's identity, expectations over u given the sites): with H = A^-1
 V turns with the square root of k(Z, Z) that is chosen and the evidence does not, hence b k(Z, Z) =
 -1/2 L^-T (sum V'bV) L^-1, and the part of V'bV that comes from G is (a a' + P - I) for each function, whatever the
 number of tasks. Cost: sum_t (n_t^3 + n_t^2 m + n_t m^2) + m^3, linear in the number of tasks; no joint matrix.
+
+Inputs that are a tensor put all of it on its device, with tasks of about one size as one block (`layout`); what is
+returned is on the host, but marginals are where the sites came from.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -31,17 +34,21 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow import linalg
+from borrow.covariance import layout as layouts
+from borrow.covariance.carrier import (
+    LOG_2PI,
+    Basis,
+    Prediction,
+    _Carrier,
+    _Forgetful,
+    build_there,
+    marginal_variances,
+    unit_noise,
+)
+from borrow.device import Device
 from borrow.kernels import Kernel
-from borrow.linalg import Array
-
-LOG_2PI = float(np.log(2.0 * np.pi))
-
-
-class Basis(NamedTuple):
-    """A kernel and the inducing inputs that carry functions drawn from it."""
-
-    kernel: Kernel
-    Z: Array
+from borrow.kernels.stacked import TaskKernels
+from borrow.linalg import Array, is_tensor, like, namespace, to_host
 
 
 class Adjoints(NamedTuple):
@@ -54,51 +61,13 @@ class Adjoints(NamedTuple):
     noise: Array
 
 
-class _Forgetful:
-    """Pull-backs are closures: they serve the fit and stay behind when the object is pickled."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_back")}
-
-
-class _Carrier(_Forgetful):
-    """A basis evaluated at all rows: V, the residual variances, and the way back to its parameters."""
-
-    def __init__(self, basis: Basis, X: Array, jitter: float) -> None:
-        self.basis = basis
-        Kzz, self._back_zz = basis.kernel.evaluate(basis.Z)
-        self.L, self.jitter = linalg.cholesky_jittered(Kzz, jitter)
-        self.V, self.residual, self._back_xz, self._back_diag = self._at(X)
-
-    def _at(self, X: Array) -> tuple:
-        Kxz, back_xz = self.basis.kernel.evaluate(X, self.basis.Z)
-        V = linalg.right_solve_transposed(Kxz, self.L)
-        kxx, back_diag = self.basis.kernel.evaluate_diag(X)
-        return V, np.maximum(kxx - np.einsum("ij,ij->i", V, V), 0.0), back_xz, back_diag
-
-    def at(self, X: Array) -> tuple[Array, Array]:
-        """V and residual variances at other inputs."""
-        return self._at(X)[:2]
-
-    def pullback(self, bG: Array, bresidual: Array, S: Array, inputs: bool) -> tuple[Array, Array | None]:
-        """To the kernel's parameters (and Z). bG is the adjoint of V through G, S its product V'bG in closed form."""
-        S = S - 2.0 * (self.V.T @ (bresidual[:, None] * self.V))
-        bV = bG
-        bV -= (2.0 * bresidual)[:, None] * self.V
-        bKzz = -0.5 * linalg.right_solve(linalg.solve_lower_transposed(self.L, S), self.L)
-        xz = self._back_xz(linalg.right_solve(bV, self.L), inputs)
-        zz = self._back_zz(0.5 * (bKzz + bKzz.T), inputs)
-        theta = xz.theta + zz.theta + self._back_diag(bresidual).theta
-        return theta, xz.Z + zz.X if inputs else None
-
-
 class _Dense:
-    """chol(A) of a task with its own kernel."""
+    """chol(A) of a task with its own kernel, or of several."""
 
-    def __init__(self, E: Array, w: Array) -> None:
-        A = E * w
-        A *= w[:, None]
-        A.flat[:: len(A) + 1] += 1.0
+    def __init__(self, K: Array, e: Array, w: Array) -> None:
+        A = K * w[..., None, :]
+        A *= w[..., None]
+        linalg.add_diagonal(A, w * w * e + 1.0)
         self.L = linalg.cholesky(A, overwrite=True)
 
     def half(self, B: Array) -> Array:
@@ -112,25 +81,33 @@ class _Dense:
 
     def adjoint(self, R: Array, alpha: Array) -> Array:
         """alpha alpha' + R R' - A^-1."""
-        return linalg.gram_minus_inverse(np.hstack([R, alpha[:, None]]), self.L)
+        return linalg.gram_minus_inverse(namespace(R).concatenate([R, alpha[..., None]], axis=-1), self.L)
+
+    def only(self, i: int | None, n: int) -> _Dense:
+        """The factor of one task of several, without padding."""
+        if i is None:
+            return self
+        one = object.__new__(_Dense)
+        one.L = self.L[i, :n, :n]
+        return one
 
 
 class _Diagonal:
     """The same for a task whose residual covariance is diagonal (the primary)."""
 
     def __init__(self, e: Array, w: Array) -> None:
-        self.root = np.sqrt(1.0 + w * w * e)
+        self.root = namespace(w).sqrt(1.0 + w * w * e)
 
     def half(self, B: Array) -> Array:
-        return (B.T / self.root).T
+        return B / self.root if B.ndim == 1 else B / self.root[:, None]
 
     half_transposed = half
 
     def log_determinant(self) -> float:
-        return 2.0 * float(np.log(self.root).sum())
+        return 2.0 * float(namespace(self.root).log(self.root).sum())
 
     def adjoint(self, R: Array, alpha: Array) -> Array:
-        return np.einsum("ij,ij->i", R, R) + alpha * alpha - self.root**-2
+        return linalg.row_dots(R, R) + alpha * alpha - self.root**-2
 
 
 class SharedCovariance(_Forgetful):
@@ -138,7 +115,8 @@ class SharedCovariance(_Forgetful):
 
     X: rows of all tasks, stacked by task; `starts[t]:starts[t+1]` are the rows of task t. `bases[basis_of[q]]` carries
     the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None. `jitter` is the least relative
-    jitter of k(Z, Z); what was needed is in `jitter` afterwards.
+    jitter of k(Z, Z); what was needed is in `jitter` afterwards. Arrays with one row for each row of X are in the
+    order of `layout`, which on the host is that of X.
     """
 
     def __init__(
@@ -148,98 +126,94 @@ class SharedCovariance(_Forgetful):
         bases: list[Basis],
         basis_of: list[int],
         weights: Array,
-        specific: list[Kernel | None],
+        specific: Sequence[Kernel | None],
         jitter: float = 0.0,
     ) -> None:
-        self.X, self.starts, self.basis_of, self.weights = X, starts, basis_of, weights
-        self.specific = specific
-        self.task = np.repeat(np.arange(len(specific)), np.diff(starts))
+        self.starts, self.basis_of, self.weights = starts, basis_of, weights
+        self._given, self._least = X, jitter
+        self.specific: Sequence[Kernel | None] = TaskKernels.of(specific) if is_tensor(X) else specific
+        if isinstance(self.specific, TaskKernels):
+            self.layout = layouts.by_size(starts, self.specific.forms(), X)
+        else:
+            self.layout = layouts.by_task(starts)
+        self.X: Any = X if self.layout.index is None else X[self.layout.index]
+        X = self.X
+        self.task = self.layout.task
         self.carriers = [_Carrier(b, X, jitter) for b in bases]
         self.jitter = max([c.jitter for c in self.carriers], default=jitter)
         widths = [self.carriers[b].V.shape[1] for b in basis_of]
         ends = np.cumsum([0, *widths])
         self.columns = [slice(int(i), int(j)) for i, j in pairwise(ends)]
-        self.G = self._loadings([c.V for c in self.carriers], self.task)
-        self.residual = np.zeros(len(X))
+        self.G = self._loadings([c.V for c in self.carriers], None)
+        self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))
         for q, b in enumerate(basis_of):
-            self.residual += weights[self.task, q] ** 2 * self.carriers[b].residual
-        own = [
-            k.evaluate(X[self.rows(t)]) if k is not None and starts[t + 1] > starts[t] else None
-            for t, k in enumerate(specific)
-        ]
+            self.residual += self.layout.of_tasks(weights[:, q] ** 2, X) * self.carriers[b].residual
+        own = [self._own(b) for b in self.layout.blocks]
         self.K_specific = [None if o is None else o[0] for o in own]
         self._back_specific = [None if o is None else o[1] for o in own]
 
     def rows(self, t: int) -> slice:
         """Rows of task t."""
-        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+        return self.layout.rows(t)
 
-    def _loadings(self, V: list[Array], task: npt.NDArray[np.intp]) -> Array:
-        G = np.empty((len(task), self.columns[-1].stop if self.columns else 0))
+    def _own(self, block: layouts.Block) -> Any:
+        """The own kernels of a block's tasks, with the way back; None where there is none, or no row."""
+        X = block.of(self.X)
+        if block.size is not None:
+            assert isinstance(self.specific, TaskKernels)  # on a device
+            return self.specific.stacked(block.tasks, X).evaluate(X)
+        kernel = self.specific[block.tasks[0]]
+        return kernel.evaluate(X) if kernel is not None and len(X) else None
+
+    def _loadings(self, V: list[Array], task: npt.NDArray[np.intp] | None) -> Array:
+        """R[t, q] V at rows of these tasks; None: at all rows."""
+        m = self.columns[-1].stop if self.columns else 0
+        if is_tensor(self.X):
+            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: like(self.X, v[task])
+            parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
+            n = len(self.X) if task is None else len(task)
+            return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
+        task = self.task if task is None else task
+        G = np.empty((len(task), m))
         for q, b in enumerate(self.basis_of):
             np.multiply(V[b], self.weights[task, q][:, None], out=G[:, self.columns[q]])
         return G
-
-    def _residual_block(self, t: int) -> Array:
-        """E_t: a vector where it is diagonal."""
-        K, e = self.K_specific[t], self.residual[self.rows(t)]
-        if K is None:
-            return e
-        E = K.copy()
-        E.flat[:: len(E) + 1] += e
-        return E
 
     def condition(self, nu: Array, tau: Array) -> SharedPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
         return SharedPosterior(self, nu, tau)
 
-
-@dataclass(frozen=True)
-class Prediction:
-    """Posterior of the functions at new rows: mean, marginal variances and, if asked, the joint covariance."""
-
-    mean: Array
-    variance: Array
-    covariance: Array | None = None
-
-
-def marginal_variances(K: Array, L: Array, w: Array) -> Array:
-    """diag(K - K w A^-1 w K), A = I + w K w = L L'.
-
-    w K w = A - I, so tau v = 1 - diag A^-1, a third of the flops of a solve. Sites too weak for that difference take
-    their columns of K instead.
-    """
-    rest = 1.0 - linalg.diagonal_of_inverse(L)
-    weak = rest < 1e-4
-    variance = np.divide(rest, w * w, out=np.zeros_like(w), where=~weak)
-    if weak.any():
-        half = linalg.solve_lower(L, w[:, None] * K[:, weak])
-        variance[weak] = np.diagonal(K)[weak] - np.einsum("ij,ij->j", half, half)
-    return variance
+    def _again(self) -> Any:
+        if not is_tensor(self.X):
+            return None
+        bases = [c.basis for c in self.carriers]
+        made = (self.starts, bases, self.basis_of, self.weights, list(self.specific), self._least)
+        return build_there, (SharedCovariance, Device(str(self.X.device)), to_host(self._given), *made)
 
 
 def posterior_of_shared(sums: tuple[Array, Array]) -> tuple[Array, Array]:
     """The factor of B = I + sum W'W, and a = B^-1 b, from the sums over all tasks."""
-    B, b = sums[0].copy(), sums[1]
-    B.flat[:: len(B) + 1] += 1.0
+    B, b = sums[0] + 0.0, sums[1]
+    linalg.add_diagonal(B, 1.0)
     LB = linalg.cholesky(B, overwrite=True)
     return LB, linalg.solve(LB, b)
 
 
-class SharedPosterior:
+class SharedPosterior(_Forgetful):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
     def __init__(self, prior: SharedCovariance, nu: Array, tau: Array, alone: bool = True) -> None:
-        self.prior = prior
-        self.w = w = np.sqrt(tau)
-        s = np.divide(nu, w, out=np.zeros_like(nu), where=w > 0)
-        W, r = prior.G * w[:, None], s.copy()
+        self.prior, self.sites = prior, (nu, tau)
+        spread, blocks = prior.layout.spread, prior.layout.blocks
+        self.w, s = unit_noise(spread(nu, prior.X), spread(tau, prior.X))
+        w, e = self.w, prior.residual
+        W, r = prior.G * w[:, None], s + 0.0
         self.factors: list[_Dense | _Diagonal] = []
-        for t, K in enumerate(prior.K_specific):
-            at, E = prior.rows(t), prior._residual_block(t)
-            factor = _Diagonal(E, w[at]) if K is None else _Dense(E, w[at])
+        for block, K in zip(blocks, prior.K_specific, strict=True):
+            factor = _Diagonal(e[block.at], w[block.at]) if K is None else _Dense(K, block.of(e), block.of(w))
             self.factors.append(factor)
-            W[at], r[at] = factor.half(W[at]), factor.half(r[at])
+            block.put(W, factor.half(block.of(W)))
+            block.put(r, factor.half(block.of(r)))
         self.W, self.r = W, r
         if alone:
             self.given(*posterior_of_shared(self.sums()))
@@ -252,27 +226,49 @@ class SharedPosterior:
         """Go on with B and b of all tasks, these and others. What is shared counts once, where `lead` is."""
         self.LB, self.a, self.lead = LB, a, lead
         self.__dict__.pop("H", None)
-        prior, r, misfit = self.prior, self.r, self.r - self.W @ a
+        r, misfit = self.r, self.r - self.W @ a
         self.log_determinant = sum(f.log_determinant() for f in self.factors) + lead * linalg.log_determinant(LB)
-        quadratic = float(misfit @ misfit + lead * (a @ a))
-        self.evidence = -0.5 * (quadratic + self.log_determinant + len(r) * LOG_2PI)
-        self.alpha = np.empty_like(r)  # A^-1 (s - w G a)
-        for t, factor in enumerate(self.factors):
-            at = prior.rows(t)
-            self.alpha[at] = factor.half_transposed(misfit[at])
+        quadratic = float(misfit @ misfit + float(lead) * (a @ a))
+        self.evidence = -0.5 * (quadratic + self.log_determinant + len(self.sites[0]) * LOG_2PI)
+        self.alpha = namespace(r).empty_like(r)  # A^-1 (s - w G a)
+        for block, factor in zip(self.prior.layout.blocks, self.factors, strict=True):
+            block.put(self.alpha, factor.half_transposed(block.of(misfit)))
+
+    def _again(self) -> Any:
+        made = (self.prior, *map(to_host, self.sites))
+        return (SharedPosterior, made) if is_tensor(self.prior.X) else None
 
     @cached_property
     def H(self) -> Array:
         """A^-1 w G."""
-        H = np.empty_like(self.W)
-        for t, factor in enumerate(self.factors):
-            at = self.prior.rows(t)
-            H[at] = factor.half_transposed(self.W[at])
+        H = namespace(self.W).empty_like(self.W)
+        for block, factor in zip(self.prior.layout.blocks, self.factors, strict=True):
+            block.put(H, factor.half_transposed(block.of(self.W)))
         return H
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """w alpha, in the order of the rows, on the host: what a covariance with the rows is multiplied with."""
+        return to_host(self.prior.layout.collect(self.w * self.alpha))
+
+    def factor_of(self, t: int) -> Any:
+        """The factor of one task; None where it has no row and no block."""
+        at = self.prior.rows(t)
+        if at.start == at.stop or self.prior.layout.index is None:
+            return self.factors[t] if self.prior.layout.index is None else None
+        b, i = self.prior.layout.place_of(t)
+        factor = self.factors[b]
+        if isinstance(factor, _Dense):
+            return factor.only(i, at.stop - at.start)
+        begin = at.start - self.prior.layout.blocks[b].at.start
+        one = object.__new__(_Diagonal)
+        one.root = factor.root[begin : begin + at.stop - at.start]
+        return one
 
     def task_terms(self) -> Array:
         """b_t of every task, one a row: flipping the sign of task t's weights flips its row and leaves B alone."""
-        return np.stack([self.W[at].T @ self.r[at] for at in map(self.prior.rows, range(len(self.factors)))])
+        each = [self.W[at].T @ self.r[at] for at in map(self.prior.rows, range(len(self.prior.specific)))]
+        return to_host(namespace(self.W).stack(each))
 
     def at(self, t: int) -> tuple[SharedPosterior, int]:
         """Who knows task t, and its code there."""
@@ -289,112 +285,126 @@ class SharedPosterior:
 
         With a', B' of the others: r_t given them is N(W a', I + W B'^-1 W'), and |I + W B'^-1 W'| = |B| / |B'|.
         """
-        W, r = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)]
+        W, r, factor = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)], self.factor_of(t)
         L, a = self.without(t)
         misfit = r - W @ a
         half = linalg.solve_lower(self.LB, W.T @ misfit)
-        logdet = linalg.log_determinant(self.LB) - linalg.log_determinant(L) + self.factors[t].log_determinant()
+        own = 0.0 if factor is None else factor.log_determinant()
+        logdet = linalg.log_determinant(self.LB) - linalg.log_determinant(L) + own
         return -0.5 * float(misfit @ misfit - half @ half + logdet + len(r) * LOG_2PI)
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by everything that the prior was built from, and by the noise of each row."""
-        prior, w = self.prior, self.w
+        prior, w, xp = self.prior, self.w, namespace(self.w)
         R = linalg.right_solve_transposed(self.H, self.LB)
-        noise = np.empty(len(w))
-        specific: list[Array | None] = []
-        for t, (factor, back) in enumerate(zip(self.factors, prior._back_specific, strict=True)):
-            at = prior.rows(t)
-            M = factor.adjoint(R[at], self.alpha[at])
+        noise = xp.empty_like(w)
+        specific: list[Array | None] = [None] * len(prior.specific)
+        for t in np.flatnonzero(np.diff(prior.starts) == 0).tolist():
+            kernel = prior.specific[t]
+            specific[t] = None if kernel is None else np.zeros(kernel.n_theta)
+        for block, factor, back in zip(prior.layout.blocks, self.factors, prior._back_specific, strict=True):
+            wb = block.of(w)
+            M = factor.adjoint(block.of(R), block.of(self.alpha))
             M *= 0.5
             if back is None:
-                noise[at] = M * w[at] ** 2
-                kernel = prior.specific[t]
-                specific.append(None if kernel is None else np.zeros(kernel.n_theta))
-            else:
-                M *= w[at]
-                M *= w[at][:, None]
-                noise[at] = np.diagonal(M)
-                specific.append(back(M).theta)
+                block.put(noise, M * wb**2)
+                continue
+            M *= wb[..., None, :]
+            M *= wb[..., None]
+            block.put(noise, linalg.diagonal(M))
+            theta = back(M).theta
+            for t, own in zip(block.tasks, [theta] if block.size is None else theta, strict=True):
+                specific[t] = own
         bG = linalg.right_solve(R, self.LB)  # H P
         del R
-        np.subtract(np.multiply.outer(self.alpha, self.a), bG, out=bG)
+        outer = self.alpha[:, None] * self.a
+        bG = xp.subtract(outer, bG, out=bG)
         bG *= w[:, None]
         weights, bases, by_Z = self._adjoints_of_functions(bG, noise, inducing)
-        return Adjoints(weights, bases, by_Z, specific, noise)
+        return Adjoints(weights, bases, by_Z, specific, to_host(prior.layout.collect(noise)))
 
     def _adjoints_of_functions(
         self, bG: Array, noise: Array, inducing: bool
     ) -> tuple[Array, list[Array], list[Array | None]]:
         """To the weights, and to each basis through all functions that it carries; overwrites bG."""
         prior = self.prior
-        aaP = np.multiply.outer(self.a, self.a) + linalg.inverse_from_factor(self.LB)
-        aaP.flat[:: len(aaP) + 1] -= 1.0
-        aaP *= self.lead
+        aaP = self.a[:, None] * self.a + linalg.inverse_from_factor(self.LB)
+        linalg.add_diagonal(aaP, -1.0)
+        aaP *= float(self.lead)
         weights = np.zeros_like(prior.weights)
         filled = np.flatnonzero(np.diff(prior.starts))  # reduceat would repeat a row for an empty task
         starts = prior.starts[:-1][filled]
         pulled = []
         for b, c in enumerate(prior.carriers):
             bV: Array | None = None
-            bresidual, S = np.zeros(len(noise)), np.zeros((c.V.shape[1],) * 2)
+            bresidual, S = noise * 0.0, c.L * 0.0
             for q in (q for q, other in enumerate(prior.basis_of) if other == b):
-                part, at_row = bG[:, prior.columns[q]], prior.weights[prior.task, q]
-                by_row = np.einsum("ij,ij->i", part, c.V) + 2.0 * at_row * c.residual * noise
-                weights[filled, q] = np.add.reduceat(by_row, starts) if len(filled) else 0.0
+                part, at_row = bG[:, prior.columns[q]], prior.layout.of_tasks(prior.weights[:, q], bG)
+                by_row = linalg.row_dots(part, c.V) + 2.0 * at_row * c.residual * noise
+                on_host = to_host(prior.layout.collect(by_row))
+                weights[filled, q] = np.add.reduceat(on_host, starts) if len(filled) else 0.0
                 part *= at_row[:, None]
                 bV = part if bV is None else bV + part
                 bresidual += at_row**2 * noise
                 S += aaP[prior.columns[q], prior.columns[q]]
             if bV is None:  # a basis that carries no function
-                bV = np.zeros_like(c.V)
+                bV = c.V * 0.0
             pulled.append(c.pullback(bV, bresidual, S, inducing))
         return weights, [g for g, _ in pulled], [z for _, z in pulled]
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row."""
-        prior, w = self.prior, self.w
-        mean, variance = prior.G @ self.a, np.empty(len(w))
-        J = prior.G.copy()
-        for t, factor in enumerate(self.factors):
-            at, E = prior.rows(t), prior._residual_block(t)
-            if E.ndim == 1:
-                gain = E * w[at]
+        prior, w, e = self.prior, self.w, self.prior.residual
+        mean, variance = prior.G @ self.a, namespace(w).empty_like(w)
+        J = linalg.copy(prior.G)
+        for block, factor, K in zip(prior.layout.blocks, self.factors, prior.K_specific, strict=True):
+            at, wb = block.at, block.of(w)
+            if K is None:
+                gain = e[at] * w[at]
                 mean[at] += gain * self.alpha[at]
-                variance[at] = E / factor.root**2  # type: ignore[union-attr]
+                variance[at] = e[at] / factor.root**2  # type: ignore[union-attr]
                 J[at] -= gain[:, None] * self.H[at]
-            else:
-                mean[at] += E @ (w[at] * self.alpha[at])
-                variance[at] = marginal_variances(E, factor.L, w[at])  # type: ignore[union-attr]
-                if J.shape[1]:
-                    J[at] -= E @ (w[at][:, None] * self.H[at])
+                continue
+            E = linalg.copy(K)
+            linalg.add_diagonal(E, block.of(e))
+            known = E @ (wb * block.of(self.alpha))[..., None]
+            mean[at] += known.reshape(-1)
+            block.put(variance, marginal_variances(E, factor.L, wb))  # type: ignore[union-attr]
+            if J.shape[1]:
+                block.put(J, block.of(J) - E @ (wb[..., None] * block.of(self.H)))
         J = linalg.right_solve_transposed(J, self.LB)
-        return mean, variance + np.einsum("ij,ij->i", J, J)
+        collect = prior.layout.collect
+        found = collect(mean), collect(variance + linalg.row_dots(J, J))
+        return found if is_tensor(self.sites[0]) else (to_host(found[0]), to_host(found[1]))
 
     def predict(self, X: Array, task: npt.NDArray[np.intp], full: bool = False) -> Prediction:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest (eq. 7)."""
         prior = self.prior
+        X = like(prior.X, X)
         at_new = [c.at(X) for c in prior.carriers]
         J = prior._loadings([V for V, _ in at_new], task)
         mean = J @ self.a
-        variance = np.zeros(len(X))
+        variance = mean * 0.0
         for q, b in enumerate(prior.basis_of):
-            variance += prior.weights[task, q] ** 2 * at_new[b][1]
-        blocks = np.diag(variance) if full else None
+            variance += like(X, prior.weights[task, q] ** 2) * at_new[b][1]
+        blocks = namespace(X).diag(variance) if full else None
         for t in np.unique(task):
             kernel = prior.specific[t]
             if kernel is None:
                 continue
-            new, old = np.flatnonzero(task == t), prior.rows(int(t))
-            cross = kernel(X[new], prior.X[old]) * self.w[old]
-            mean[new] += cross @ self.alpha[old]
-            J[new] -= cross @ self.H[old]
-            half = self.factors[t].half(np.ascontiguousarray(cross.T))
+            new, old, factor = np.flatnonzero(task == t), prior.rows(int(t)), self.factor_of(int(t))
+            half = None
+            if factor is not None:
+                cross = kernel(X[new], prior.X[old]) * self.w[old]
+                mean[new] += cross @ self.alpha[old]
+                J[new] -= cross @ self.H[old]
+                half = factor.half(linalg.rows_first(cross.T))
             if blocks is None:
-                variance[new] += kernel.diag(X[new]) - np.einsum("ij,ij->j", half, half)
+                variance[new] += kernel.diag(X[new]) - (0.0 if half is None else linalg.column_dots(half, half))
             else:
-                blocks[np.ix_(new, new)] += kernel(X[new]) - half.T @ half
+                blocks[np.ix_(new, new)] += kernel(X[new]) - (0.0 if half is None else half.T @ half)
         J = linalg.right_solve_transposed(J, self.LB)
         if blocks is None:
-            return Prediction(mean, np.maximum(variance + np.einsum("ij,ij->i", J, J), 0.0))
+            return Prediction(to_host(mean), to_host((variance + linalg.row_dots(J, J)).clip(0.0)))
         blocks += J @ J.T
-        return Prediction(mean, np.maximum(np.diagonal(blocks), 0.0), blocks)
+        return Prediction(to_host(mean), to_host(linalg.diagonal(blocks).clip(0.0)), to_host(blocks))

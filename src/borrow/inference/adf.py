@@ -23,8 +23,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from borrow.device import Device, place
 from borrow.likelihoods import hazard
-from borrow.linalg import Array
+from borrow.linalg import Array, copy, like, namespace
 
 #: Site precisions stay above this: the probit's underflow at margins above 38.
 LEAST_PRECISION = 1e-300
@@ -44,6 +45,9 @@ class Factors(Protocol):
 
     def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """tau and m."""
+
+    def part(self, at: slice, device: Device | None) -> Factors:
+        """Those of some rows, where their task is computed."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,10 @@ class GaussianFactors:
         """The observation itself, whatever was known before."""
         return 1.0 / self.noise[at], self.y[at]
 
+    def part(self, at: slice, device: Device | None) -> GaussianFactors:
+        """Those of some rows, where their task is computed."""
+        return GaussianFactors(place(self.y[at], device), place(self.noise[at], device))
+
 
 @dataclass(frozen=True)
 class ProbitFactors:
@@ -80,7 +88,7 @@ class ProbitFactors:
 
     def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """g = y r / sqrt(1 + variance), nu = r (z + r) / (1 + variance)."""
-        y, root = self.y[at], np.sqrt(1.0 + variance)
+        y, root = self.y[at], namespace(variance).sqrt(1.0 + variance)
         r, excess = hazard(y * (mean + self.bias[at]) / root)
         return y * r / root, r * excess / (1.0 + variance)
 
@@ -99,6 +107,10 @@ class ProbitFactors:
         nu = r * excess / (1.0 + variance)
         return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + y * root / excess
 
+    def part(self, at: slice, device: Device | None) -> ProbitFactors:
+        """Those of some rows, where their task is computed."""
+        return ProbitFactors(place(self.y[at], device), place(self.bias[at], device))
+
 
 class TaskPosterior:
     """q(f) at the rows of one task: means, variances, and the rows sqrt(nu) s of M in Sigma = K - M'M.
@@ -108,10 +120,10 @@ class TaskPosterior:
 
     def __init__(self, column: Callable[[int], Array], variance: Array) -> None:
         self.column = column
-        self.mean = np.zeros(len(variance))
-        self.variance = variance.copy()
+        self.mean = 0.0 * variance
+        self.variance = copy(variance)
         self.size = 0
-        self.M = np.empty((0, len(variance)))
+        self.M = like(variance, np.empty((0, len(variance))))
 
     def at(self, n: int) -> tuple[Array, Array]:
         """Mean and variance of row n, as arrays of one."""
@@ -120,7 +132,7 @@ class TaskPosterior:
     def include(self, n: int, g: float, nu: float) -> None:
         """Take in row n: s = k_n - M'a with a the n-th column of M; then mean += g s, variance -= nu s^2."""
         if self.size == len(self.M):
-            grown = np.empty((max(8, 2 * self.size), len(self.mean)))
+            grown = like(self.mean, np.empty((max(8, 2 * self.size), len(self.mean))))
             grown[: self.size] = self.M
             self.M = grown
         s = self.column(n)
@@ -128,6 +140,6 @@ class TaskPosterior:
             M = self.M[: self.size]
             s = s - M[:, n] @ M
         self.mean += g * s
-        row = np.multiply(s, np.sqrt(nu), out=self.M[self.size])
+        row = namespace(s).multiply(s, nu**0.5, out=self.M[self.size])
         self.variance -= row * row
         self.size += 1

@@ -27,13 +27,16 @@ from scipy.special import ndtri
 
 from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
 from borrow.data import Cells
+from borrow.device import place
 from borrow.hyper import Values
-from borrow.linalg import Array
+from borrow.linalg import Array, namespace
 
 log = logging.getLogger("borrow")
 
 #: Shares of positives are kept this far from 0 and 1 when they become a bias.
 CLIP = 0.02
+#: Where the prior of a kernel's log variance is centred, in units of the probit's noise.
+LOG_VARIANCE = 2.0
 
 
 class Likelihood(Protocol):
@@ -75,8 +78,9 @@ def ep(
     max_sweeps: int = 100,
     tol: float = 1e-6,
 ) -> EP:
-    """Sites at which every tilted distribution has the posterior's marginals."""
-    sites = start if start is not None else Sites(np.zeros(len(y)), np.zeros(len(y)))
+    """Sites at which every tilted distribution has the posterior's marginals; arrays are where the sites are."""
+    xp = namespace(y)
+    sites = start if start is not None else Sites(xp.zeros_like(y), xp.zeros_like(y))
     step, last, n_sweeps = 1.0, np.inf, 0
     while True:
         n_sweeps += 1
@@ -87,10 +91,9 @@ def ep(
         shrink = 1.0 + d2 * cavity_v
         new = Sites((d1 - d2 * cavity_m) / shrink, -d2 / shrink)
         # In units of the cavity: by how much the sites would still move the marginals.
-        spread = np.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
-        residual = float(
-            max(np.max(np.abs(new.tau - sites.tau) * spread**2), np.max(np.abs(new.nu - sites.nu) * spread))
-        )
+        spread = xp.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
+        moves = xp.abs(new.tau - sites.tau) * spread**2, xp.abs(new.nu - sites.nu) * spread
+        residual = max(float(m.max()) for m in moves) if len(spread) else 0.0  # a task may have no rows
         if residual < tol or n_sweeps >= max_sweeps:
             break
         step = max(0.5 * step, 1.0 / 16.0) if residual > last else min(1.0, 1.25 * step)
@@ -103,7 +106,7 @@ def ep(
 
 def cavity(mean: Array, variance: Array, sites: Sites) -> tuple[Array, Array]:
     """Mean and variance of each marginal with its own site taken out."""
-    rest = np.maximum(1.0 - sites.tau * variance, 1e-12)
+    rest = (1.0 - sites.tau * variance).clip(1e-12)
     return (mean - variance * sites.nu) / rest, variance / rest
 
 
@@ -113,8 +116,9 @@ def ep_evidence(
     """log Z_EP of the formula above; log int N(f; 0, K) exp(nu'f - f'Tf/2) df = -1/2 log|I + wKw| + 1/2 nu'mean."""
     nu, tau = sites
     wide = 1.0 + tau * cavity_v
-    overlap = -0.5 * np.log(wide) + (cavity_m * nu + 0.5 * cavity_v * nu**2 - 0.5 * tau * cavity_m**2) / wide
-    return float(np.sum(log_z - overlap) - 0.5 * posterior.log_determinant + 0.5 * (nu @ mean))
+    log_wide = namespace(wide).log(wide)
+    overlap = -0.5 * log_wide + (cavity_m * nu + 0.5 * cavity_v * nu**2 - 0.5 * tau * cavity_m**2) / wide
+    return float((log_z - overlap).sum() - 0.5 * posterior.log_determinant + 0.5 * (nu @ mean))
 
 
 def class_bias(cells: Cells) -> Array:
@@ -136,9 +140,10 @@ class EPInference:
     likelihood: Any
     max_sweeps: int = 100
     tol: float = 1e-6
+    log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
     def __call__(self, prior: Any, cells: Cells, values: Values, start: EP | None = None) -> EP:
         """Posterior and evidence; `start` is an earlier result to warm-start from."""
-        bias = class_bias(cells)[cells.task]
+        y, bias = (place(v, cells.device) for v in (cells.y, class_bias(cells)[cells.task]))
         sites = None if start is None else start.sites
-        return ep(prior, self.likelihood, cells.y, bias, sites, self.max_sweeps, self.tol)
+        return ep(prior, self.likelihood, y, bias, sites, self.max_sweeps, self.tol)

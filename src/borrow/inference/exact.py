@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,8 @@ def exact_spread(covariance: SpreadCovariance, likelihood: Gaussian) -> SpreadEx
 @dataclass(frozen=True)
 class ExactInference:
     """Exact inference as the models call it: `values["noise"]` holds the log noise of each task."""
+
+    log_variance: ClassVar[float] = 0.0  # where the prior of a kernel's log variance is centred, for scaled targets
 
     def __call__(self, prior: Any, cells: Cells, values: Values, start: Any = None) -> Any:
         """Posterior and evidence; there is nothing to warm-start."""

@@ -6,6 +6,8 @@ the logarithms of the free parameters (in the order of `theta`) and, if asked, w
 evaluated twice, no (n, n, p) tensor is built, and K must not be changed in place before the pull-back.
 With `Z=None` the matrix is k(X, X) and the input derivative counts both sides.
 
+Inputs may be NumPy arrays or PyTorch tensors, K is of their kind; derivatives by parameters are always on the host.
+
 Parameters are positive, kept as plain numbers or tuples in natural units; only `theta` is logarithmic. A
 kernel is immutable: `with_theta` returns another one.
 """
@@ -22,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from borrow.linalg import Array
+from borrow.linalg import Array, is_tensor, like, namespace
 
 
 class Gradient(NamedTuple):
@@ -80,7 +82,8 @@ class Kernel(ABC):
         """
         theta, K = self.theta, self(X)
         moved = (self.with_theta(theta + TANGENT_STEP * e)(X) for e in np.eye(len(theta)))
-        return np.stack([(weight * (other - K)) @ v / TANGENT_STEP for other in moved], axis=1).reshape(len(X), -1)
+        columns = [(weight * (other - K)) @ v / TANGENT_STEP for other in moved]
+        return namespace(X).stack(columns, axis=1) if columns else K[:, :0]
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         """K(X, Z)."""
@@ -126,6 +129,8 @@ class Leaf(Kernel):
 
     learnable: ClassVar[tuple[str, ...]] = ()
     per_column: ClassVar[tuple[str, ...]] = ()
+    #: Several kernels at once, for blocks of inputs (T, n, d): free parameters are tensors (T, 1, 1) or (T, 1, d).
+    stacked: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in self.learnable:
@@ -200,21 +205,40 @@ class Leaf(Kernel):
 
     def _columns(self, name: str, X: Array) -> Array:
         """A parameter as one number for each column of X."""
-        value, d = np.asarray(getattr(self, name), dtype=float), X.shape[1]
+        given, d = getattr(self, name), X.shape[-1]
+        if is_tensor(given):
+            return given
+        value = np.asarray(given, dtype=float)
         if value.ndim == 1 and value.size != d:
             raise ValueError(
                 f"{type(self).__name__}: {name} has {value.size} entries and the inputs have {d} columns; "
                 "give one number or one for each column"
             )
-        return np.broadcast_to(value, (d,))
+        return like(X, value if value.ndim else np.full(d, value))
 
-    def _gather(self, **by_log: Array | float) -> Array:
-        """Stack derivatives by the log of each parameter in the order of `theta`."""
+    def _once(self, name: str) -> Any:
+        """A parameter that is one number; for several kernels one for each."""
+        value = getattr(self, name)
+        return value.reshape(-1) if is_tensor(value) else value
+
+    def _gather(self, **by_log: Any) -> Array:
+        """Stack derivatives by the log of each parameter in the order of `theta`; one row for each of several kernels.
+
+        Those that come as tensors are brought to the host, all at once.
+        """
         parts = []
         for name, _ in self.free():
-            g = np.atleast_1d(by_log[name])
-            scalar = np.ndim(getattr(self, name)) == 0 or self._is_tied(name)
+            g, value = by_log[name], getattr(self, name)
+            if is_tensor(g):
+                g = g[..., None] if g.ndim == int(self.stacked) else g
+                scalar = value.shape[-1] == 1 if self.stacked else np.ndim(value) == 0
+                parts.append(g.sum(dim=-1, keepdim=True) if scalar or self._is_tied(name) else g)
+                continue
+            g = np.atleast_1d(g)
+            scalar = np.ndim(value) == 0 or self._is_tied(name)
             parts.append(np.atleast_1d(g.sum()) if scalar else g)
+        if parts and is_tensor(parts[0]):
+            return namespace(parts[0]).concatenate(parts, axis=-1).cpu().numpy()
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def __repr__(self) -> str:
@@ -233,14 +257,16 @@ class Homogeneous(Leaf):
 
     variance: float = 1.0
 
-    def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
+    def evaluate_diag(self, X: Any) -> tuple[Array, Pullback]:
         """The variance, at every input."""
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            by_variance = self.variance * bd.sum()
+            by_variance = self.variance * float(bd.sum())
             theta = np.array([by_variance if n == "variance" else 0.0 for n in self.parameter_names()])
-            return Gradient(theta, np.zeros_like(X) if inputs else None)
+            return Gradient(theta, namespace(X).zeros_like(X) if inputs else None)
 
+        if is_tensor(X):
+            return X.new_full((X.shape[0],), self.variance), pullback
         return np.full(X.shape[0], self.variance), pullback
 
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from operator import add, mul
 from typing import Any, Self
 
 import numpy as np
@@ -76,7 +77,7 @@ class Composite(Kernel):
 
         def pullback(b: Array, inputs: bool = False) -> Gradient:
             pulled = [back(a, inputs) for (_, back), a in zip(evaluated, self._adjoints(values, b), strict=True)]
-            theta = np.concatenate([g.theta for g in pulled])
+            theta = np.concatenate([g.theta for g in pulled], axis=-1)
             if not inputs:
                 return Gradient(theta)
             return Gradient(theta, _total([g.X for g in pulled]), _total([g.Z for g in pulled]))
@@ -85,7 +86,7 @@ class Composite(Kernel):
 
 
 def _total(gradients: list[Any]) -> Array | None:
-    return None if gradients[0] is None else reduce(np.add, gradients)
+    return None if gradients[0] is None else reduce(add, gradients)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Sum(Composite):
 
     @staticmethod
     def _combine(values: list[Array]) -> Array:
-        return reduce(np.add, values)
+        return reduce(add, values)
 
     @staticmethod
     def _adjoints(values: list[Array], b: Array) -> list[Array]:
@@ -110,12 +111,12 @@ class Product(Composite):
 
     @staticmethod
     def _combine(values: list[Array]) -> Array:
-        return reduce(np.multiply, values)
+        return reduce(mul, values)
 
     @staticmethod
     def _adjoints(values: list[Array], b: Array) -> list[Array]:
         # Products of all the others, not the whole divided by one: a kernel may be zero somewhere.
-        return [reduce(np.multiply, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))]
+        return [reduce(mul, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))]
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.parts)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from borrow.kernels.base import Gradient, Homogeneous, Leaf, Pullback
-from borrow.linalg import Array
+from borrow.linalg import Array, column_dots, inner, is_tensor, namespace, weigh_rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,16 +18,20 @@ class Constant(Homogeneous):
 
     learnable: ClassVar[tuple[str, ...]] = ("variance",)
 
-    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+    def evaluate(self, X: Any, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            theta = self._gather(variance=self.variance * bK.sum())
+            axes = (-2, -1) if self.stacked else None
+            theta = self._gather(variance=self._once("variance") * bK.sum(axis=axes))
             if not inputs:
                 return Gradient(theta)
-            return Gradient(theta, np.zeros_like(X), None if Z is None else np.zeros_like(Z))
+            zeros = namespace(X).zeros_like
+            return Gradient(theta, zeros(X), None if Z is None else zeros(Z))
 
-        shape = (X.shape[0], (X if Z is None else Z).shape[0])  # not len: sparse tables have none
+        shape = (*X.shape[:-1], (X if Z is None else Z).shape[-2])  # not len: sparse tables have none
+        if is_tensor(X):
+            return (X.new_full((), 1.0) * self.variance).expand(shape), pullback
         return np.broadcast_to(np.float64(self.variance), shape), pullback
 
 
@@ -52,7 +56,7 @@ class Linear(Leaf):
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             bC = bK @ C
-            theta = self._gather(variance=v * np.einsum("ij,ij->j", X, bC))
+            theta = self._gather(variance=v * column_dots(X, bC))
             if not inputs:
                 return Gradient(theta)
             if Z is None:
@@ -68,7 +72,7 @@ class Linear(Leaf):
             return self._sparse(np.asarray(X.multiply(X).sum(axis=1)).ravel())  # type: ignore[attr-defined]
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            theta = self._gather(variance=v * (bd @ (X * X)))
+            theta = self._gather(variance=v * weigh_rows(bd, X * X))
             return Gradient(theta, 2.0 * v * bd[:, None] * X if inputs else None)
 
         return (X * X) @ v, pullback
@@ -111,20 +115,21 @@ class NeuralNetwork(Leaf):
         a = 1.0 + 2.0 * (self.bias_variance + (X * X) @ w)
         c = 1.0 + 2.0 * (self.bias_variance + (C * C) @ w)
         U = 2.0 * (self.bias_variance + (X * w) @ C.T)
-        root = np.sqrt(a[:, None] * c)
-        q = np.clip(U / root, -1.0, 1.0)
-        K = self.variance * (2.0 / np.pi) * np.arcsin(q)
+        xp = namespace(X)
+        root = xp.sqrt(a[:, None] * c)
+        q = xp.clip(U / root, -1.0, 1.0)
+        K = self.variance * (2.0 / np.pi) * xp.arcsin(q)
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             # 1 - q^2 is at least (a + c - 1) / (a c), by Cauchy and Schwarz; for large inputs q rounds to 1.
-            cos2 = np.maximum((1.0 - q) * (1.0 + q), (a[:, None] + (c - 1.0)) / (a[:, None] * c))
-            bq = bK * (self.variance * 2.0 / np.pi) / np.sqrt(cos2)
+            cos2 = xp.maximum((1.0 - q) * (1.0 + q), (a[:, None] + (c - 1.0)) / (a[:, None] * c))
+            bq = bK * (self.variance * 2.0 / np.pi) / xp.sqrt(cos2)
             bU, bqq = bq / root, bq * q
             ba, bc = -0.5 * bqq.sum(axis=1) / a, -0.5 * bqq.sum(axis=0) / c
             UC = bU @ C
-            by_w = 2.0 * w * (np.einsum("ij,ij->j", X, UC) + ba @ (X * X) + bc @ (C * C))
+            by_w = 2.0 * w * (column_dots(X, UC) + ba @ (X * X) + bc @ (C * C))
             by_bias = 2.0 * self.bias_variance * (bU.sum() + ba.sum() + bc.sum())
-            theta = self._gather(variance=float(np.vdot(bK, K)), weight_variance=by_w, bias_variance=by_bias)
+            theta = self._gather(variance=inner(bK, K), weight_variance=by_w, bias_variance=by_bias)
             if not inputs:
                 return Gradient(theta)
             bX = 2.0 * w * (UC + 2.0 * ba[:, None] * X)
@@ -137,10 +142,11 @@ class NeuralNetwork(Leaf):
         """On the diagonal q = (a - 1)/a, whose arcsine has the slope 1 / (a sqrt(2a - 1))."""
         w = self._columns("weight_variance", X)
         a = 1.0 + 2.0 * (self.bias_variance + (X * X) @ w)
-        d = self.variance * (2.0 / np.pi) * np.arcsin((a - 1.0) / a)
+        xp = namespace(X)
+        d = self.variance * (2.0 / np.pi) * xp.arcsin((a - 1.0) / a)
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            ba = bd * (self.variance * 2.0 / np.pi) / (a * np.sqrt(2.0 * a - 1.0))
+            ba = bd * (self.variance * 2.0 / np.pi) / (a * xp.sqrt(2.0 * a - 1.0))
             theta = self._gather(
                 variance=bd @ d,
                 weight_variance=2.0 * w * (ba @ (X * X)),

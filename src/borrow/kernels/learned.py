@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-import numpy as np
 from scipy import sparse
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
-from borrow.linalg import Array
+from borrow.linalg import Array, inner, like, row_dots
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +63,7 @@ class LearnedKernel(Leaf):
             K += (s * b) * k
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            theta = self._gather(variance=float(np.vdot(bK, K)))
+            theta = self._gather(variance=inner(bK, K))
             if not inputs:
                 return Gradient(theta)
             by_X, by_Z = back_P((s * r) * (bK @ Q)), back_Q((s * r) * (bK.T @ P))
@@ -81,7 +80,7 @@ class LearnedKernel(Leaf):
         s, r, b = self.variance, self.raw_weight, self.base_weight
         P, back_P = self._features(X)
         k, back_base = self.base.evaluate_diag(X)
-        d = s * (r * np.einsum("ij,ij->i", P, P) + b * k)
+        d = s * (r * row_dots(P, P) + b * k)
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
             theta = self._gather(variance=float(bd @ d))
@@ -93,8 +92,9 @@ class LearnedKernel(Leaf):
 
     def _features(self, X: Array) -> tuple[Array, Any]:
         """k(X, Z) R, and the way back to X."""
-        k, back = self.base.evaluate(X, self.Z)
-        return k @ self.root, lambda bP: back(bP @ self.root.T, True).X
+        root = like(X, self.root)
+        k, back = self.base.evaluate(X, like(X, self.Z))
+        return k @ root, lambda bP: back(bP @ root.T, True).X
 
     def __repr__(self) -> str:
         kind = "sparse " if sparse.issparse(self.Z) else ""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from borrow.kernels.base import Gradient, Leaf, Pullback
-from borrow.linalg import Array, squared_distances
+from borrow.linalg import Array, column_dots, inner, namespace, row_dots, squared_distances
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,26 +36,26 @@ class SmoothLinear(Leaf):
         C = A if Z is None else Z / l
         E = squared_distances(A, C)
         E *= -0.5
-        np.exp(E, out=E)
-        inner = A @ C.T
+        namespace(E).exp(E, out=E)
+        products = A @ C.T
         K = self.variance * E
-        K += self.linear_variance * inner
+        K += self.linear_variance * products
         K += self.bias_variance
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             W = bK * E
-            by_variance = self.variance * float(W.sum())
+            by_variance = self.variance * W.sum()
             W *= -0.5 * self.variance  # S
             rows, columns = 2.0 * W.sum(axis=1), 2.0 * W.sum(axis=0)
             W *= -2.0
             W += self.linear_variance * bK
             WC = W @ C
-            by_l = -(rows @ (A * A) + columns @ (C * C) + 2.0 * np.einsum("ij,ij->j", A, WC))
+            by_l = -(rows @ (A * A) + columns @ (C * C) + 2.0 * column_dots(A, WC))
             theta = self._gather(
                 variance=by_variance,
                 lengthscale=by_l,
-                linear_variance=self.linear_variance * float(np.vdot(bK, inner)),
-                bias_variance=self.bias_variance * float(bK.sum()),
+                linear_variance=self.linear_variance * inner(bK, products),
+                bias_variance=self.bias_variance * bK.sum(),
             )
             if not inputs:
                 return Gradient(theta)
@@ -71,15 +69,15 @@ class SmoothLinear(Leaf):
         """variance + linear_variance |a|^2 + bias_variance."""
         l = self._columns("lengthscale", X)
         A = X / l
-        square = np.einsum("ij,ij->i", A, A)
+        square = row_dots(A, A)
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
             bA = 2.0 * self.linear_variance * bd[:, None] * A
-            total = float(bd.sum())
+            total = bd.sum()
             theta = self._gather(
                 variance=self.variance * total,
-                lengthscale=-np.einsum("ij,ij->j", bA, A),
-                linear_variance=self.linear_variance * float(bd @ square),
+                lengthscale=-column_dots(bA, A),
+                linear_variance=self.linear_variance * (bd @ square),
                 bias_variance=self.bias_variance * total,
             )
             return Gradient(theta, bA / l if inputs else None)

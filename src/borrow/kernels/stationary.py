@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 
 from borrow.kernels.base import Gradient, Homogeneous, Pullback
-from borrow.linalg import Array, squared_distances
+from borrow.linalg import Array, column_dots, inner, namespace, squared_distances, to_host, weigh_rows
 
 Slope = Callable[[], Array]
 
 
 def _centred(X: Array, Z: Array | None) -> tuple[Array, Array | None]:
     """Inputs around their middle: differences do not change, their rounding does."""
-    middle = X.mean(axis=0) if len(X) else 0.0
+    middle = X.sum(axis=-2, keepdims=True) / X.shape[-2] if X.shape[-2] else 0.0
     return X - middle, None if Z is None else Z - middle
 
 
@@ -51,16 +51,16 @@ class Stationary(Homogeneous):
         A = X / l
         C = A if Z is None else Z / l
         profile, slope, extra = self._profile(squared_distances(A, C))
-        K = self.variance * profile if self.variance != 1.0 else profile
+        K = self.variance * profile if self.stacked or self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             S = slope()  # a fresh array
             S *= bK
             S *= self.variance
-            rows, columns, SC = S.sum(axis=1), S.sum(axis=0), S @ C
-            by_l = -2.0 * (rows @ (A * A) + columns @ (C * C) - 2.0 * np.einsum("ij,ij->j", A, SC))
-            by_extra = {n: self.variance * float(np.vdot(bK, d())) for n, d in extra.items()}
-            theta = self._gather(variance=float(np.vdot(bK, K)), lengthscale=by_l, **by_extra)
+            rows, columns, SC = S.sum(axis=-1), S.sum(axis=-2), S @ C
+            by_l = -2.0 * (weigh_rows(rows, A * A) + weigh_rows(columns, C * C) - 2.0 * column_dots(A, SC))
+            by_extra = {n: self._once("variance") * inner(bK, d()) for n, d in extra.items()}
+            theta = self._gather(variance=inner(bK, K), lengthscale=by_l, **by_extra)
             if not inputs:
                 return Gradient(theta)
             bX = 2.0 * (rows[:, None] * A - SC) / l
@@ -88,7 +88,7 @@ class SquaredExponential(Stationary):
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
         sq *= -0.5
-        e = np.exp(sq, out=sq)
+        e = namespace(sq).exp(sq, out=sq)
         return e, lambda: -0.5 * e, {}
 
 
@@ -104,17 +104,18 @@ class Matern(Stationary):
             raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is SquaredExponential")
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
+        xp = namespace(sq)
         if self.nu == 0.5:
-            r = np.sqrt(sq)
-            e = np.exp(-r)
+            r = xp.sqrt(sq)
+            e = xp.exp(-r)
             # At r = 0 the profile has a kink; every use multiplies the slope by differences that are 0 there.
-            return e, lambda: np.divide(-0.5 * e, r, out=np.zeros_like(r), where=r > 0), {}
+            return e, lambda: -0.5 * e / xp.where(r > 0, r, xp.inf), {}
         if self.nu == 1.5:
-            t = np.sqrt(3.0 * sq)
-            e = np.exp(-t)
+            t = xp.sqrt(3.0 * sq)
+            e = xp.exp(-t)
             return (1.0 + t) * e, lambda: -1.5 * e, {}
-        t = np.sqrt(5.0 * sq)
-        e = np.exp(-t)
+        t = xp.sqrt(5.0 * sq)
+        e = xp.exp(-t)
         return (1.0 + t + t * t / 3.0) * e, lambda: (-5.0 / 6.0) * (1.0 + t) * e, {}
 
 
@@ -130,7 +131,8 @@ class RationalQuadratic(Stationary):
         a = self.alpha
         base = 1.0 + sq / (2.0 * a)
         k = base**-a
-        return k, lambda: -0.5 * k / base, {"alpha": lambda: a * k * ((base - 1.0) / base - np.log(base))}
+        log = namespace(sq).log
+        return k, lambda: -0.5 * k / base, {"alpha": lambda: a * k * ((base - 1.0) / base - log(base))}
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,7 +152,7 @@ class Periodic(Homogeneous):
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
-        d, l, p = X.shape[1], self._columns("lengthscale", X), self._columns("period", X)
+        d, l, p = X.shape[1], to_host(self._columns("lengthscale", X)), self._columns("period", X)
         X, Z = _centred(X, Z)
         on_circle = SquaredExponential(self.variance, tuple(np.tile(l, 2).tolist()))
         warped = self._warp(X, p)
@@ -160,23 +162,23 @@ class Periodic(Homogeneous):
             g = back(bK, inputs=True)
             by_l = g.theta[1 : 1 + d] + g.theta[1 + d :]
             bX = self._unwarp(X, p, g.X)
-            by_p = -np.einsum("ij,ij->j", bX, X)  # x and period enter as x / period only
+            by_p = -column_dots(bX, X)  # x and period enter as x / period only
             bZ = None
             if Z is not None:
                 bZ = self._unwarp(Z, p, g.Z)
-                by_p = by_p - np.einsum("ij,ij->j", bZ, Z)
-            theta = self._gather(variance=g.theta[0], lengthscale=by_l, period=by_p)
+                by_p = by_p - column_dots(bZ, Z)
+            theta = self._gather(variance=g.theta[0], lengthscale=by_l, period=to_host(by_p))
             return Gradient(theta, bX, bZ) if inputs else Gradient(theta)
 
         return K, pullback
 
     @staticmethod
     def _warp(X: Array, p: Array) -> Array:
-        angle = 2.0 * np.pi * X / p
-        return np.hstack([np.cos(angle), np.sin(angle)])
+        xp, angle = namespace(X), 2.0 * np.pi * X / p
+        return xp.concatenate([xp.cos(angle), xp.sin(angle)], axis=1)
 
     @staticmethod
     def _unwarp(X: Array, p: Array, bW: Array | None) -> Array:
         assert bW is not None  # asked for with inputs=True
-        d, angle = X.shape[1], 2.0 * np.pi * X / p
-        return (2.0 * np.pi / p) * (np.cos(angle) * bW[:, d:] - np.sin(angle) * bW[:, :d])
+        xp, d, angle = namespace(X), X.shape[1], 2.0 * np.pi * X / p
+        return (2.0 * np.pi / p) * (xp.cos(angle) * bW[:, d:] - xp.sin(angle) * bW[:, :d])

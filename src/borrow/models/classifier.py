@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, Rows, column_scales
+from borrow.device import Device, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.reading import Schema, read_new, read_training
@@ -34,6 +35,7 @@ class BinaryData:
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
+    device: Device | None = None  # where matrices are computed; None: the host
     crew: Crew | None = None  # while a fit has workers
 
     @property
@@ -57,9 +59,32 @@ class BinaryModel(Protocol):
 
 
 class TaskClassifier(ClassifierMixin, BaseEstimator):
-    """Abstract. Binary problems as they are, more classes by one against the rest."""
+    """What every classifier shares. Abstract: binary problems as they are, more classes by one against the rest.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
+        one lengthscale a column.
+    likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
+    prior : "auto" has weak priors on the kernel, the same in every GP classifier; None is maximum likelihood.
+    optimizer : "lbfgs", or None to keep the kernel and the model's own parameters as given.
+    max_iter : the most iterations of the optimiser; a fit that needs more warns.
+    random_state : seed or generator; the only source of randomness.
+
+    Attributes
+    ----------
+    tasks_ : labels of the tasks, sorted.
+    classes_ : the classes, sorted.
+    kernel_ : the kernel found; a list, one a class, where there are more than two classes.
+    bias_ : dict by label of Phi^-1(share of positives in the task), the share kept in [.02, .98]; a list as above.
+    log_marginal_likelihood_ : log evidence, priors not included; summed over one against the rest.
+    n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+    """
 
     task: Any
+    device: str = "cpu"
 
     @abstractmethod
     def _fit_binary(self, data: BinaryData) -> BinaryModel:
@@ -86,8 +111,9 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         self._primary_code(schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
-        with single_thread(int(np.bincount(rows.task).max())), hired(getattr(self, "workers", None)) as crew:
-            self._models = [self._fit_binary(replace(_binary(rows, k), crew=crew)) for k in positives]
+        device = resolve(self.device, len(rows.y))
+        with single_thread(int(np.bincount(rows.task).max())), hired(getattr(self, "workers", None), device) as crew:
+            self._models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives]
         self._after_fit(self._models)
         return self
 
@@ -121,7 +147,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         return rows, task
 
 
-def _binary(rows: Rows, positive: int) -> BinaryData:
+def _binary(rows: Rows, positive: int, device: Device | None = None) -> BinaryData:
     """One class against the rest."""
     labelled = np.isfinite(rows.y)
     seen = rows.take(labelled)
@@ -129,4 +155,4 @@ def _binary(rows: Rows, positive: int) -> BinaryData:
     y = np.where(seen.y == positive, 1.0, -1.0)
     free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
     starts = np.searchsorted(seen.task, np.arange(M + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number, device)

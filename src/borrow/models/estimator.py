@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from borrow import device as devices
 from borrow import kernels, memory
 from borrow.covariance.shared import Prediction
 from borrow.covariance.spread import Spread
@@ -43,7 +44,31 @@ class Fitted(NamedTuple):
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
-    """Abstract. A subclass fits a model to `TaskData` and predicts for coded tasks in scaled units."""
+    """What every GP regressor shares. Abstract: a subclass fits a model and predicts for coded tasks in scaled units.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
+        one lengthscale a column.
+    noise : variance in the units of y where learning starts; a number, a dict by label, or None.
+    normalize_y : True centres and scales the targets of each task, "common" all tasks by the same figures (targets in
+        the same units), False neither.
+    prior : "auto" has weak priors on kernel and noise, the same in every GP estimator; None is maximum likelihood.
+    optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
+    max_iter : the most iterations of the optimiser; a fit that needs more warns.
+    random_state : seed or generator; the only source of randomness.
+
+    Attributes
+    ----------
+    tasks_ : labels of the tasks, sorted.
+    kernel_ : the kernel found; its variance refers to scaled targets.
+    noise_ : dict by label of noise variances, in the units of y.
+    log_marginal_likelihood_ : log evidence of y as given, priors not included.
+    n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
+    jitter_ : what had to be added to a diagonal for it to be factored; 0 nearly always.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+    """
 
     task: str | int | None
     kernel: Any
@@ -53,6 +78,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     optimizer: str | None
     max_iter: int
     random_state: Any
+    device: str = "cpu"
 
     @abstractmethod
     def _fit(self, data: TaskData) -> Fitted:
@@ -91,11 +117,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         check_settings(self)
         rows, schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
+        place = devices.resolve(self.device, len(data.cells.y))
+        data = data if place is None else replace(data, cells=replace(data.cells, device=place))
         M = len(schema.labels)
         self._schema: Schema = schema
         self._center, self._scale = (np.broadcast_to(v, M) for v in (data.scaling.center, data.scaling.scale))
         self.tasks_ = as_labels(schema.labels)
-        with single_thread(self._largest_block(data)), hired(getattr(self, "workers", None)) as crew:
+        with single_thread(self._largest_block(data)), hired(getattr(self, "workers", None), data.cells.device) as crew:
             fitted = self._fit(data if crew is None else replace(data, spread=Spread(crew, data.cells)))
         self.noise_ = dict(zip(schema.labels, (fitted.noise * self._scale**2).tolist(), strict=True))
         self.log_marginal_likelihood_ = fitted.evidence - data.scaling.log_volume
@@ -204,6 +232,7 @@ def check_settings(estimator: Any) -> None:
         raise ValueError(f"prior={estimator.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
     if estimator.optimizer not in ("lbfgs", None):
         raise ValueError(f"optimizer={estimator.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+    devices.check(getattr(estimator, "device", "cpu"))
     normalize = getattr(estimator, "normalize_y", True)
     if normalize not in (True, False, "common"):
         raise ValueError(

@@ -25,7 +25,8 @@ Deviations, each with its reason:
 - The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v
   the prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior
   would inflate v instead.
-- A relation that adds less than 1.5 nats is dropped (`focused_search.prune`), part of the same default.
+- A relation that adds less than 1.5 nats is dropped (`focused_search.prune`), part of the same default; with labels
+  none is.
 - The evidence has a mode for every choice of signs. Flipping the sign of task t changes b_t only, so all flips are
   scored in closed form (`focused_search.best_signs`) instead of by blind restarts.
 """
@@ -42,14 +43,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow import hyper, memory
+from borrow import hyper
 from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance.layout import STRETCH
 from borrow.covariance.spread import SharedRecipe, Spread, SpreadCovariance
 from borrow.data import Cells, TaskData, list_labels
+from borrow.device import require
 from borrow.hyper import Values
 from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Constant, Kernel, resolve
-from borrow.linalg import Array, solve_lower_transposed
+from borrow.kernels.stacked import TaskKernels
+from borrow.linalg import Array, solve_lower_transposed, to_host
 from borrow.models.baselines.gp import EXACT
 from borrow.models.estimator import (
     by_label,
@@ -112,11 +116,9 @@ def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | SpreadCov
         ends = np.array([0, *(at.stop for at in setup.specific_parts)])
         recipe = SharedRecipe(bases, basis_of, R, setup.specific, values["specific"], ends)
         return SpreadCovariance(recipe, setup.spread)
-    specific = [
-        None if k is None else k.with_theta(values["specific"][at])
-        for k, at in zip(setup.specific, setup.specific_parts, strict=True)
-    ]
-    return SharedCovariance(setup.cells.X, setup.cells.starts, bases, basis_of, R, specific)
+    specific = TaskKernels(setup.specific, values["specific"], setup.specific_parts)
+    own: Any = specific if setup.cells.device is not None else list(specific)
+    return SharedCovariance(setup.cells.there, setup.cells.starts, bases, basis_of, R, own)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
@@ -179,10 +181,11 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales)}
+    centre = setup.infer.log_variance
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, centre)}
     if isinstance(setup.infer, ExactInference):
         priors["noise"] = hyper.noise_prior(len(setup.specific))
-    own = [hyper.kernel_prior(k, scales) for k in setup.specific if k is not None]
+    own = [hyper.kernel_prior(k, scales, centre) for k in setup.specific if k is not None]
     if own:
         priors["specific"] = hyper.join_priors(own)
     if setup.background is not None:
@@ -218,7 +221,7 @@ def measure_uncertainty(
                 gradient[name] = gradient[name] + g
         carrier = fit.posterior.prior.carriers[0]
         c = solve_lower_transposed(carrier.L, fit.posterior.a[fit.posterior.prior.columns[0]])
-        return gradient, c
+        return gradient, to_host(c)
 
     held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
     kernel = setup.kernel.with_theta(values["kernel"])
@@ -301,8 +304,17 @@ def check_memory(setup: Setup) -> None:
     sizes = np.diff(setup.cells.starts).astype(float)
     own = np.array([k is not None for k in setup.specific])
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    memory.require(
-        8.0 * (3 * float((sizes[own] ** 2).sum()) + 5 * sizes.sum() * m + 4 * sizes[setup.primary] ** 2),
+    place = setup.cells.device
+    blocks, tall = (3, 5) if place is None else (8, 9)  # matrices of each kind at once; on a GPU also of each kernel
+    padded = 1.0 if place is None else STRETCH
+    require(
+        place,
+        8.0
+        * (
+            blocks * padded**2 * float((sizes[own] ** 2).sum())
+            + tall * padded * sizes.sum() * m
+            + 4 * sizes[setup.primary] ** 2
+        ),
         f"a focused GP of {len(sizes)} task(s), of up to {int(sizes.max()):,} distinct rows,",
         "thin the rows of the largest task, or average its replicates",
     )

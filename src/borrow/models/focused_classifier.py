@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,9 +45,18 @@ class FocusedModel(GPModel):
 class FocusedGPClassifier(TaskClassifier):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
-    Parameters as in `FocusedGPRegressor`, without `noise`; `likelihood` is "probit" or "logistic". The bias of task t
-    is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted: `rho_`, `specific_kernels_`, `bias_` (dicts by
-    label), `kernel_`, `inducing_`, `log_marginal_likelihood_`; lists of these where there are more than two classes.
+    The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help; and
+    `inducing="auto"` is the primary's inputs alone where 100 do not cover those of all tasks.
+
+    Parameters
+    ----------
+    primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
+    task, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one a class, where there are more than two.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class FocusedGPClassifier(TaskClassifier):
         max_iter: int = 200,
         n_restarts: int = 0,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -82,6 +93,7 @@ class FocusedGPClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def _check_settings(self) -> None:
@@ -107,6 +119,13 @@ class FocusedGPClassifier(TaskClassifier):
             n_iter, converged = optimum.n_iter, optimum.converged
         fit = condition(values, replace(setup, infer=finely(infer)))
         warn_ep(fit)  # type: ignore[arg-type]
+        if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(primary)]):
+            warnings.warn(
+                f"the primary task {data.labels[primary]!r} has no labelled row: it is predicted from the other tasks "
+                "alone, with even odds where they say nothing, and the sign of each relation is an assumption",
+                UserWarning,
+                stacklevel=4,
+            )
         setup = replace(setup, spread=None)
         group = [(detached(fit.posterior), t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)

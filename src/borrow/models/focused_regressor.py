@@ -51,11 +51,15 @@ class FocusedGPRegressor(GPRegressor):
     background : number of functions shared among the secondaries but not with the primary.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
-    normalize_y, prior, optimizer, max_iter, n_restarts, random_state : as in every GP estimator; restarts flip signs
-        of rho at random.
+    n_restarts : further starts, with the signs of rho flipped at random.
+    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
 
-    Fitted attributes beyond the common ones: `rho_`, `specific_kernels_` (dicts by label), `inducing_`,
-    `background_` (dict by label of loadings).
+    Attributes
+    ----------
+    rho_ : dict by label: how much of the primary's function a task carries, for scaled targets; 1 for the primary.
+    specific_kernels_ : dict by label of the kernels of what a secondary does not share.
+    inducing_ : inputs on which the shared function is carried.
+    background_ : dict by label of loadings on the background functions.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class FocusedGPRegressor(GPRegressor):
         max_iter: int = 500,
         n_restarts: int = 1,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -93,6 +98,7 @@ class FocusedGPRegressor(GPRegressor):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:

@@ -7,7 +7,7 @@
 4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 
 At the end a relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective
-(odds of 4.5 to 1) gets rho = 0, and the primary is exactly what it would be alone.
+(odds of 4.5 to 1) gets rho = 0, and the primary is exactly what it would be alone. Not so with labels.
 
 Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
 shortest lengthscale that any task shows by itself (`Alone.finest`).
@@ -30,7 +30,7 @@ from borrow.data import TaskData
 from borrow.hyper import Optimum, Values
 from borrow.inference import EPInference, Result
 from borrow.likelihoods import Gaussian
-from borrow.linalg import Array, solve_lower
+from borrow.linalg import Array, solve_lower, to_host
 from borrow.models.baselines.gp import bounds_of, condition_single
 from borrow.models.estimator import is_matrix
 from borrow.models.focused import Setup, condition, objective_of
@@ -38,18 +38,26 @@ from borrow.models.focused_alone import Alone, fit_alone
 
 log = logging.getLogger("borrow")
 
-#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry less than numbers.
+#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
+#: hardly any relation would; there the prior on w alone holds them, and none is dropped.
 RELATION_COST = 1.5
-LABEL_RELATION_COST = 1.0
+LABEL_RELATION_COST = 0.0
+#: Iterations of every start before the best goes on. With labels an evaluation is a run of EP, and ten tell as much.
+HEAT, LABEL_HEAT = 25, 10
+#: With labels inputs that this many do not cover, as in many columns, are not worth covering: slower, and no better.
+LABEL_MOST = 100
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
-    """Choose Z for the kernel at `values`."""
+    """Choose Z for the kernel at `values`; with labels "auto" is the primary's inputs where the others are too many."""
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if isinstance(how, str) and how == "auto":
-        Z = choose_inducing(kernel, first, rest)
+        labels = isinstance(setup.infer, EPInference)
+        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else MOST)
+        if labels and len(Z) == LABEL_MOST and len(first):
+            Z = choose_inducing(kernel, first, rest[:0])
     elif isinstance(how, str) and how == "primary":
         if len(first) == 0:
             raise ValueError("inducing='primary' and the primary has no row, labelled or not; use 'auto'")
@@ -92,9 +100,11 @@ def optimise(
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     bounds = bounds_of(candidates[0])
     objective = objective_of(setup, scales, how.prior, how.weight_sd)
-    best = hyper.race(objective, candidates, bounds, how.max_iter)
+    heat = LABEL_HEAT if isinstance(setup.infer, EPInference) else HEAT
+    best = hyper.race(objective, candidates, bounds, how.max_iter, heat)
     best = mend_signs(objective, setup, best, bounds, how.max_iter)
-    priced = how.weight_sd is not None and len(setup.secondaries) > 0 and alone.primary is not None
+    priced = relation_cost(setup) > 0 and how.weight_sd is not None
+    priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     if priced:
         gains = sharing_gains(objective, setup, best, alone, scales, how)
         best, bounds = prune(objective, best, gains, setup, alone, bounds, how.max_iter)
@@ -149,7 +159,7 @@ def regression_start(values: Values, setup: Setup, alone: Alone, primary: Result
             start["rho"][i] = 0.0
             continue
         if isinstance(setup.infer, EPInference) and t in alone.fits:
-            y = alone.fits[t].posterior.marginals()[0]
+            y = to_host(alone.fits[t].posterior.marginals()[0])
         if primary is None:
             start["rho"][i], left = 0.7 / np.sqrt(variance), 0.5
         else:
@@ -286,7 +296,7 @@ def best_signs(posterior: SharedPosterior, primary: int) -> Array:
 
     With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
     """
-    half = solve_lower(posterior.LB, np.ascontiguousarray(posterior.task_terms().T))
+    half = solve_lower(to_host(posterior.LB), np.ascontiguousarray(posterior.task_terms().T))
     G = half.T @ half
     M = len(G)
     signs = np.ones(M)

@@ -56,13 +56,23 @@ from borrow.hyper import NOISE_FLOOR
 from borrow.kernels import LearnedKernel
 from borrow.linalg import (
     Array,
+    add_diagonal,
     cholesky,
+    column_dots,
+    copy,
+    diagonal,
+    inner,
     inverse_from_factor,
+    is_tensor,
+    like,
     log_determinant,
     solve,
     solve_lower,
+    to_host,
+    weigh_rows,
 )
 from borrow.models.hierarchical_basis import Basis, function_basis
+from borrow.models.hierarchical_device import bundle
 
 Answer = tuple[Array, Array]  # means and variances
 
@@ -76,6 +86,19 @@ class Group:
     Phi: Array | None  # (n_l, p), where it is not
     count: Array
     Y: Array  # (n_l, tasks)
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of all the group's tasks."""
+        return self.Y.size
+
+    def sites(self, noise: float) -> Array:
+        """Noise variance of every row."""
+        return noise / self.count
+
+    def targets(self, mu: Array) -> Array:
+        """y - mu_l, one column a task."""
+        return self.Y - self.of(mu)[:, None]
 
     def of(self, v: Array) -> Array:
         """Phi_l v for a vector or the columns of a matrix."""
@@ -113,6 +136,7 @@ class Problem:
     dof: float
     scatter: float
     log_constant: float
+    bundles: list[Any] | None = None  # the groups on a device, several as one (`hierarchical_device`)
     spread: Any = None  # the groups on workers, while a fit has any
 
     @property
@@ -147,7 +171,7 @@ def arrange(basis: Basis, cells: Cells, kept: Any = None) -> Problem:
             continue
         # Rows of unit noise; where they outnumber theta, their orthogonal complement is noise alone.
         root = np.sqrt(count)[:, None]
-        Phi, Y = root * basis.Phi[position[at]], root * Y
+        Phi, Y = root * to_host(basis.Phi[position[at]]), root * Y
         log_constant += 0.5 * float(np.log(count).sum()) * len(tasks)
         if len(Phi) > Phi.shape[1]:
             Q, R = np.linalg.qr(Phi)
@@ -156,7 +180,8 @@ def arrange(basis: Basis, cells: Cells, kept: Any = None) -> Problem:
             scatter += float(np.sum((Y - Q @ inside) ** 2))
             Phi, Y = R, inside
         groups.append(Group(np.array(tasks), None, Phi, np.ones(len(Phi)), Y))
-    return Problem(basis, groups, len(cells.starts) - 1, dof, scatter, log_constant)
+    bundles = bundle(groups, basis.prior) if is_tensor(basis.prior) else None
+    return Problem(basis, groups, len(cells.starts) - 1, dof, scatter, log_constant, bundles)
 
 
 @dataclass(frozen=True)
@@ -193,7 +218,7 @@ class Moments:
 
 def start(basis: Basis, noise: float) -> State:
     """K = kappa, mu = 0."""
-    return State(np.zeros(len(basis.prior)), basis.prior.copy(), noise)
+    return State(0.0 * diagonal(basis.prior), copy(basis.prior), noise)
 
 
 def expect(state: State, problem: Problem, moments: bool = True, held: list[Codes] | None = None) -> Moments:
@@ -212,37 +237,39 @@ def expect(state: State, problem: Problem, moments: bool = True, held: list[Code
     total = state.K @ B @ state.K if moments else B
     probes = []
     if held is not None:
-        for g, L, positions in zip(problem.groups, factors, held, strict=True):
-            probes.append(probe(problem.basis, state, g, L, D[:, g.tasks], positions))
+        for i, (g, positions) in enumerate(zip(problem.groups, held, strict=True)):
+            probes.append(probe(problem.basis, state, g, factors[i], D[:, g.tasks], positions))
     return Moments(D, total, residual, evidence, probes)
 
 
 def group_sums(
     state: State, problem: Problem, moments: bool, keep: bool
-) -> tuple[Array, Array, float, float, list[Array]]:
+) -> tuple[Array, Array, float, float, dict[int, Array]]:
     """B and V of `expect`, whose columns are Phi_l'A^-1 (y - mu_l); residual, evidence; the factors if asked to."""
     mu, K, noise = state.mu, state.K, state.noise
     p = len(mu)
-    B, V = np.zeros((p, p)), np.zeros((p, problem.n_tasks))
-    residual, evidence, factors = problem.scatter, 0.0, []
-    for g in problem.groups:
-        n, tasks = g.Y.shape
-        sites = noise / g.count
+    B, V = like(K, np.zeros((p, p))), like(K, np.zeros((p, problem.n_tasks)))
+    residual, evidence, factors = problem.scatter, 0.0, dict[int, Array]()
+    parts: list[Any] = problem.groups if problem.bundles is None else problem.bundles
+    for g in parts:
+        tasks = g.Y.shape[-1]
+        sites = g.sites(noise)
         A = g.within(K)
-        A.flat[:: n + 1] += sites
+        add_diagonal(A, sites)
         L = cholesky(A, overwrite=True)
         inverse = inverse_from_factor(L)
-        target = g.Y - g.of(mu)[:, None]
+        target = g.targets(mu)
         a = inverse @ target
         # y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
-        variance = sites - sites**2 * np.diagonal(inverse)
-        residual += float(g.count @ (sites[:, None] * a) ** 2 @ np.ones(tasks)) + tasks * float(g.count @ variance)
-        evidence -= 0.5 * (float(np.vdot(a, target)) + tasks * (log_determinant(L) + n * np.log(2 * np.pi)))
+        variance = sites - sites**2 * diagonal(inverse)
+        weighted = weigh_rows(g.count, (sites[..., None] * a) ** 2)
+        residual += float(weighted.sum()) + tasks * float((g.count * variance).sum())
+        evidence -= 0.5 * (float((a * target).sum()) + tasks * log_determinant(L) + g.n_cells * np.log(2 * np.pi))
         g.add(V, a)
         if moments:
             g.add_square(B, tasks * inverse)
         if keep:
-            factors.append(L)
+            factors |= g.each(L) if problem.bundles is not None else {len(factors): L}
     evidence += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
     return B, V, residual, float(evidence), factors
 
@@ -251,13 +278,13 @@ def probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: C
     """Posterior means and variances of a group's functions at labelled inputs that it did not see."""
     if basis.Phi is None:
         mean, part = (state.mu[:, None] + D)[positions], state.K[np.ix_(g.rows, positions)]
-        total = np.diagonal(state.K)[positions]
+        total = diagonal(state.K)[positions]
     else:
         Phi = basis.Phi[positions]
         mean, KPhi = Phi @ (state.mu[:, None] + D), state.K @ Phi.T
-        part, total = g.of(KPhi), np.einsum("ij,ji->i", Phi, KPhi)
+        part, total = like(KPhi, g.Phi) @ KPhi, column_dots(Phi.T, KPhi)
     part = solve_lower(L, part)
-    return mean, np.maximum(total - np.einsum("ij,ij->j", part, part), 0.0)
+    return to_host(mean), to_host((total - column_dots(part, part)).clip(0.0))
 
 
 def maximise(state: State, moments: Moments, problem: Problem, strengths: Strengths) -> State:
@@ -265,7 +292,7 @@ def maximise(state: State, moments: Moments, problem: Problem, strengths: Streng
     m, pi, tau, prior = problem.m, strengths.pi, strengths.tau, problem.basis.prior
     D = moments.D[:, np.concatenate([g.tasks for g in problem.groups])] if moments.sums is None else moments.D
     sum_of_D = D.sum(axis=1) if moments.sums is None else moments.sums[1]
-    mu = (m * state.mu + sum_of_D) / (pi + m) if np.isfinite(pi) else np.zeros_like(state.mu)
+    mu = (m * state.mu + sum_of_D) / (pi + m) if np.isfinite(pi) else 0.0 * state.mu
     shift = state.mu - mu
     if moments.sums is None:
         deviation = D + shift[:, None]
@@ -277,7 +304,7 @@ def maximise(state: State, moments: Moments, problem: Problem, strengths: Streng
     K += m * state.K
     K += tau * prior
     if np.isfinite(pi):
-        K += pi * np.multiply.outer(mu, mu)
+        K += pi * mu[:, None] * mu
     K /= tau + m
     noise = state.noise
     if strengths.learn_noise:
@@ -295,7 +322,7 @@ def log_hyper_prior(state: State, basis: Basis, strengths: Strengths) -> float:
     L = cholesky(state.K)
     value = -0.5 * strengths.noise_rows * (np.log(state.noise) + strengths.noise_level / state.noise)
     spread = solve_lower(L, basis.factor)
-    drift = log_determinant(L) - log_determinant(basis.factor) + float(np.vdot(spread, spread)) - len(L)
+    drift = log_determinant(L) - log_determinant(basis.factor) + float(inner(spread, spread)) - len(L)
     value -= 0.5 * strengths.tau * drift
     if np.isfinite(strengths.pi):
         whitened = solve_lower(L, state.mu)

@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, build, units_of_new_task
+from borrow.device import resolve
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.baselines.regularized import sigmoid
@@ -55,14 +56,24 @@ class Margins:
 class HierarchicalGPClassifier(TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
 
-    Parameters are those of `HierarchicalGPRegressor`, with these differences. `normalize_y` centres and scales the
-    targets of each task, which stands for an intercept; the paper does without (`False`). `noise` is held by default
-    (`learn_noise=False`); None chooses it, with tau and the number of iterations, by the area under the ROC curve of
-    held-out rows. Probabilities are a sigmoid of f, fitted to held-out rows where settings are chosen, else to
-    leave-one-out values, which are too sure of themselves where tau is small.
+    Probabilities are a sigmoid of f, fitted to held-out rows where settings are chosen, else to leave-one-out values,
+    which are too sure of themselves where tau is small. Fitted on a wide y, `decision_function` and `predict` answer
+    for every task, in the columns of y, unless `tasks=` names one.
 
-    Fitted attributes as the regressor's; of the last class against the rest where there are more than two. Fitted on a
-    wide y, `decision_function` and `predict` answer for every task, in the columns of y, unless `tasks=` names one.
+    Parameters
+    ----------
+    normalize_y : centres and scales the targets of each task, which stands for an intercept; the paper does without.
+    noise : of the targets -1 and +1; None chooses it, with tau and the number of iterations, by the area under the ROC
+        curve of held-out rows.
+    learn_noise : update it by EM (eq. 16); here it is held by default.
+    task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
+    max_iter, tol, accelerate, random_state : as there.
+
+    Attributes
+    ----------
+    X_, mean_, covariance_, learned_kernel_, kernel_ : as in `HierarchicalGPRegressor`; of the last class against the
+        rest where there are more than two.
+    covariance_strength_, choices_, objective_trace_, noise_, jitter_ : as there.
     """
 
     def __init__(
@@ -81,6 +92,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         tol: float = 1e-4,
         accelerate: bool = True,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -96,6 +108,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.tol = tol
         self.accelerate = accelerate
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def __sklearn_tags__(self) -> Any:
@@ -112,7 +125,8 @@ class HierarchicalGPClassifier(TaskClassifier):
         self._schema: Schema = schema
         self.tasks_, self.classes_ = as_labels(schema.labels), classes
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
-        with single_thread(pool.n_labelled), hired(self.workers) as crew:
+        device = resolve(self.device, len(pool.rows.y))
+        with single_thread(pool.n_labelled), hired(self.workers, device) as crew:
             self._models: Any = [self._margins(pool, k, crew) for k in positives]
         fit = self._models[-1].fit
         publish(self, fit)
@@ -124,6 +138,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)
+        data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=True)
         fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
         sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from borrow import memory
 from borrow.data import Cells, Codes
+from borrow.device import check, require
 from borrow.hyper import Optimum
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.linalg import Array, cholesky, solve, solve_lower
@@ -33,6 +34,7 @@ from borrow.models.hierarchical import (
     start,
 )
 from borrow.models.hierarchical_basis import Basis, basis_of, is_linear
+from borrow.models.hierarchical_device import basis_there, on_host
 from borrow.models.hierarchical_search import (
     NOISES,
     TAUS,
@@ -192,8 +194,9 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
     free = [n for n in kernel.parameter_names() if not chosen_noise or n.split(".")[-1] != "variance"]
     if settings.optimizer is not None and free:
         kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, crew)
-    _check_memory(kernel, Z)
-    problem = arrange(basis_of(kernel, Z), cells)
+    _check_memory(kernel, Z, cells)
+    basis = basis_of(kernel, Z)
+    problem = arrange(basis if cells.device is None else basis_there(basis, cells.device), cells)
     if crew is not None:
         problem = replace(problem, spread=SpreadGroups(crew))
     mean_variance = float(np.mean(kernel.diag(Z)))
@@ -233,6 +236,12 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
     problem = replace(problem, spread=None)
     folds = [replace(f, rest=replace(f.rest, spread=None)) for f in folds]
+    if cells.device is not None:  # what was learnt answers from the host
+        problem, state, moments = on_host(problem, basis, parts[0], parts[1])
+        parts, folds = (
+            (state, moments, *parts[2:]),
+            [replace(f, rest=replace(f.rest, basis=basis, bundles=None)) for f in folds],
+        )
     return Fit(X, n_labelled, problem, parts[0], parts[1], strengths, parts[2], parts[3], choice, folds, optimum)
 
 
@@ -247,10 +256,12 @@ def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array]
     return areas if np.isfinite(areas).any() else log_density(answers, targets, noise)
 
 
-def _check_memory(kernel: Kernel, Z: Any) -> None:
+def _check_memory(kernel: Kernel, Z: Any, cells: Cells) -> None:
     n = Z.shape[1] if is_linear(kernel) and Z.shape[1] < Z.shape[0] else Z.shape[0]
-    memory.require(
-        8.0 * 6 * n * n,
+    blocks = 0.0 if cells.device is None else 5.0 * float((np.diff(cells.starts) ** 2.0).sum())
+    require(
+        cells.device,
+        8.0 * (6.0 * n * n + blocks),
         f"a hierarchical GP on {n:,} distinct inputs",
         "thin the rows, or use a linear base kernel with fewer columns than rows",
     )
@@ -303,6 +314,7 @@ def check_arguments(estimator: Any) -> None:
     auto = isinstance(tau, str) and tau == "auto"
     if not auto and (isinstance(tau, str) or not (is_number(tau) or tau == np.inf) or tau <= 0):
         raise ValueError(f"covariance_strength={tau!r}: expected 'auto' or a positive number")
+    check(estimator.device)
     if estimator.noise is not None and (not is_number(estimator.noise) or estimator.noise <= 0):
         raise ValueError(
             f"noise={estimator.noise!r}: expected one positive variance for all tasks, or None to learn it"

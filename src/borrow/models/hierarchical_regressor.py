@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Scaling, build, units_of_new_task
+from borrow.device import resolve
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
@@ -42,13 +43,22 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         them as given.
     max_iter, tol : EM iterations, and the gain of the objective per row that ends them.
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
-    normalize_y, random_state : as in every GP estimator; random_state draws the held-out rows.
+    normalize_y : True centres and scales the targets of each task, False does not.
+    random_state : seed or generator for drawing the held-out rows.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
 
-    Fitted attributes beyond the common ones: `X_` (distinct inputs, those without a label last), `mean_` and
-    `covariance_` on them, in units of scaled targets, `learned_kernel_` (eq. 19; `.raw()` is eq. 18),
-    `objective_trace_`, `covariance_strength_`, `choices_` (a table of the settings tried).
+    Attributes
+    ----------
+    X_ : distinct inputs, those without a label last.
+    mean_, covariance_ : the learnt mean and covariance on `X_`, in units of scaled targets.
+    learned_kernel_ : eq. 19, a kernel like any other; `.raw()` is eq. 18.
+    kernel_ : the base kernel found.
+    covariance_strength_ : tau, as given or chosen.
+    choices_ : a table of the settings tried on held-out rows.
+    objective_trace_ : the objective after every EM iteration.
+    tasks_, noise_, log_marginal_likelihood_, n_iter_, converged_, jitter_, n_features_in_, feature_names_in_ : as in
+        every `GPRegressor`; iterations are those of EM.
     """
 
     def __init__(
@@ -67,6 +77,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         tol: float = 1e-4,
         accelerate: bool = True,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -82,6 +93,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.accelerate = accelerate
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def __sklearn_tags__(self) -> Any:
@@ -94,8 +106,9 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         check_arguments(self)
         pool, schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         data = build(pool.rows, self.normalize_y)
+        data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=False)
-        with single_thread(pool.n_labelled), hired(self.workers) as crew:
+        with single_thread(pool.n_labelled), hired(self.workers, data.cells.device) as crew:
             self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
         self._schema: Schema = schema
         self._center, self._scale = data.scaling.center, data.scaling.scale

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.stats import rankdata
 
 from borrow import hyper
@@ -36,6 +37,7 @@ from borrow.models.hierarchical import (
     stretch,
 )
 from borrow.models.hierarchical_basis import Basis
+from borrow.models.hierarchical_device import base_objective_there
 from borrow.models.hierarchical_spread import BaseShard, SpreadGroups, base_shard, place_base, with_columns
 from borrow.shards import Crew
 
@@ -118,7 +120,8 @@ def fit_base(
     """Kernel parameters and noise that explain the tasks as independent functions."""
     begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
     rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
-    objective = base_objective(kernel, X, cells, crew)
+    there = cells.device is not None and not sparse.issparse(X)
+    objective = base_objective_there(kernel, X, _thinned(cells)) if there else base_objective(kernel, X, cells, crew)
     if prior is not None:
         on = {"kernel": hyper.kernel_prior(kernel, scales), "noise": hyper.noise_prior(1)}
         objective = hyper.with_prior(objective, hyper.independent_priors(on))
@@ -239,7 +242,7 @@ def spread(problem: Problem, state: State, moments: Moments) -> float:
         return float(np.sqrt(squares / (m * len(S if Phi is None else Phi))))
     theta = state.mu[:, None] + moments.D[:, np.concatenate([g.tasks for g in problem.groups])]
     f = theta if problem.basis.Phi is None else problem.basis.Phi @ theta
-    return float(np.sqrt(np.mean(f**2)))
+    return float((f**2).mean()) ** 0.5
 
 
 def path(folds: list[Held], strengths: Strengths, noise: float, score: Score, n_iter: int) -> Iterator[Any]:

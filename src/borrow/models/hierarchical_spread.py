@@ -90,8 +90,8 @@ def _expect_shard(
     answers: list[Any] = []
     if shard.held is not None:
         D = K @ V
-        for g, L, positions in zip(problem.groups, factors, shard.held, strict=True):
-            answers.append(probe(problem.basis, state, g, L, D[:, g.tasks], positions))
+        for i, (g, positions) in enumerate(zip(problem.groups, shard.held, strict=True)):
+            answers.append(probe(problem.basis, state, g, factors[i], D[:, g.tasks], positions))
     return residual, evidence, B if moments else 0.0, V @ V.T, V.sum(axis=1), answers, []
 
 

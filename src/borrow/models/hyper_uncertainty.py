@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow.covariance.shared import Prediction
+from borrow.device import Device, place
 from borrow.hyper import Values, pack, unpack
 from borrow.kernels import Kernel
-from borrow.linalg import Array, NotPositiveDefiniteError
+from borrow.linalg import Array, NotPositiveDefiniteError, to_host
 
 log = logging.getLogger("borrow")
 
@@ -42,20 +43,27 @@ class HyperUncertainty:
     coefficients: Array  # (m,)
     by_coefficients: Array  # (m, P): dc C^-1/2
     root: Array  # (p, P): rows of C^-1/2 that belong to the kernel's own parameters
+    device: Device | None = None
 
     def half(self, X: Array) -> Array:
         """J C^-1/2 at new inputs: its rows' squares add to the variances, its Gram matrix to the covariance."""
-        H = self.kernel(X, self.Z) @ self.by_coefficients
+        X, Z, c = (place(v, self.device) for v in (X, self.Z, self.coefficients))
+        H = to_host(self.kernel(X, Z) @ place(self.by_coefficients, self.device))
         theta = self.kernel.theta
         for i, row in enumerate(self.root):
             step = STEP * np.eye(len(theta))[i]
-            up, down = (self.kernel.with_theta(theta + s * step)(X, self.Z) for s in (1.0, -1.0))
-            H += np.multiply.outer((up - down) @ self.coefficients / (2.0 * STEP), row)
+            up, down = (self.kernel.with_theta(theta + s * step)(X, Z) for s in (1.0, -1.0))
+            H += np.multiply.outer(to_host((up - down) @ c) / (2.0 * STEP), row)
         return H
 
 
 def measure(
-    evaluate: Evaluate, values: Values, kernel: Kernel, Z: Array, held: npt.NDArray[np.bool_] | None = None
+    evaluate: Evaluate,
+    values: Values,
+    kernel: Kernel,
+    Z: Array,
+    held: npt.NDArray[np.bool_] | None = None,
+    device: Device | None = None,
 ) -> HyperUncertainty | None:
     """Curvature and derivative of the coefficients by one-sided differences; None with too many parameters.
 
@@ -88,7 +96,7 @@ def measure(
     e, U = np.linalg.eigh(C[np.ix_(free, free)])
     root = np.zeros((x.size, int(free.sum())))
     root[free] = U / np.sqrt(np.maximum(e, LEAST_CURVATURE))
-    return HyperUncertainty(C, kernel, Z, c, dc @ root, root[: kernel.n_theta])
+    return HyperUncertainty(C, kernel, Z, c, dc @ root, root[: kernel.n_theta], device)
 
 
 def add_half(p: Prediction, X: Array, rows: npt.NDArray[np.bool_], uncertainty: HyperUncertainty | None) -> Prediction:

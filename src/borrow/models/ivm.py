@@ -49,14 +49,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from borrow import device as devices
 from borrow import linalg
 from borrow.covariance import SharedCovariance, SharedPosterior
 from borrow.covariance.shared import LOG_2PI
 from borrow.data import Codes
+from borrow.device import Device, place
 from borrow.hyper import Objective, Values
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.linalg import Array, like, to_host
 
 #: Small tasks share a matrix of at most so many rows.
 BLOCK = 64
@@ -64,6 +66,7 @@ BLOCK = 64
 SMALL, MOST_SMALL = 128, 4e6
 
 Report = Callable[[int], None]
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -102,26 +105,29 @@ def select(
     d: int,
     order: Codes | None = None,
     report: Report | None = None,
+    device: Device | None = None,
 ) -> Selection:
     """Algorithm 2: include the row, of any task, that lowers the entropy most; ties by row number.
 
     The best candidate of each task is kept, so an inclusion, with the slopes (2) and (3), computes one column of one
     task's K and s (eqs. (11), (12)), updates that task's means and variances (eqs. (4), (5), (15), (16)) and scores its
     rows again (eq. (10)). O(sum_m d_m^2 N_m), memory sum_m d_m N_m.
-    `order` gives the rows to include instead (random sub-sampling, or all of them).
+    `order` gives the rows to include instead (random sub-sampling, or all of them). Large tasks are on the device.
     """
     spans = [slice(i, j) for i, j in pairwise(starts.tolist())]
     sizes = np.diff(starts)
     small = sizes <= SMALL if float(np.sum(sizes[sizes <= SMALL] ** 2.0)) <= MOST_SMALL else sizes < 0
-    tasks = [_start(kernel, X[at], bool(whole)) for at, whole in zip(spans, small, strict=True)]
-    inside = [np.zeros(at.stop - at.start, dtype=bool) for at in spans]
+    places = [device if n >= devices.ALONE_ROWS else None for n in sizes]
+    near = [factors.part(at, p) for at, p in zip(spans, places, strict=True)]
+    tasks = [_start(kernel, place(X[at], p), bool(w)) for at, p, w in zip(spans, places, small, strict=True)]
+    inside = [place(np.zeros(at.stop - at.start, dtype=bool), p) for at, p in zip(spans, places, strict=True)]
     best, row, slopes = np.full(len(spans), -np.inf), [0] * len(spans), [(0.0, 0.0)] * len(spans)
 
     def score(m: int) -> None:
         """Candidates of task m in the order of (10)."""
-        at, q = spans[m], tasks[m]
-        g, nu = factors.slopes(at, q.mean, q.variance)
-        worth = factors.score(at, nu, q.variance)
+        q, own = tasks[m], near[m]
+        g, nu = own.slopes(ALL, q.mean, q.variance)
+        worth = own.score(ALL, nu, q.variance)
         worth[inside[m]] = -np.inf
         n = int(worth.argmax())
         best[m], row[m], slopes[m] = worth[n], n, (float(g[n]), float(nu[n]))
@@ -139,10 +145,10 @@ def select(
             n, (g, nu), scores[k] = row[m], slopes[m], best[m]
         else:
             m = int(task_of[order[k]])
-            n, one = int(order[k]) - spans[m].start, slice(int(order[k]), int(order[k]) + 1)
-            g, nu = (float(v[0]) for v in factors.slopes(one, *tasks[m].at(n)))
+            n = int(order[k]) - spans[m].start
+            g, nu = (float(v[0]) for v in near[m].slopes(slice(n, n + 1), *tasks[m].at(n)))
         q = tasks[m]
-        active[k], before[0, k], before[1, k] = spans[m].start + n, q.mean[n], q.variance[n]
+        active[k], before[0, k], before[1, k] = spans[m].start + n, float(q.mean[n]), float(q.variance[n])
         q.include(n, g, nu)
         inside[m][n] = True
         if order is None:
@@ -152,14 +158,14 @@ def select(
     np.maximum(before[1], 0.0, out=before[1])  # rounding
     gains = factors.gain(active, factors.slopes(active, *before)[1], before[1])
     tau, z = factors.sites(active, *before)
-    mean, variance = (np.concatenate([getattr(q, name) for q in tasks]) for name in ("mean", "variance"))
+    mean, variance = (np.concatenate([to_host(getattr(q, name)) for q in tasks]) for name in ("mean", "variance"))
     return Selection(active, gains, tau, z, mean, np.maximum(variance, 0.0), scores)
 
 
 def _start(kernel: Kernel, X: Array, whole: bool) -> TaskPosterior:
     """q(f) of a task before any inclusion: the prior. `whole`: k(X, X) at once when its first column is asked for."""
     if not whole:
-        return TaskPosterior(lambda n: kernel(X, X[n : n + 1])[:, 0], np.array(kernel.diag(X)))
+        return TaskPosterior(lambda n: kernel(X, X[n : n + 1])[:, 0], linalg.copy(kernel.diag(X)))
     K: list[Array] = []
 
     def column(n: int) -> Array:
@@ -167,7 +173,7 @@ def _start(kernel: Kernel, X: Array, whole: bool) -> TaskPosterior:
             K.append(kernel(X))
         return K[0][n]
 
-    return TaskPosterior(column, np.array(kernel.diag(X)))
+    return TaskPosterior(column, linalg.copy(kernel.diag(X)))
 
 
 def gather(selection: Selection, X: Array, starts: Codes) -> Active:
@@ -209,15 +215,14 @@ def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: A
     log N = -1/2 (w z)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 z = w beta, C^-1 = w A^-1 w. So the
     adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w.
     """
-    w = np.sqrt(tau)
-    s = w * z
+    w, s = like(X, np.sqrt(tau)), like(X, np.sqrt(tau) * z)
     value = 0.5 * float(np.log(tau).sum()) - 0.5 * len(z) * LOG_2PI
     by_theta, by_variance = np.zeros(kernel.n_theta), np.empty(len(z))
     for at, own in blocks:
         K, pullback = kernel.evaluate(X[at])
         wb = w[at]
-        A = K * (wb * wb[:, None] if own is None else own * wb * wb[:, None])
-        A.flat[:: len(A) + 1] += 1.0
+        A = K * (wb * wb[:, None] if own is None else like(X, own) * wb * wb[:, None])
+        linalg.add_diagonal(A, 1.0)
         L = linalg.cholesky(A, overwrite=True)
         beta = linalg.solve(L, s[at])
         value -= 0.5 * (float(s[at] @ beta) + linalg.log_determinant(L))
@@ -225,8 +230,8 @@ def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: A
         bK *= 0.5 * wb
         bK *= wb[:, None]
         if own is not None:
-            bK *= own
-        by_variance[at] = np.diagonal(bK)
+            bK *= like(X, own)
+        by_variance[at] = to_host(linalg.diagonal(bK))
         by_theta += pullback(bK).theta
     return value, by_theta, by_variance
 

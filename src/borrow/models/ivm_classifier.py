@@ -18,7 +18,7 @@ from borrow.inference.adf import LEAST_PRECISION, ProbitFactors
 from borrow.inference.ep import Sites, class_bias, ep
 from borrow.kernels import Kernel
 from borrow.likelihoods import Probit
-from borrow.linalg import Array
+from borrow.linalg import Array, like, to_host
 from borrow.models.baselines.gp_classifiers import GPModel, as_task_data, publish
 from borrow.models.classifier import BinaryData, TaskClassifier
 from borrow.models.estimator import check_settings, default_kernel, single_thread, warn_unfinished
@@ -55,7 +55,8 @@ class Classification:
         c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
         if self.spread is None:
-            chosen = select(kernel, c.X, c.starts, ProbitFactors(c.y, self.bias[c.task]), d, order, report)
+            factors = ProbitFactors(c.y, self.bias[c.task])
+            chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
         else:
             tasks = [ProbitTasks(self.bias[at]) for at in self.spread.bounds]
             chosen = select_spread(self.spread, kernel, tasks, d, order, report)
@@ -66,15 +67,16 @@ class Classification:
         c, a = self.cells, self.active(selection)
         M = len(c.starts) - 1
         prior = SharedCovariance(a.X, a.starts, [], [], np.zeros((M, 0)), [kernel] * M)
-        start = Sites(a.tau * a.z, a.tau)
-        sites = ep(prior, Probit(), c.y[a.rows], self.bias[a.task], start, self.ep_sweeps + 1).sites
+        start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
+        y, bias = like(a.X, c.y[a.rows]), like(a.X, self.bias[a.task])
+        sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
         tau = np.maximum(sites.tau, LEAST_PRECISION)
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
         return replace(selection, tau=tau[back], z=(sites.nu / tau)[back])
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.X, self.cells.starts)
+        return gather(selection, self.cells.there, self.cells.starts)
 
     def penalised(self, active: Active) -> Objective:
         """Evidence at frozen sites, with the prior where it is switched on (sec. 5)."""
@@ -110,13 +112,17 @@ class MultiTaskIVMClassifier(TaskClassifier):
 
     Parameters
     ----------
-    task, n_active, kernel, n_rounds, selection, verbose, prior, optimizer, max_iter, random_state, workers : as in
-        `MultiTaskIVMRegressor`. The paper's kernel is `borrow.kernels.SmoothLinear` with one lengthscale a column.
+    n_active, kernel, n_rounds, selection, verbose, workers : as in `MultiTaskIVMRegressor`. The paper's kernel is
+        `borrow.kernels.SmoothLinear` with one lengthscale a column.
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
+    task, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
 
-    Fitted: `active_`, `entropy_gain_`, `active_counts_`, `rounds_`, `kernel_`, `bias_` (lists of them where there are
-    more than two classes), `log_marginal_likelihood_` (of the chosen rows' sites).
+    Attributes
+    ----------
+    active_, entropy_gain_, active_counts_, rounds_ : as in `MultiTaskIVMRegressor`; lists, one a class, where there
+        are more than two.
+    log_marginal_likelihood_ : that of the chosen rows' sites.
     """
 
     def __init__(
@@ -133,6 +139,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         max_iter: int = 200,
         verbose: bool | None = None,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -146,6 +153,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def _check_settings(self) -> None:
@@ -155,7 +163,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
     def _fit_binary(self, data: BinaryData) -> IVMModel:
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
         learn, d = self.optimizer is not None, int(self.n_active)
-        require_memory(d, data.starts)
+        require_memory(d, data.starts, data.device)
         how = Settings(d, self.n_rounds, self.selection, learn, self.random_state, self.verbose)
         return self._model(data, kernel, how)
 

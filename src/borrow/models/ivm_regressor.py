@@ -67,11 +67,11 @@ class Regression:
             tasks = [GaussianTasks(noise[at]) for at in self.spread.bounds]
             return select_spread(self.spread, self.kernel.with_theta(values["kernel"]), tasks, d, order, report)
         factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
-        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report)
+        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report, c.device)
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.X, self.cells.starts)
+        return gather(selection, self.cells.there, self.cells.starts)
 
     def objective(self, active: Active) -> Objective:
         """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).
@@ -165,11 +165,17 @@ class MultiTaskIVMRegressor(GPRegressor):
     verbose : True reports on standard error how many rows are chosen; None does so on a terminal.
     workers : None chooses rows in this process; a number of processes, or "dask" for the workers of the current Dask
         client: the same rows in the same order (docs/large.md).
-    normalize_y, prior, optimizer, max_iter, random_state : as in every GP estimator.
+    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
 
-    Fitted attributes beyond the common ones: `active_` (row numbers of X in order of inclusion), `entropy_gain_`,
-    `active_counts_` (dict by label), `rounds_` (a table: overlap of the rounds' choices). `log_marginal_likelihood_` is
-    that of the chosen rows. Standard deviations do not count the uncertainty of the hyper-parameters.
+    Attributes
+    ----------
+    active_ : numbers of the chosen rows of X, in order of inclusion.
+    entropy_gain_ : by how many nats each lowered the entropy when it was chosen.
+    active_counts_ : dict by label: how many rows of a task were chosen.
+    rounds_ : a table of the rounds, with the overlap of successive choices.
+    log_marginal_likelihood_ : that of the chosen rows.
+
+    Standard deviations do not count the uncertainty of the hyper-parameters.
     """
 
     def __init__(
@@ -189,6 +195,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         max_iter: int = 500,
         verbose: bool | None = None,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -205,6 +212,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         self.max_iter = max_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def _arrange(self, rows: Rows) -> TaskData:
@@ -217,7 +225,7 @@ class MultiTaskIVMRegressor(GPRegressor):
     def _fit(self, data: TaskData) -> Fitted:
         spread: Spread | None = data.spread
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
-        require_memory(self.n_active, cells.starts)
+        require_memory(self.n_active, cells.starts, cells.device)
         start = np.log(self._start_noise(data))
         values: Values = {"kernel": kernel.theta, "noise": start}
         if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
@@ -235,7 +243,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         self.kernel_ = kernel.with_theta(found.values["kernel"])
         self._posterior = condition(self.kernel_, active)
         none = np.zeros_like(cells.dof)
-        self._cells = Cells(active.X, cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none)
+        self._cells = Cells(
+            cells.X[active.rows], cells.y[active.rows], cells.count[active.rows], active.starts, none, none, none
+        )
         self._publish(found, active, data.labels)
         noise = problem.noise_of(found.values, np.arange(len(data.labels)))
         optimum = found.optimum

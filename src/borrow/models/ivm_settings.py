@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow import memory
 from borrow.data import Codes, list_labels
+from borrow.device import Device, require
 
 
 def check_ivm(estimator: Any) -> None:
@@ -31,10 +31,11 @@ def check_ivm(estimator: Any) -> None:
         )
 
 
-def require_memory(n_active: int, starts: Codes) -> None:
+def require_memory(n_active: int, starts: Codes, device: Device | None = None) -> None:
     """Selection keeps a row of each task for every inclusion; at worst all are in the largest task, which doubles."""
     largest, d = int(np.diff(starts).max()), min(int(n_active), int(starts[-1]))
-    memory.require(
+    require(
+        device,
         8.0 * (3.0 * min(d, largest) * largest + 4.0 * min(d, largest) ** 2),
         f"choosing {d:,} rows, where the largest task has {largest:,},",
         "lower n_active, or thin the rows of the largest task",

@@ -165,7 +165,7 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
     bases = [Basis(kernel, Z)] if R.shape[1] else []
     if setup.spread is not None:
         return SpreadCovariance(SharedRecipe.with_kernels(bases, [0] * R.shape[1], R, own), setup.spread)
-    return SharedCovariance(setup.design.X, setup.design.starts, bases, [0] * R.shape[1], R, own)
+    return SharedCovariance(setup.cells.there, setup.design.starts, bases, [0] * R.shape[1], R, own)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
@@ -223,11 +223,13 @@ def _from_blocks(found: Any, values: Values, setup: Setup) -> TaskAdjoints:
 
 def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels, noise and intercept."""
-    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales)}
+    centre = setup.infer.log_variance
+    priors = {"kernel": hyper.kernel_prior(setup.kernel, scales, centre)}
     if isinstance(setup.infer, ExactInference):
         priors["noise"] = hyper.noise_prior(1 if setup.share_noise else setup.M)
     if setup.specific:
-        priors["specific"] = hyper.join_priors([hyper.kernel_prior(k, scales) for k in setup.specific if k is not None])
+        own = [hyper.kernel_prior(k, scales, centre) for k in setup.specific if k is not None]
+        priors["specific"] = hyper.join_priors(own)
     shared = hyper.independent_priors(priors)
     if not setup.intercept:
         return shared

@@ -34,10 +34,18 @@ class MultiTaskModel(GPModel):
 class MultiTaskGPClassifier(TaskClassifier):
     """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').
 
-    Parameters as in `MultiTaskGPRegressor`, without noise and EM; `task_features` is a dict by label; `likelihood` is
-    "probit" or "logistic". The bias of task t is Phi^-1(share of positives), the share kept in [.02, .98]. Fitted:
-    `task_covariance_` (order of `tasks_`), `kernel_`, `bias_`, `path_`, `log_marginal_likelihood_`; lists of these
-    where there are more than two classes.
+    The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+
+    Parameters
+    ----------
+    kernel, task_covariance, rank, diagonal, intercept, specific_kernel : as in `MultiTaskGPRegressor`.
+    task_prior, task_features, task_kernel, inducing : as there; `task_features` is a dict by label.
+    task, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    task_covariance_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one a class, where there are more
+        than two.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class MultiTaskGPClassifier(TaskClassifier):
         optimizer: str | None = "lbfgs",
         max_iter: int = 200,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -76,6 +85,7 @@ class MultiTaskGPClassifier(TaskClassifier):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)

@@ -68,11 +68,11 @@ def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: 
     log_prior = None if prior is None else hyper.kernel_prior(setup.kernel, scales)
 
     def objective(at: Values) -> tuple[float, Values]:
-        K, back = setup.kernel.with_theta(at["kernel"]).evaluate(setup.design.inputs)
+        K, back = setup.kernel.with_theta(at["kernel"]).evaluate(setup.design.there(setup.design.inputs))
         L, _ = linalg.cholesky_jittered(K, NUGGET)
         inverse = linalg.inverse_from_factor(L)
         KS = inverse @ S
-        value = -0.5 * (setup.M * linalg.log_determinant(L) + float(np.trace(KS)))
+        value = -0.5 * (setup.M * linalg.log_determinant(L) + float(linalg.diagonal(KS).sum()))
         by = back(0.5 * (KS @ inverse - setup.M * inverse)).theta
         if log_prior is not None:
             more, by_prior = log_prior.log_density(at["kernel"])
@@ -99,8 +99,8 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     if not setup.kernel.n_theta:
         return values
     posterior: Any = condition(values, setup).posterior
-    K = setup.kernel.with_theta(values["kernel"])(setup.design.inputs)
-    K.flat[:: len(K) + 1] += NUGGET * np.diagonal(K).mean()
+    K = setup.kernel.with_theta(values["kernel"])(setup.design.there(setup.design.inputs))
+    linalg.add_diagonal(K, NUGGET * linalg.diagonal(K).mean())
     S = setup.M * K + 2.0 * K @ posterior.by_inputs() @ K
     theta = update_kernel(values, setup, 0.5 * (S + S.T), scales, prior, 5)
     return {**values, "kernel": theta}

@@ -62,13 +62,19 @@ class MultiTaskGPRegressor(GPRegressor):
     noise : starting value in the units of y (the value, with `optimizer=None`); a number or a dict by label.
     inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
     solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
-    normalize_y, prior, optimizer, max_iter, random_state : as in every GP estimator.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
         with `rank` and `inducing`: tasks are spread over them (docs/large.md).
+    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
 
-    Fitted attributes beyond the common ones: `task_covariance_` (order of `tasks_`, for scaled targets), `path_` (the
-    algebra that the data allowed), `inducing_`, `intercept_variance_`, `specific_kernels_`, `task_kernel_`,
-    `objective_trace_` (EM).
+    Attributes
+    ----------
+    task_covariance_ : K^f, (M, M) in the order of `tasks_`, for scaled targets.
+    path_ : the algebra that the data allowed: "complete", "gathered", "low rank", "blocks" or "dense".
+    inducing_ : the inducing inputs, None where the kernel is exact.
+    intercept_variance_ : variance of the random intercepts, 0 without them.
+    specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
+    task_kernel_ : the kernel found on task features, None without them.
+    objective_trace_ : the objective after every iteration of EM, None for gradients.
     """
 
     def __init__(
@@ -93,6 +99,7 @@ class MultiTaskGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 1000,
         random_state: Any = 0,
+        device: str = "cpu",
         workers: Any = None,
     ) -> None:
         self.task = task
@@ -114,6 +121,7 @@ class MultiTaskGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
         self.workers = workers
 
     def _read(
@@ -260,6 +268,7 @@ class MultiTaskGPRegressor(GPRegressor):
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
         model = copy.copy(self)
         data = build(_relabel(self._rows, labels), self.normalize_y)
+        data = replace(data, cells=replace(data.cells, device=self._setup.cells.device))
         old_form: Any = self._setup.form
         form = replace(old_form, features=features_of(self.task_features, labels, self._descriptors))
         design = Design.of(data.cells)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from borrow.hyper import Values
-from borrow.linalg import Array
+from borrow.linalg import Array, like, to_host
 from borrow.models.task_covariance import FreeForm, lower_entries
 
 #: Above this many parameters a step would cost more than it saves.
@@ -37,16 +37,17 @@ def can_score(setup: Any, values: Values) -> bool:
 
 def average_information(values: Values, setup: Any, posterior: Any) -> Array:
     """The information of all of `values`, in their order; the posterior is that of these values."""
-    prior, beta = posterior.prior, posterior.coefficients
+    prior, there = posterior.prior, posterior.coefficients
+    beta = to_host(there)
     n, M, task = len(beta), setup.M, prior.task
     E = np.zeros((n, M))
     E[np.arange(n), task] = beta
-    V = prior.at_rows(prior.Kx) @ E
+    V = to_host(prior.at_rows(prior.Kx) @ like(there, E))
     columns = []
     for name, value in values.items():
         if name == "kernel":
-            weight = prior.B[task].take(task, axis=1)
-            columns.append(setup.kernel.with_theta(value).tangents(prior.X, weight, beta))
+            weight = prior._at_tasks(like(there, prior.B[task]))
+            columns.append(to_host(setup.kernel.with_theta(value).tangents(prior.X, weight, there)))
         elif name == "noise":
             by_row = np.exp(np.broadcast_to(value, M))[task] * beta / setup.design.count
             columns.append(by_row[:, None] if setup.share_noise else by_row[:, None] * (task[:, None] == np.arange(M)))
@@ -55,4 +56,4 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
             assert L is not None  # a free form has its factor
             s, r = lower_entries(M)
             columns.append((task[:, None] == s) * (V @ L)[:, r] + L[task][:, r] * V[:, s])
-    return posterior.information(np.hstack(columns))
+    return posterior.information(like(there, np.hstack(columns)))

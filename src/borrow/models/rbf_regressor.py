@@ -44,22 +44,31 @@ class MultiTaskRBFRegressor(GPRegressor):
         paper's: shared units, weights for each task), "independent" (a network for each task), "one" (tasks ignored).
     n_basis : hidden units; "auto" chooses by leave-one-out among 0 to `max_basis`, "converged" is the paper's rule with
         `tol`, which overfits. A number is for each level of the two-level design.
+    max_basis : the most hidden units that "auto" and "converged" may take.
     width : of the units before tuning, in units of the scaled inputs; "auto" is the root mean squared distance of
         rows (leave-one-out is no judge of widths: narrow units fit the rows that chose them).
     ridge : ρ; "auto" chooses by leave-one-out. The two-level design chooses that of the tasks' constants always so.
     tune_width : True tunes each chosen unit's width between a quarter and four times `width`; a pair gives the bounds.
     basis : "supervised", or "unsupervised" (units chosen by the inputs alone, rows with NaN target included).
+    tol : with `n_basis="converged"`, the share of the error that a unit must explain to be added.
     scale_inputs : divide columns of two values by their range, others by two standard deviations; False for none.
     candidates : inputs that may become centres: "auto" (all while their matrix is under 256 MiB, else a random part),
         "all", or a number.
     normalize_y : subtract the mean of all targets, divide by each task's scale (small tasks shrink to the overall one).
     random_state : for drawing candidates, where not all are taken.
 
-    Fitted attributes beyond the common ones: `centers_` (in the units of X), `widths_` (of the scaled inputs),
-    `weights_` (of the scaled targets; one row a task in order of `tasks_`, the constant first), `error_trace_`,
-    `loo_trace_`, `n_basis_`, `ridge_`, `input_scales_`. Of a two-level fit these are the task level, with
-    `shared_centers_`, `shared_widths_`, `shared_weights_`, `shared_error_trace_`, `shared_loo_trace_`, `shared_ridge_`
-    and `bias_ridge_` beside them; of independent networks they are dicts by label.
+    Attributes
+    ----------
+    centers_ : centres of the units, in the units of X. Of a two-level fit this and what follows are the task level; of
+        independent networks they are dicts by label.
+    widths_ : widths of the units, of the scaled inputs.
+    weights_ : for the scaled targets; one row a task in the order of `tasks_`, the constant first.
+    error_trace_, loo_trace_ : squared error, and leave-one-out error, after each unit.
+    n_basis_, ridge_ : units and ridge that were chosen.
+    input_scales_ : what the columns were divided by.
+    shared_centers_, shared_widths_, shared_weights_ : the level of all rows, of a two-level fit.
+    shared_error_trace_, shared_loo_trace_, shared_ridge_ : the same of how it was chosen.
+    bias_ridge_ : ridge of the tasks' constants, of a two-level fit.
     """
 
     def __init__(

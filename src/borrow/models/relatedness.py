@@ -95,11 +95,11 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
         return np.nan
     local, code = posterior.at(t)
     prior, at = local.prior, local.prior.rows(code)
-    LB, a = local.without(code)
+    LB, a = (linalg.to_host(v) for v in local.without(code))
     X, y, count = (v[rows] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
     first = prior.columns[0]
-    V = prior.carriers[0].V[at]
-    G = prior.G[at].copy()
+    V, residual = linalg.to_host(prior.carriers[0].V[at]), linalg.to_host(prior.carriers[0].residual[at])
+    G = np.array(linalg.to_host(prior.G[at]))
     dof, scatter = setup.cells.dof[t], setup.cells.scatter[t]
 
     def log_density(x: Array) -> float:
@@ -107,7 +107,7 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
         G[:, first] = rho * V
         half = linalg.right_solve_transposed(G, LB)
         S = half @ half.T
-        S.flat[:: n + 1] += rho**2 * prior.carriers[0].residual[at] + noise / count
+        S.flat[:: n + 1] += rho**2 * residual + noise / count
         if kernel is not None:
             S += kernel.with_theta(x[1:-1])(X)
         L = linalg.cholesky(S)

@@ -15,7 +15,8 @@ likelihood often does, the optimum is at a finite point.
 
 Priors, in units of scaled targets. K^f of full rank: the inverse-Wishart penalty -strength/2 (tr K^-1 + log|K|), whose
 mode is I, with derivative strength/2 (K^-1 K^-1 - K^-1); strength M by default. Loadings alone: exchangeable (see
-`exchangeable`). Variances alone: log N(0, 2^2), as every kernel variance.
+`exchangeable`). Variances alone: log N(0, 2^2), as every kernel variance. For labels all of them are for K^f over
+exp(`log_variance`): that is where a kernel's variance is centred in units of the probit's noise.
 """
 
 from __future__ import annotations
@@ -54,17 +55,18 @@ class Parts(NamedTuple):
     own: Array | None = None
 
 
-def inverse_wishart(B: Array, strength: float) -> tuple[float, Array]:
-    """-strength/2 (tr B^-1 + log|B|) and its derivative by B."""
-    L = linalg.cholesky(B)
+def inverse_wishart(B: Array, strength: float, log_variance: float = 0.0) -> tuple[float, Array]:
+    """-strength/2 (c tr B^-1 + log|B|), c = exp(log_variance), and its derivative by B; the mode is c I."""
+    L, c = linalg.cholesky(B), float(np.exp(log_variance))
     inverse = linalg.inverse_from_factor(L)
-    value = -0.5 * strength * (float(np.trace(inverse)) + linalg.log_determinant(L))
-    return value, 0.5 * strength * (inverse @ inverse - inverse)
+    value = -0.5 * strength * (c * float(np.trace(inverse)) + linalg.log_determinant(L))
+    return value, 0.5 * strength * (c * (inverse @ inverse) - inverse)
 
 
-def log_normal(value: Array) -> tuple[float, Array]:
+def log_normal(value: Array, centre: float = 0.0) -> tuple[float, Array]:
     """The prior of log variances."""
-    return float(-0.5 * np.sum(value**2) / VARIANCE_SD**2), -value / VARIANCE_SD**2
+    away = value - centre
+    return float(-0.5 * np.sum(away**2) / VARIANCE_SD**2), -away / VARIANCE_SD**2
 
 
 def exchangeable(R: Array) -> tuple[float, Array]:
@@ -88,6 +90,7 @@ class FreeForm:
 
     M: int
     strength: float | None
+    log_variance: float = 0.0
 
     rank = None
 
@@ -109,7 +112,7 @@ class FreeForm:
 
     def start(self, C: Array) -> Values:
         """The factor of the correlation found, pulled towards independence."""
-        return self.of_matrix((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M))
+        return self.of_matrix(np.exp(self.log_variance) * ((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M)))
 
     def of_matrix(self, B: Array) -> Values:
         """The factor of a matrix given."""
@@ -119,7 +122,7 @@ class FreeForm:
         """Inverse Wishart, where it is on."""
         if self.strength is None:
             return 0.0, {}
-        value, bB = inverse_wishart(self.parts(values).B, self.strength)
+        value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
         return value, self.pullback(values, TaskAdjoints(bB, bB, B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
@@ -136,6 +139,7 @@ class LowRank:
     rank: int
     diagonal: str  # "none", "isotropic", "free"
     strength: float | None
+    log_variance: float = 0.0
 
     def parts(self, values: Values) -> Parts:
         """R R' + diag(own)."""
@@ -170,9 +174,9 @@ class LowRank:
         floor = LEAST_OWN * max(float(e[0]), LEAST_OWN) if self.rank else 0.0
         R = U * np.sqrt(np.maximum(e, floor))
         own = np.maximum(1.0 - np.einsum("tp,tp->t", R, R), LEAST_OWN)
-        out: Values = {"loadings": R} if self.rank else {}
+        out: Values = {"loadings": np.exp(0.5 * self.log_variance) * R} if self.rank else {}
         if self.diagonal != "none":
-            out["own"] = np.log(own) if self.diagonal == "free" else np.log([own.mean()])
+            out["own"] = self.log_variance + (np.log(own) if self.diagonal == "free" else np.log([own.mean()]))
         return out
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
@@ -180,12 +184,13 @@ class LowRank:
         if self.strength is None:
             return 0.0, {}
         if self.diagonal == "none":
-            value, by = exchangeable(values["loadings"])
-            return value, {"loadings": by}
+            root = float(np.exp(0.5 * self.log_variance))
+            value, by = exchangeable(values["loadings"] / root)
+            return value, {"loadings": by / root}
         if not self.rank:
-            value, by = log_normal(values["own"])
+            value, by = log_normal(values["own"], self.log_variance)
             return value, {"own": by}
-        value, bB = inverse_wishart(self.parts(values).B, self.strength)
+        value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
         return value, self.pullback(values, TaskAdjoints(bB, bB, B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
@@ -200,6 +205,7 @@ class Uniform:
 
     M: int
     strength: float | None
+    log_variance: float = 0.0
 
     rank = 1
 
@@ -222,11 +228,13 @@ class Uniform:
         """The mean correlation, and the rest."""
         a = (C.sum() - np.trace(C)) / max(self.M * (self.M - 1), 1)
         a = float(np.clip(a, LEAST_OWN, 1.0 - LEAST_OWN))
-        return {"uniform": np.log([a, 1.0 - a])}
+        return {"uniform": self.log_variance + np.log([a, 1.0 - a])}
 
     def log_prior(self, values: Values) -> tuple[float, Values]:
         """log-normal."""
-        value, by = log_normal(values["uniform"]) if self.strength is not None else (0.0, np.zeros(2))
+        if self.strength is None:
+            return 0.0, {"uniform": np.zeros(2)}
+        value, by = log_normal(values["uniform"], self.log_variance)
         return value, {"uniform": by}
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
@@ -242,6 +250,7 @@ class Features:
     kernel: Kernel
     scales: Array
     strength: float | None
+    log_variance: float = 0.0
 
     rank = None
 
@@ -266,7 +275,7 @@ class Features:
         """The weak prior of every kernel, on column scales of the features."""
         if self.strength is None:
             return 0.0, {}
-        prior: GaussianPrior = kernel_prior(self.kernel, self.scales)
+        prior: GaussianPrior = kernel_prior(self.kernel, self.scales, self.log_variance)
         value, by = prior.log_density(values["task_kernel"])
         return value, {"task_kernel": by}
 

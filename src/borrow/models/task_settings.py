@@ -8,9 +8,9 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from borrow import memory
 from borrow.covariance import Design, choose_inducing
 from borrow.data import TaskData, column_scales, list_labels
+from borrow.device import require
 from borrow.hyper import Values
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
@@ -24,7 +24,7 @@ INTERCEPT_VARIANCE = 0.3
 DIAGONALS = ("none", "isotropic", "free")
 
 
-def form_of(estimator: Any, M: int, features: Array | None) -> tuple[Form, Values]:
+def form_of(estimator: Any, M: int, features: Array | None, log_variance: float = 0.0) -> tuple[Form, Values]:
     """The form that the arguments ask for, and where its parameters start if they say so."""
     strength = prior_strength(estimator.task_prior, M)
     kind, rank = estimator.task_covariance, estimator.rank
@@ -37,7 +37,7 @@ def form_of(estimator: Any, M: int, features: Array | None) -> tuple[Form, Value
         kernel = default_kernel(scales, None, "task_kernel")
         if estimator.task_kernel is not None:
             kernel = resolve(estimator.task_kernel, "task_kernel")
-        return Features(features, kernel, scales, strength), {"task_kernel": kernel.theta}
+        return Features(features, kernel, scales, strength, log_variance), {"task_kernel": kernel.theta}
     if rank is not None:
         if not (isinstance(kind, str) and kind == "free"):
             raise ValueError(f"rank={rank!r} and task_covariance={_short(kind)} were given; give one of them")
@@ -45,14 +45,14 @@ def form_of(estimator: Any, M: int, features: Array | None) -> tuple[Form, Value
             raise ValueError(
                 f"rank={rank!r}: expected a whole number from 1 to {M}, the number of tasks, or None (full rank)"
             )
-        return LowRank(M, int(rank), estimator.diagonal, strength), {}
+        return LowRank(M, int(rank), estimator.diagonal, strength, log_variance), {}
     if estimator.diagonal != "none":
         raise ValueError(f"diagonal={estimator.diagonal!r} goes with rank=: K^f = R R' + diagonal; give rank=")
     if isinstance(kind, str):
         forms: dict[str, Form] = {
-            "free": FreeForm(M, strength),
-            "diagonal": LowRank(M, 0, "free", strength),
-            "uniform": Uniform(M, strength),
+            "free": FreeForm(M, strength, log_variance),
+            "diagonal": LowRank(M, 0, "free", strength, log_variance),
+            "uniform": Uniform(M, strength, log_variance),
         }
         if kind not in forms:
             raise ValueError(f"task_covariance={kind!r}: expected 'free', 'diagonal', 'uniform' or a matrix")
@@ -60,7 +60,7 @@ def form_of(estimator: Any, M: int, features: Array | None) -> tuple[Form, Value
     B = check_matrix(kind, M)
     if estimator.optimizer is None:
         return Given(B), {}
-    free = FreeForm(M, strength)
+    free = FreeForm(M, strength, log_variance)
     return free, free.of_matrix(B)
 
 
@@ -72,14 +72,15 @@ def prepare(
     The likelihood's own parameters are for the caller to add.
     """
     kernel = correlation_kernel(default_kernel(data.column_scales, estimator.kernel, "kernel"))
-    form, start = form_of(estimator, len(data.labels), features)
+    form, start = form_of(estimator, len(data.labels), features, infer.log_variance)
     specific = own_kernels(estimator.specific_kernel, data)
     design, intercept = Design.of(data.cells), bool(estimator.intercept)
     path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
     if path == "dense":
         n = len(data.cells.y)
-        memory.require(
-            8.0 * 6 * n * n,
+        require(
+            data.cells.device,
+            8.0 * (6 if data.cells.device is None else 8) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )

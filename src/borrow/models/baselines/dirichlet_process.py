@@ -183,13 +183,24 @@ def with_one(X: Array) -> Array:
 class DirichletProcessClassifier(TaskClassifier):
     """Logistic regressions of tasks that fall into clusters; how many, the data say.
 
-    Parameters: `task` (column of X); `concentration` of the Dirichlet process, a number, or "auto" for a vague Gamma
-    prior; `n_components`, the most clusters (None: one a task, at most 20); `prior_variance` of the weights in scaled
-    columns; `max_iter` sweeps; `tol`, the rise of the bound, in nats a row, below which a fit has converged;
-    `random_state` draws one of the starts.
-    Fitted: `clusters_` (dict task label -> likeliest cluster), `responsibilities_` (tasks in the order of `tasks_`, by
-    clusters), `bound_trace_`, `concentration_`: lists where there are more than two classes, one entry for each against
-    the rest; `converged_`, `n_iter_`.
+    Parameters
+    ----------
+    task : as in every `TaskClassifier`.
+    concentration : of the Dirichlet process; a number, or "auto" for a vague Gamma prior.
+    n_components : the most clusters; None is one a task, at most 20.
+    prior_variance : of the weights, in scaled columns.
+    max_iter : the most sweeps.
+    tol : the rise of the bound, in nats a row, below which a fit has converged.
+    random_state : draws one of the starts.
+
+    Attributes
+    ----------
+    clusters_ : dict by task label of the likeliest cluster; like the others a list where there are more than two
+        classes, one entry for each against the rest.
+    responsibilities_ : how likely each task (in the order of `tasks_`) is in each cluster.
+    bound_trace_ : the lower bound of the evidence after every sweep.
+    concentration_ : that of the Dirichlet process, as given or found.
+    n_iter_, converged_ : sweeps, and whether the bound has stopped rising.
     """
 
     def __init__(

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from borrow import memory
+from borrow import device as devices
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.covariance.shared import Prediction
 from borrow.data import Cells, Codes, Rows, TaskData, build
+from borrow.device import require
 from borrow.hyper import (
     NOISE_FLOOR,
     Objective,
@@ -33,7 +34,7 @@ from borrow.hyper import (
 )
 from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Kernel
-from borrow.linalg import Array, solve_lower_transposed
+from borrow.linalg import Array, solve_lower_transposed, to_host
 from borrow.models.estimator import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.models.hyper_uncertainty import HyperUncertainty, add_half, measure
 
@@ -44,7 +45,7 @@ PSEUDO_INPUTS = 30
 
 def condition_single(cells: Cells, kernel: Kernel, values: Values, infer: Inference = EXACT) -> Result:
     """GP on the rows of one task; `values` holds the likelihood's parameters, if it has any."""
-    prior = SharedCovariance(cells.X, cells.starts, [], [], np.zeros((1, 0)), [kernel])
+    prior = SharedCovariance(cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel])
     return infer(prior, cells, values)
 
 
@@ -53,7 +54,9 @@ def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> 
     last: list[Any] = [None]
 
     def objective(values: Values) -> tuple[float, Values]:
-        prior = SharedCovariance(cells.X, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])])
+        prior = SharedCovariance(
+            cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])]
+        )
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient()
         return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}
@@ -78,7 +81,7 @@ def fit_single(
     rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
     objective = single_objective(cells, kernel, infer)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     optimum = race(objective, [start, rough], bounds_of(start), max_iter)
     own = {n: v for n, v in optimum.values.items() if n != "kernel"}
     return kernel.with_theta(optimum.values["kernel"]), own, optimum
@@ -89,15 +92,15 @@ def bounds_of(start: Values) -> dict[str, tuple[Array, Array]]:
     return bounds_around(start, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in start else None)
 
 
-def single_priors(kernel: Kernel, scales: Array, noise: bool = True) -> Objective:
+def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_variance: float = 0.0) -> Objective:
     """The priors that every GP estimator puts on its kernel and noise."""
-    priors = {"kernel": kernel_prior(kernel, scales)} | ({"noise": noise_prior(1)} if noise else {})
+    priors = {"kernel": kernel_prior(kernel, scales, log_variance)} | ({"noise": noise_prior(1)} if noise else {})
     return independent_priors(priors)
 
 
 def condition_sparse(cells: Cells, kernel: Kernel, Z: Array, values: Values, infer: Inference = EXACT) -> Result:
     """Sparse GP on the rows of one task."""
-    prior = SharedCovariance(cells.X, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
+    prior = SharedCovariance(cells.there, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
     return infer(prior, cells, values)
 
 
@@ -107,7 +110,7 @@ def sparse_objective(cells: Cells, kernel: Kernel, scales: Array, infer: Inferen
 
     def objective(values: Values) -> tuple[float, Values]:
         basis = Basis(kernel.with_theta(values["kernel"]), values["Z"] * scales)
-        prior = SharedCovariance(cells.X, cells.starts, [basis], [0], np.ones((1, 1)), [None])
+        prior = SharedCovariance(cells.there, cells.starts, [basis], [0], np.ones((1, 1)), [None])
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient(inducing=True)
         by_Z = adjoints.inducing[0]
@@ -131,7 +134,7 @@ def fit_sparse(
     start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])}) | {"Z": Z / scales}
     objective = sparse_objective(cells, kernel, scales, infer)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None))
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     bounds = bounds_of(start)
     reach = 2.0 + np.ptp(cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
     bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
@@ -155,17 +158,23 @@ def measure_single(
         if log_prior is not None:
             gradient = {n: g + log_prior(values)[1][n] for n, g in gradient.items()}
         p = fit.posterior
-        return gradient, p.w * p.alpha if Z is None else solve_lower_transposed(p.prior.carriers[0].L, p.a)
+        c = p.coefficients if Z is None else to_host(solve_lower_transposed(p.prior.carriers[0].L, p.a))
+        return gradient, c
 
-    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, cells.X if Z is None else Z)
+    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, cells.X if Z is None else Z, device=cells.device)
 
 
 class SingleTaskGPRegressor(GPRegressor):
     """One GP a task, nothing shared: what transfer has to beat.
 
-    Parameters are those common to all GP estimators: `task` (column of X), `kernel`, `noise` (variance in the units of
-    y, a number or a dict by label), `normalize_y`, `prior` ("auto" or None), `optimizer` ("lbfgs" or None), `max_iter`,
-    `random_state`. Fitted: `kernels_` (dict by label), `kernel_` (that of a single task, else the same dict).
+    Parameters
+    ----------
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+
+    Attributes
+    ----------
+    kernels_ : dict by label of the kernels found.
+    kernel_ : that of a single task, else the same dict.
     """
 
     def __init__(
@@ -179,6 +188,7 @@ class SingleTaskGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -188,6 +198,7 @@ class SingleTaskGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _arrange(self, rows: Rows) -> TaskData:
         return build(rows, self.normalize_y, range(len(rows.labels)))
@@ -244,8 +255,17 @@ class SingleTaskGPRegressor(GPRegressor):
 class PooledGPRegressor(GPRegressor):
     """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
 
-    Targets are centred and scaled once for all rows. Parameters as in `SingleTaskGPRegressor`, plus `inducing`:
-    "auto" (as above), None (exact always) or a number of pseudo-inputs. Fitted: `kernel_`, `inducing_` (None if exact).
+    Targets are centred and scaled once for all rows.
+
+    Parameters
+    ----------
+    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`; one
+        noise for all tasks.
+
+    Attributes
+    ----------
+    inducing_ : the pseudo-inputs, None if exact.
     """
 
     def __init__(
@@ -260,6 +280,7 @@ class PooledGPRegressor(GPRegressor):
         optimizer: str | None = "lbfgs",
         max_iter: int = 500,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -270,6 +291,7 @@ class PooledGPRegressor(GPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _arrange(self, rows: Rows) -> TaskData:
         if isinstance(self.noise, Mapping):
@@ -326,10 +348,12 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
 
 
 def check_exact_memory(cells: Cells) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in."""
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; six on a GPU."""
     n = int(np.diff(cells.starts).max())
-    memory.require(
-        8.0 * 4 * n * n,
+    place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
+    require(
+        place,
+        8.0 * (4 if place is None else 6) * n * n,
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )

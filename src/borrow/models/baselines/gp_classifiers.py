@@ -29,7 +29,8 @@ from borrow.models.classifier import BinaryData, BinaryModel, TaskClassifier
 from borrow.models.estimator import check_settings, default_kernel, warn_unfinished
 
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
-ROUGH, FINE = 1e-5, 1e-9
+#: The evidence is stationary in the sites: its error is of the order of the residual squared.
+ROUGH, FINE = 1e-4, 1e-9
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
     starts = data.starts if starts is None else starts
     M, n = len(starts) - 1, len(data.y)
     zero = np.zeros(M)
-    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero)
+    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero, data.device)
     free = data.unlabelled if len(data.labels) == M else (data.X[:0],) * M
     labels = data.labels if len(data.labels) == M else tuple(range(M))
     return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)
@@ -102,9 +103,13 @@ def warn_ep(fit: EP, where: str = "") -> None:
 class SingleTaskGPClassifier(TaskClassifier):
     """One GP a task by EP, nothing shared: what transfer has to beat.
 
-    Parameters are those common to all GP classifiers: `task`, `kernel`, `likelihood` ("probit" or "logistic"), `prior`,
-    `optimizer`, `max_iter`, `random_state`. Each task has the bias Phi^-1(share of positives). Fitted: `kernels_`,
-    `bias_` (dicts by label; lists of them where there are more than two classes), `log_marginal_likelihood_`.
+    Parameters
+    ----------
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    kernels_ : dict by label of the kernels found; a list, one a class, where there are more than two.
     """
 
     def __init__(
@@ -117,6 +122,7 @@ class SingleTaskGPClassifier(TaskClassifier):
         optimizer: str | None = "lbfgs",
         max_iter: int = 200,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -125,6 +131,7 @@ class SingleTaskGPClassifier(TaskClassifier):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -158,7 +165,17 @@ class SingleTaskGPClassifier(TaskClassifier):
 
 
 class PooledGPClassifier(TaskClassifier):
-    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows."""
+    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.
+
+    Parameters
+    ----------
+    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+
+    Attributes
+    ----------
+    inducing_ : the pseudo-inputs, None if exact; a list, one a class, where there are more than two.
+    """
 
     def __init__(
         self,
@@ -171,6 +188,7 @@ class PooledGPClassifier(TaskClassifier):
         optimizer: str | None = "lbfgs",
         max_iter: int = 200,
         random_state: Any = 0,
+        device: str = "cpu",
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -180,6 +198,7 @@ class PooledGPClassifier(TaskClassifier):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     def _check_settings(self) -> None:
         check_settings(self)

@@ -147,12 +147,19 @@ class Margin:
 class RegularizedMultiTaskClassifier(TaskClassifier):
     """Support vector machines whose weights are a common mean and a deviation a task.
 
-    Parameters: `task` (column of X); `mu`, how much dearer the common mean is than a deviation (large: every task
-    alone, small: all tasks as one); `C`, the price of errors; `kernel`, "linear", "rbf" or a function of two tables,
-    as they are and not scaled, that returns their kernel matrix; `gamma` of "rbf", "scale" being one over the number of
-    columns; `tol` of the solver, which keeps kernels in single precision and may not end below 1e-7; `random_state`
-    draws the folds for the probabilities.
-    Fitted: `machines_`, a `Margin`; a list of them where there are more than two classes, one against the rest.
+    Parameters
+    ----------
+    task : as in every `TaskClassifier`.
+    mu : how much dearer the common mean is than a deviation (large: every task alone, small: all tasks as one).
+    C : the price of errors.
+    kernel : "linear", "rbf" or a function of two tables, as they are and not scaled, that returns their kernel matrix.
+    gamma : of "rbf"; "scale" is one over the number of columns.
+    tol : of the solver, which keeps kernels in single precision and may not end below 1e-7.
+    random_state : draws the folds for the probabilities.
+
+    Attributes
+    ----------
+    machines_ : a `Margin`; a list of them where there are more than two classes, one against the rest.
     """
 
     def __init__(

@@ -123,11 +123,19 @@ class Linear:
 class SharedStructureClassifier(TaskClassifier):
     """Linear classifiers whose weights share a low-dimensional subspace, found from all tasks.
 
-    Parameters: `task` (column of X); `dimension` h of the subspace, or "auto"; `n_iter`, the most rounds of the
-    alternation; `regularization`, lambda_t of the mean loss, a number or a dict by task label; `random_state`, which is
-    there for the common signature: nothing is random.
-    Fitted: `structure_` (h, d), orthonormal in scaled columns; `coef_` (dict by task label) and `intercept_` in the
-    units given; `objective_trace_`. Each is a list where there are more than two classes, one against the rest.
+    Parameters
+    ----------
+    task : as in every `TaskClassifier`.
+    dimension : h of the subspace, or "auto".
+    n_iter : the most rounds of the alternation.
+    regularization : lambda_t of the mean loss, a number or a dict by task label.
+    random_state : there for the common signature; nothing is random.
+
+    Attributes
+    ----------
+    structure_ : (h, d), orthonormal in scaled columns; like the others a list where there are more than two classes.
+    coef_, intercept_ : dicts by task label, in the units given.
+    objective_trace_ : the objective after every round.
     """
 
     def __init__(

@@ -1,0 +1,464 @@
+"""The GPU against bare calls, GPyTorch and the host, as ratios in one run.
+
+    python benchmarks/gpu.py            prints, and writes docs/results/bench_gpu.json; needs one CUDA GPU
+    python benchmarks/gpu.py --small    the same code in tiny sizes, on the CPU where there is no GPU; writes nothing
+
+What is compared:
+- dense evidence with gradient of the symmetric model (`DenseTasks`: ten tasks, eight inputs, all rows distinct) at
+  n = 8,192, 16,384 and 24,576: against `torch.linalg.cholesky` + `torch.cholesky_inverse` of a matrix of that size,
+  and against GPyTorch's Cholesky path (a MultitaskKernel in its Hadamard form, evidence and backward);
+- the inverse from a factor by blocked products against `torch.cholesky_inverse`, and its error;
+- the focused GP, 2,000 secondary tasks of 200 rows: evidence with gradient, the host on all its cores and on one;
+- EP: a sweep of the focused classifier on the same tasks, and a whole evidence with gradient;
+- EM: one iteration of the hierarchical model, 3,000 inputs, 1,000 tasks of 150 labels;
+- where the GPU begins to pay: dense evidence with gradient at small n against the host;
+- whole fits by the estimators, tables in and predictions out: `MultiTaskGPRegressor` on 2,048 rows of ten tasks,
+  `FocusedGPRegressor` on 40 tasks of 200 rows (where each task's own fit, which comes first, stays on the host).
+Results of GPU and host are compared, and the largest difference is part of the result. Times are medians of wall-clock
+time with the GPU idle before and after. `BORROW_COMMIT` names the commit where there is no git.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import sys
+import time
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+import borrow
+from borrow import kernels
+from borrow.covariance import Design, choose_inducing
+from borrow.data import merge
+from borrow.device import Device, missing
+from borrow.inference import EPInference
+from borrow.inference.ep import class_bias
+from borrow.likelihoods import Probit
+from borrow.linalg import inverse_from_factor
+from borrow.models import focused, multitask
+from borrow.models import hierarchical as h
+from borrow.models import hierarchical_basis as bases
+from borrow.models.hierarchical_device import basis_there
+from borrow.models.task_covariance import FreeForm
+from results import write_result
+
+GPU = Device("cuda") if missing() is None else Device("cpu")
+SIZES = {
+    "dense": [8192, 16384, 24576],
+    "host dense": 8192,
+    "crossover": [256, 512, 1024, 2048, 4096],
+    "focused": (2000, 200, 100),
+    "em": (3000, 1000, 150),
+    "fit": (2048, 40, 200),
+    "repeats": 5,
+}
+SMALL = {
+    "dense": [96],
+    "host dense": 96,
+    "crossover": [48],
+    "focused": (6, 12, 9),
+    "em": (40, 6, 10),
+    "fit": (40, 2, 12),
+    "repeats": 1,
+}
+
+
+def wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds(f: Any, repeats: int) -> float:
+    """Median; the first call is not counted."""
+    f()
+    wait()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        f()
+        wait()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def peak(f: Any) -> float:
+    """GiB allocated at most during one call."""
+    if not torch.cuda.is_available():
+        return 0.0
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    f()
+    wait()
+    return torch.cuda.max_memory_allocated() / 2**30
+
+
+def differ(one: tuple[float, dict], other: tuple[float, dict]) -> float:
+    """Largest difference of evidence and gradient, relative to the size of each part."""
+    parts = [abs(one[0] - other[0]) / abs(other[0])]
+    parts += [float(np.max(np.abs(one[1][n] - g)) / np.max(np.abs(g))) for n, g in other[1].items()]
+    return max(parts)
+
+
+# Dense ---------------------------------------------------------------------------------------------------------------
+
+
+def dense_problem(n: int, device: Device | None, tasks: int = 10, d: int = 8):
+    rng = np.random.default_rng(0)
+    task = np.arange(n) % tasks
+    X = rng.normal(size=(n, d))
+    y = np.sin(X[:, 0]) * (1 + 0.1 * task) + 0.3 * rng.normal(size=n)
+    cells = replace(merge(X, task, y, np.ones(n), np.ones(n), tasks), device=device)
+    kernel = kernels.SquaredExponential(1.0, (2.0,) * d, fixed=("variance",))
+    form = FreeForm(tasks, None)
+    setup = multitask.Setup(cells, Design.of(cells), kernel, form, "dense")
+    A = rng.normal(size=(tasks, 2 * tasks))
+    values = {
+        "kernel": kernel.theta,
+        **form.of_matrix(A @ A.T / (2 * tasks)),
+        "noise": np.full(tasks, np.log(0.1)),
+    }
+    return setup, values
+
+
+def gpytorch_evaluation(setup: Any, values: Any):
+    """Evidence and backward of the same model by GPyTorch, Cholesky at every size; None without GPyTorch."""
+    try:
+        import gpytorch
+    except ImportError:
+        return None
+    cells, M = setup.cells, setup.M
+    X, y, task = GPU.put(cells.X), GPU.put(cells.y), GPU.put(cells.task)
+
+    class Hadamard(gpytorch.models.ExactGP):
+        def __init__(self, likelihood):
+            super().__init__((X, task[:, None]), y, likelihood)
+            self.mean_module = gpytorch.means.ZeroMean()
+            self.covar_module = gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1])
+            self.task_covar_module = gpytorch.kernels.IndexKernel(num_tasks=M, rank=M)
+
+        def forward(self, x, i):
+            covariance = self.covar_module(x).mul(self.task_covar_module(i))
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), covariance)
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()  # one noise: fewer parameters than ours
+    model = Hadamard(likelihood).double().to(GPU.name)
+    likelihood = likelihood.double().to(GPU.name)
+    B = setup.form.parts(values).B
+    index = model.task_covar_module
+    with torch.no_grad():
+        model.covar_module.lengthscale = 2.0
+        likelihood.noise = 0.1
+        index.covar_factor.copy_(GPU.put(np.linalg.cholesky(B) * (1 - 1e-9)))
+        index.var = 1e-8 * torch.ones_like(index.var)
+    model.train()
+    likelihood.train()
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    settings = gpytorch.settings
+
+    def run():
+        fast = settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False)
+        with fast, settings.max_cholesky_size(10**9):
+            model.zero_grad()
+            value = mll(model(X, task[:, None]), y) * len(y)
+            value.backward()
+        return float(value.detach())
+
+    return run
+
+
+def dense(sizes: dict, rows: list[dict]) -> None:
+    for n in sizes["dense"]:
+        setup, values = dense_problem(n, GPU)
+        objective = multitask.multitask_objective(setup)
+        value = objective(values)[0]
+        ours = seconds(lambda o=objective, v=values: o(v), sizes["repeats"])
+        ours_peak = peak(lambda o=objective, v=values: o(v))
+        X = GPU.put(setup.cells.X)
+        A = torch.exp(-0.125 * torch.cdist(X, X) ** 2)
+        A.diagonal().add_(0.1)
+        factor = seconds(lambda A=A: torch.linalg.cholesky(A), sizes["repeats"])
+        L = torch.linalg.cholesky(A)
+        library = seconds(lambda L=L: torch.cholesky_inverse(L), sizes["repeats"])
+        blocked = seconds(lambda L=L: inverse_from_factor(L), sizes["repeats"])
+        P = inverse_from_factor(L)
+        error = float((P - torch.cholesky_inverse(L)).abs().max() / P.abs().max())
+        del A, L, P, X
+        row = {
+            "n": n,
+            "evidence and gradient, ms": round(1e3 * ours, 1),
+            "Cholesky, ms": round(1e3 * factor, 1),
+            "cholesky_inverse, ms": round(1e3 * library, 1),
+            "inverse by blocked products, ms": round(1e3 * blocked, 1),
+            "ours / (Cholesky + cholesky_inverse) (at most 1.25)": round(ours / (factor + library), 3),
+            "ours / (Cholesky + blocked inverse)": round(ours / (factor + blocked), 3),
+            "blocked inverse / cholesky_inverse": round(blocked / library, 3),
+            "blocked and library's inverse differ by": error,
+            "peak GiB": round(ours_peak, 2),
+        }
+        gc.collect()
+        theirs = gpytorch_evaluation(setup, values)
+        if theirs is not None:
+            try:
+                row["GPyTorch's evidence less ours"] = theirs() - value
+                spent = seconds(theirs, max(sizes["repeats"] // 2, 1))
+                row["GPyTorch, ms"] = round(1e3 * spent, 1)
+                row["ours / GPyTorch"] = round(ours / spent, 3)
+                row["GPyTorch, peak GiB"] = round(peak(theirs), 2)
+            except torch.OutOfMemoryError:
+                row["GPyTorch, ms"] = "out of memory"
+        del theirs, objective
+        gc.collect()
+        rows.append(row)
+        print(row, flush=True)
+
+
+def host_dense(sizes: dict) -> dict:
+    """The largest size that the host is asked for, on all its cores."""
+    n = sizes["host dense"]
+    (here, values), (there, _) = dense_problem(n, None), dense_problem(n, GPU)
+    one, other = multitask.multitask_objective(there)(values), multitask.multitask_objective(here)(values)
+    objective = multitask.multitask_objective(here)
+    fast = multitask.multitask_objective(there)
+    host, gpu = seconds(lambda: objective(values), 1), seconds(lambda: fast(values), sizes["repeats"])
+    return {
+        "n": n,
+        "host, all cores, s": round(host, 3),
+        "GPU, s": round(gpu, 4),
+        "times faster": round(host / gpu, 1),
+        "largest relative difference": differ(one, other),
+    }
+
+
+def crossover(sizes: dict) -> list[dict]:
+    """From which n on the GPU pays, the host on one thread as for small problems."""
+    rows = []
+    for n in sizes["crossover"]:
+        (here, values), (there, _) = dense_problem(n, None), dense_problem(n, GPU)
+        one, two = multitask.multitask_objective(here), multitask.multitask_objective(there)
+        with threadpool_limits(1 if n < 1500 else None):
+            host = seconds(lambda o=one, v=values: o(v), sizes["repeats"])
+        gpu = seconds(lambda o=two, v=values: o(v), sizes["repeats"])
+        rows.append({"n": n, "host, ms": round(1e3 * host, 2), "GPU, ms": round(1e3 * gpu, 2)})
+    return rows
+
+
+# Focused, EP, EM -----------------------------------------------------------------------------------------------------
+
+
+def focused_setup(tasks: int, rows: int, m: int, device: Device | None):
+    rng = np.random.default_rng(0)
+    M = tasks + 1
+    X = rng.uniform(-5, 5, (M * rows, 2))
+    task = np.repeat(np.arange(M), rows)
+    y = np.sin(X).sum(axis=1) + 0.1 * rng.normal(size=len(task))
+    ones = np.ones(len(y))
+    cells = replace(merge(X, task, y, ones, ones, M), device=device)
+    kernel = kernels.SquaredExponential(1.0, (1.0, 1.0))
+    own = kernels.SquaredExponential(0.5, (1.0, 1.0), tied=True) + kernels.Constant(0.3)
+    Z = choose_inducing(kernel, cells.X[:rows], cells.X[rows : 20 * rows], m)
+    setup = focused.Setup(cells, 0, kernel, [None] + [own] * tasks, Z)
+    values = {
+        "kernel": kernel.theta,
+        "rho": rng.normal(size=tasks),
+        "specific": np.tile(own.theta, tasks) + 0.1 * rng.normal(size=3 * tasks),
+        "noise": np.full(M, np.log(0.01)),
+    }
+    return setup, values
+
+
+def focused_gp(sizes: dict, host: bool) -> dict:
+    tasks, rows, m = sizes["focused"]
+    (here, values), (there, _) = focused_setup(tasks, rows, m, None), focused_setup(tasks, rows, m, GPU)
+    slow, fast = focused.focused_objective(here), focused.focused_objective(there)
+    gpu = seconds(lambda: fast(values), sizes["repeats"])
+    out = {
+        "tasks, rows each, inducing inputs": [tasks, rows, len(here.Z)],
+        "GPU, ms": round(1e3 * gpu, 1),
+        "GPU, peak GiB": round(peak(lambda: fast(values)), 2),
+    }
+    if host:
+        with threadpool_limits(1):
+            one_thread = seconds(lambda: slow(values), 1)
+        all_cores = seconds(lambda: slow(values), 1)
+        out |= {
+            "host, one thread, s": round(one_thread, 2),
+            "host, all cores, s": round(all_cores, 2),
+            "times faster than the faster of them": round(min(one_thread, all_cores) / gpu, 1),
+            "largest relative difference": differ(fast(values), slow(values)),
+        }
+    return out
+
+
+def ep_focused(sizes: dict, host: bool) -> dict:
+    tasks, rows, m = sizes["focused"]
+    found, times = {}, {}
+    for name, device in (("GPU", GPU), ("host", None)):
+        if name == "host" and not host:
+            continue
+        setup, values = focused_setup(tasks, rows, m, device)
+        cells = replace(setup.cells, y=np.sign(setup.cells.y))
+        labels = replace(setup, cells=cells, infer=EPInference(Probit(), tol=1e-5))
+        at = {n: v for n, v in values.items() if n != "noise"}
+
+        def whole(labels=labels, at=at):
+            fit = focused.condition(at, labels)
+            return fit, focused.evidence_gradient(fit, at, labels)
+
+        with threadpool_limits(1):
+            start = time.perf_counter()
+            fit, gradient = whole()
+            wait()
+            times[name] = time.perf_counter() - start
+        if name == "GPU":
+            times[name] = seconds(whole, max(sizes["repeats"] // 2, 1))
+            memory = peak(whole)
+        found[name] = (fit.evidence, gradient)
+        sweeps, positives = fit.n_sweeps, float(np.mean(class_bias(cells) > 0))
+        del fit
+        gc.collect()
+    out = {
+        "labels": (tasks + 1) * rows,
+        "sweeps": sweeps,
+        "tasks with more positives, share": round(positives, 2),
+        "GPU, evidence and gradient, s": round(times["GPU"], 3),
+        "GPU, ms a sweep": round(1e3 * times["GPU"] / sweeps, 1),
+        "GPU, peak GiB": round(memory, 2),
+    }
+    if host:
+        out |= {
+            "host, one thread, s": round(times["host"], 1),
+            "times faster": round(times["host"] / times["GPU"], 1),
+            "largest relative difference": differ(found["GPU"], found["host"]),
+        }
+    return out
+
+
+def em_problem(n: int, tasks: int, labels: int, device: Device | None):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 10))
+    rows = [np.sort(rng.permutation(n)[: labels - int(rng.integers(0, labels // 10 + 1))]) for _ in range(tasks)]
+    task = np.repeat(np.arange(tasks), [len(r) for r in rows])
+    W, at = rng.normal(size=(10, tasks)), np.concatenate(rows)
+    y = np.sin(np.einsum("ij,ji->i", X[at], W[:, task])) + 0.3 * rng.normal(size=len(at))
+    ones = np.ones(len(at))
+    cells = replace(merge(at[:, None].astype(float), task, y, ones, ones, tasks), device=device)
+    basis = bases.function_basis(kernels.Matern(1.0, 3.0, nu=1.5), X)
+    return h.arrange(basis if device is None else basis_there(basis, device), cells)
+
+
+def em(sizes: dict) -> dict:
+    n, tasks, labels = sizes["em"]
+    strengths = h.Strengths(1.0, 10.0)
+
+    def step(p: h.Problem, state: h.State) -> h.State:
+        h.log_hyper_prior(state, p.basis, strengths)
+        return h.maximise(state, h.expect(state, p), p, strengths)
+
+    here, there = em_problem(n, tasks, labels, None), em_problem(n, tasks, labels, GPU)
+    one, two = h.start(here.basis, 0.1), h.start(there.basis, 0.1)
+    gpu = seconds(lambda: step(there, two), sizes["repeats"])
+    with threadpool_limits(1):
+        one_thread = seconds(lambda: step(here, one), 1)
+    all_cores = seconds(lambda: step(here, one), 1)
+    a, b = step(here, step(here, one)), step(there, step(there, two))
+    return {
+        "inputs, tasks, labels a task at most": [n, tasks, labels],
+        "GPU, ms an iteration": round(1e3 * gpu, 1),
+        "GPU, peak GiB": round(peak(lambda: step(there, two)), 2),
+        "host, one thread, s": round(one_thread, 2),
+        "host, all cores, s": round(all_cores, 2),
+        "times faster than the faster of them": round(min(one_thread, all_cores) / gpu, 1),
+        "largest relative difference after two steps": float(np.abs(a.K - b.K.cpu().numpy()).max() / np.abs(a.K).max()),
+    }
+
+
+def fits(sizes: dict) -> list[dict]:
+    """Wall-clock seconds of whole fits and predictions; the host with the threads that it chooses."""
+    n, tasks, rows = sizes["fit"]
+    setup, _ = dense_problem(n, None)
+    related, _ = focused_setup(tasks, rows, 10, None)
+    out = []
+    for model, cells in (
+        (borrow.MultiTaskGPRegressor(max_iter=100), setup.cells),
+        (borrow.FocusedGPRegressor(primary=0, n_restarts=0, max_iter=100), related.cells),
+    ):
+        found = {}
+        for device in ("cuda", "cpu"):
+            start = time.perf_counter()
+            fitted = clone(model).set_params(device=device if GPU.name == "cuda" else "cpu")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of iterations: both sides have the same
+                fitted.fit(cells.X, cells.y, tasks=cells.task)
+            mean = fitted.predict(cells.X[:500], tasks=cells.task[:500], return_std=True)[0]
+            found[device] = time.perf_counter() - start, fitted.log_marginal_likelihood_, mean
+        (gpu, one, mean), (host, other, there) = found["cuda"], found["cpu"]
+        out.append(
+            {
+                "fit": f"{type(model).__name__}, {len(cells.y):,} rows, {len(cells.starts) - 1} tasks",
+                "GPU, s": round(gpu, 1),
+                "host, s": round(host, 1),
+                "times faster": round(host / gpu, 1),
+                "log evidence, GPU less host": one - other,
+                "largest difference of predictions": float(np.abs(mean - there).max()),
+            }
+        )
+    return out
+
+
+def machine() -> dict:
+    card = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
+    return {
+        "card": "none" if card is None else card.name,
+        "card memory, GiB": 0 if card is None else round(card.total_memory / 2**30, 1),
+        "host cores": os.cpu_count(),
+        "host": platform.machine(),
+        "torch": torch.__version__,
+        "CUDA": torch.version.cuda,
+    }
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--parts", default="dense,crossover,focused,ep,em,fits")
+    parser.add_argument("--no-host", action="store_true", help="leave out the slow comparisons with the host")
+    given = parser.parse_args(arguments)
+    reason = missing()
+    if reason is not None and not given.small:
+        sys.exit(f"no GPU, so nothing is measured: {reason}. --small runs the same code in tiny sizes on the CPU.")
+    sizes, parts, host = (SMALL if given.small else SIZES), given.parts.split(","), not given.no_host
+    result: dict = {"seed": 0, "machine": machine(), "dense": []}
+    print(result["machine"], flush=True)
+    if "dense" in parts:
+        dense(sizes, result["dense"])
+        if host:
+            result["dense against the host"] = host_dense(sizes)
+    if "crossover" in parts:
+        result["crossover"] = crossover(sizes)
+    if "focused" in parts:
+        result["focused"] = focused_gp(sizes, host)
+    if "ep" in parts:
+        result["ep"] = ep_focused(sizes, host)
+    if "em" in parts:
+        result["em"] = em(sizes)
+    if "fits" in parts:
+        result["fits"] = fits(sizes)
+    for name, value in result.items():
+        print(name, value, flush=True)
+    if not given.small:
+        print("written to", write_result("bench_gpu", result))
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Blocks of docs/papers/focused_classification.md and its line of the README: see pages.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pages_parts import load, made_by, table
+
+STUDY, CHOICE, BENCH = "leen2011_classification", "leen2011_classification_choice", "bench_classification"
+
+
+def sizes(rows: list[dict[str, Any]]) -> list[str]:
+    return [f"{r['primary trials']} / {r['trials a secondary']}" for r in rows]
+
+
+def of(d: dict[str, Any]) -> str:
+    """A paired difference with its standard error and the number of subjects for whom it is a gain."""
+    return f"{d['difference']:+.3f} ({d['standard error']:.3f}; {d['subjects better']})"
+
+
+def means(metric: str) -> str:
+    result = load(STUDY)
+    rows = result["table"]
+    body = [[m, *(f"{r['mean'][m][metric]:.3f}" for r in rows)] for m in rows[0]["mean"]]
+    seeds = f"{result['repetitions']} repetitions, {result['directions']} directions, 16 subjects"
+    return table([metric, *sizes(rows)], body) + made_by(result, seeds)
+
+
+def differences() -> str:
+    rows = load(STUDY)["table"]
+    body = [[m, *(of(r["against single"][m]["log loss"]) for r in rows)] for m in rows[0]["against single"]]
+    body.append(["focused, less pooled", *(of(r["focused against pooled"]) for r in rows)])
+    untouched = "focused against single, untouched by the choice"
+    body += [[f"focused, {name} only", *(of(r[untouched][name]) for r in rows)] for name in rows[0][untouched]]
+    return table(["log loss less single-task's (standard error; subjects better)", *sizes(rows)], body)
+
+
+def shares() -> str:
+    rows = load(STUDY)["table"]
+    (name,) = [k for k in rows[0] if k.startswith("share of a secondary")]
+    body = [[f"{who} question", *(f"{r[name][i]:+.3f}" for r in rows)] for i, who in enumerate(("same", "other"))]
+    return table(["share of a secondary's function that is the primary's, signed", *sizes(rows)], body)
+
+
+def targets() -> str:
+    checked = load(STUDY)["targets"]
+    kinds = dict.fromkeys(t["target"] for t in checked)
+    body = []
+    for kind in kinds:
+        part = [t for t in checked if t["target"] == kind]
+        worst = max(part, key=lambda t: t["value"])
+        missed = ", ".join(f"{t['cell']} ({t['value']:+.4g})" for t in part if not t["met"])
+        body.append([kind, f"{worst['limit']:+.4g}", f"{worst['value']:+.4g} at {worst['cell']}", missed or "none"])
+    met = sum(t["met"] for t in checked)
+    return table(["figure", "at most", "largest", "missed"], body) + f"\n\n{met} of {len(checked)} met."
+
+
+def choice() -> str:
+    result = load(CHOICE)
+    rows = result["table"]
+    cells = [k for k in rows[0] if k != "variant"]
+    body = [[r["variant"], *(f"{r[c]['single']:.3f} → {r[c]['focused']:.3f}" for c in cells)] for r in rows]
+    seeds = f"seeds {result['seeds']}, {len(result['subjects'])} subjects"
+    return table(["log loss, single → focused", *cells], body) + made_by(result, seeds)
+
+
+def bench() -> str:
+    result = load(BENCH)
+    rows = [[k, v if not isinstance(v, dict) else v["GPy"]] for k, v in result["figures"].items()]
+    return table(["figure", "measured"], rows) + made_by(result, "seed 0")
+
+
+def headline() -> str:
+    study, speed = load(STUDY), {k.split(" (")[0]: v for k, v in load(BENCH)["figures"].items()}
+    by_cell = dict(zip(sizes(study["table"]), study["table"], strict=True))
+    gain = {c: by_cell[c]["against single"]["focused"]["log loss"] for c in ("14 / 20", "14 / all", "all / all")}
+    pooled = by_cell["all / all"]["focused against pooled"]["difference"]
+    rows = [
+        [
+            "EEG of 16 people, log loss against no transfer; trials of the one / of each of five others 14 / 20, "
+            "14 / all, all / all; at all / all against pooling",
+            ", ".join(f"{d['difference']:+.3f}" for d in gain.values()) + f"; {pooled:+.3f}",
+            "`benchmarks/studies/leen2011_classification.py`",
+        ],
+        [
+            "EP, 500 rows: faster than GPy's by; against one Cholesky factorisation",
+            f"{speed.get(GPY_RATIO, 'not measured')}; {speed['EP / one dpotrf']}",
+            "`benchmarks/classification.py`",
+        ],
+    ]
+    return table(["what", "figure", "command"], rows)
+
+
+GPY_RATIO = "GPy's EP / ours"
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "classification log loss": lambda: means("log loss"),
+    "classification AUC": lambda: means("AUC"),
+    "classification error": lambda: means("error"),
+    "classification differences": differences,
+    "classification shares": shares,
+    "classification targets": targets,
+    "classification choice": choice,
+    "bench classification": bench,
+    "headline classification": headline,
+}

@@ -1,0 +1,205 @@
+"""The decision table of docs/which_model.md, its figures read from the results: see pages.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pages_parts import load, table
+
+PAGES = {
+    "focused": "[focused](papers/focused.md)",
+    "labels": "[focused classification](papers/focused_classification.md)",
+    "multitask": "[symmetric](papers/multitask.md)",
+    "hierarchical": "[hierarchical](papers/hierarchical.md)",
+    "ivm": "[IVM](papers/ivm.md)",
+    "rbf": "[RBF network](papers/rbf_network.md)",
+    "new": "[a new task](howto/new_task.md)",
+    "many": "[many tasks](howto/many_tasks.md)",
+    "classes": "[classification](howto/classification.md)",
+}
+
+
+def pick(name: str, part: str = "table", **wanted: Any) -> dict[str, Any]:
+    """The one row of a result that has these values."""
+    (row,) = (r for r in load(name)[part] if all(r[k] == v for k, v in wanted.items()))
+    return row
+
+
+def ratio(method: str, settings: int) -> str:
+    return f"{pick('bonilla2008_compiler', method=method, settings=settings)['error / no transfer']:.2f}"
+
+
+def family(name: str, draws: int = 6000) -> dict[str, Any]:
+    return pick(f"leen2011_negative_transfer_{draws}", family=name)
+
+
+def few_rows() -> str:
+    same, other = family("same")["focused / single"], family("unrelated")["focused / single"]
+    again = family("unrelated", 5000)["focused / single"]
+    return (
+        f"Six rows, one secondary of forty: median squared error {same} × that of no transfer where the "
+        f"secondary is the "
+        f"same function, {other} × where it is unrelated; {again} × on another hundred draws"
+    )
+
+
+def few_labels() -> str:
+    cells = {r["trials a secondary"]: r["mean"] for r in load("leen2011_classification")["table"][:4]}
+    with_all, with_ten = cells["all"], cells[10]
+    return (
+        f"EEG, 14 trials: log loss {with_all['focused']['log loss']:.3f} with all trials of five others, "
+        f"{with_all['single']['log loss']:.3f} alone, {with_all['pooled']['log loss']:.3f} pooled; with ten "
+        f"trials of each "
+        f"other {with_ten['focused']['log loss']:.3f} against {with_ten['single']['log loss']:.3f}"
+    )
+
+
+def all_matter() -> str:
+    free, chosen = (" / ".join(ratio(m, n) for n in (16, 32, 64, 128)) for m in ("free form", "chosen"))
+    return (
+        f"Compiler data, error over that of no transfer at 16 / 32 / 64 / 128 rows a task: {free}; chosen "
+        f"task by task by "
+        f"`leave_one_out()`: {chosen}"
+    )
+
+
+def dear_target() -> str:
+    by = {r["method"]: r["mean absolute error"] for r in load("bonilla2008_jura")["table"]}
+    names = ("free form + function of its own", "focused", "no transfer", "ridge on position, nickel and zinc")
+    own, focused, alone, ridge = (f"{by[n]:.3f}" for n in names)
+    return (
+        f"Cadmium in the Jura from nickel and zinc: mean absolute error {own} with `specific_kernel`, "
+        f"{focused} focused, "
+        f"{alone} alone, {ridge} by ridge on nickel and zinc"
+    )
+
+
+def features() -> str:
+    return (
+        f"Compiler data, error over that of no transfer: {ratio('parametric', 16)} at 16 rows a program, "
+        f"{ratio('parametric', 32)} at 32. The only model that predicts for a task without rows"
+    )
+
+
+def levels() -> str:
+    by = {r["method"]: f"{r['explained variance']:.1f} %" for r in load("bonilla2008_school")["table"]}
+    return (
+        f"139 schools, explained variance: {by['rank 1 + intercept']}; ridge with school intercepts "
+        f"{by['ridge with school intercepts']}, no transfer {by['no transfer']}"
+    )
+
+
+def small_tasks() -> str:
+    by = {r["family"]: r["ours"] for r in load("yu2005_toy")["families"]}
+    return (
+        f"60 tasks of six rows, squared error over one GP a task under the same kernel: {by['common mean']} "
+        f"with a common "
+        f"mean, {by['three functions']} where tasks mix three functions, {by['nothing shared']:g} where "
+        f"nothing is shared"
+    )
+
+
+def sparse_labels() -> str:
+    fair = load("yu2005_text")["fair"]
+    ours, ridge = (fair[m]["AUC all"][0] for m in ("multi-task GP, defaults", "ridge"))
+    new = pick("yu2005_new_topics", run="fair", examples=20)
+    return (
+        f"50 text topics: AUC {ours:.3f}, ridge {ridge:.3f}; 31 new topics of 20 examples on the kernel learnt "
+        f"there: {new['learnt, ours']:.3f}, ridge {new['ridge']:.3f}"
+    )
+
+
+def new_speaker() -> str:
+    rows = load("lawrence2004_vowels")["table"]
+    by = {(r["mode"], r["method"], r["d"]): r["percent right"] for r in rows}
+    mine, random, fixed = by["ours", "MT-IVM", 100], by["ours", "random", 100], by["ours", "not learnt", 0]
+    return (
+        f"Vowels of a new speaker, the kernel learnt from 100 rows of the others: {mine:.1f} % right; from "
+        f"100 random rows "
+        f"{random:.1f} %, kernel not learnt {fixed:.1f} %"
+    )
+
+
+def many_rows() -> str:
+    f = load("bench_ivm")["figures"]
+    ours, exact = f["4 x 1,000 rows: seconds from d = 400; exact learning on all rows"]
+    density = f["log density of a fresh row: d = 400; 400 random rows; exact"]
+    return (
+        f"Four tasks of 1,000 rows: {ours} s with 400 chosen rows, {exact} s exact; log density of a fresh "
+        f"row {density[0]}, "
+        f"{density[1]} with random rows, {density[2]} exact. A million rows: "
+        f"{f['100 x 10,000 rows, d = 2,000, a whole fit: seconds']:.0f} s"
+    )
+
+
+def network() -> str:
+    by = {(r["mode"], r["network"]): r["error"] for r in load("liao2006_table2")["table"]}
+    seconds = load("bench_rbf")["figures"]["default fit to 15362 rows, every row a candidate, seconds"]
+    return (
+        f"139 schools, squared error {by['ours', 'two-level']}, ridge with school intercepts "
+        f"{by['', 'ridge, intercepts']}; "
+        f"15,362 rows in {seconds:.0f} s"
+    )
+
+
+def same_thing() -> str:
+    same, other = family("same")["pooled / single"], family("unrelated")["pooled / single"]
+    return f"Squared error {same} × that of no transfer where it is true, {other} × where the other task is unrelated"
+
+
+def enough_rows() -> str:
+    return f"Compiler data at 128 rows a program: sharing makes the error {ratio('free form', 128)} × as large"
+
+
+def which_model() -> str:
+    p = PAGES
+    rows = [
+        ["One task matters and has few rows; others may be related", "`FocusedGPRegressor`", few_rows(), p["focused"]],
+        ["The same with labels", "`FocusedGPClassifier`", few_labels(), f"{p['labels']}, {p['classes']}"],
+        ["A few tasks that all matter, few rows each", "`MultiTaskGPRegressor`", all_matter(), p["multitask"]],
+        [
+            "One target is dear, others at the same inputs are cheap",
+            "`MultiTaskGPRegressor` or `FocusedGPRegressor`",
+            dear_target(),
+            p["multitask"],
+        ],
+        [
+            "Something is known of each task; a task has no rows at all",
+            "`MultiTaskGPRegressor` with `task_features`",
+            features(),
+            p["new"],
+        ],
+        [
+            "Targets of all tasks in the same units, levels differ",
+            '`MultiTaskGPRegressor` with `rank=1`, `intercept=True`, `normalize_y="common"`',
+            levels(),
+            p["multitask"],
+        ],
+        ["Dozens of tasks or more, few rows each", "`HierarchicalGPRegressor`", small_tasks(), p["many"]],
+        [
+            "Many labellings of one table, sparse or not; new ones come",
+            "`HierarchicalGPClassifier`",
+            sparse_labels(),
+            f"{p['hierarchical']}, {p['new']}",
+        ],
+        [
+            "New tasks keep coming, one kernel fits all",
+            "`MultiTaskIVMClassifier`, `MultiTaskIVMRegressor`",
+            new_speaker(),
+            p["new"],
+        ],
+        ["Thousands of rows in a task", "`MultiTaskIVMRegressor`, `MultiTaskIVMClassifier`", many_rows(), p["ivm"]],
+        [
+            "Many tasks and many rows; which rows to label next",
+            "`MultiTaskRBFRegressor`",
+            network(),
+            f"{p['rbf']}, {p['many']}",
+        ],
+        ["Tasks known to be the same thing", "`PooledGPRegressor`, `PooledGPClassifier`", same_thing(), p["focused"]],
+        ["Plenty of rows in the task that matters", "`SingleTaskGPRegressor`", enough_rows(), p["multitask"]],
+    ]
+    return table(["what you have", "estimator", "why: what was measured", "more"], rows)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"which model": which_model}

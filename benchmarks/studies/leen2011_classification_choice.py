@@ -1,0 +1,203 @@
+"""Which defaults the GP classifiers get: a choice on early trials of eight of the 16 EEG subjects, nothing else scored.
+
+    python benchmarks/studies/leen2011_classification_choice.py [--only NAME ...]
+
+The problems are those of `leen2011_classification.py` with other seeds, and the primary's late half is left out:
+14 or three quarters of its early trials to train, the rest of the early half to score; 20 or all trials a secondary,
+real labels or, at full size, shuffled. Scored are subjects 0, 2, ... 14. So the direction "late trials to test" and
+all of the other eight subjects are untouched by the choice.
+Every fit goes to out/leen2011_classification_choice.jsonl and is not repeated.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from leen2011_classification import ALL, FEW, QUESTIONS, Problem, ordered
+from sklearn.metrics import log_loss
+
+from borrow import hyper
+from borrow.data import column_scales
+from borrow.datasets.shared_data import load_eeg
+from borrow.kernels import SquaredExponential
+from borrow.kernels.compose import Sum
+from borrow.models import focused, focused_classifier, focused_search
+from borrow.models.baselines import gp_classifiers
+from borrow.models.baselines.gp import fit_single
+from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
+from borrow.models.classifier import BinaryData
+from borrow.models.focused_classifier import FocusedGPClassifier
+from results import ROOT, write_result
+
+SUBJECTS = range(0, 16, 2)
+SEED = 20_000
+CELLS = [(True, 20, False), (True, ALL, False), (True, ALL, True), (False, ALL, False), (False, ALL, True)]
+
+#: Centres of the log variances' priors (the function; what a secondary has of its own), nats a relation costs, sd of
+#: w's prior, one lengthscale for all columns. The last two decide between two on a second draw.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "0, own 0, a nat a relation": {"centre": 0.0, "cost": 1.0},
+    "0, own 0": {"centre": 0.0},
+    "2, own 2, a nat a relation": {"cost": 1.0},
+    "2, own 2 (taken)": {},
+    "3, own 3": {"centre": 3.0},
+    "2, own 2, sd of w 2": {"sd": 2.0},
+    "2, own 2, one lengthscale": {"tied": True},
+    "2, own 0": {"own": 0.0},
+    "2, own 2 (taken), second draw": {"draw": 1},
+    "2, own 0, second draw": {"own": 0.0, "draw": 1},
+}
+
+
+def early_problem(subject: int, draw: int, few: bool, count: int) -> Problem:
+    """As `table_of`, the rest of the primary's early half to score."""
+    trials = load_eeg()
+    subjects = np.unique(trials.subject)
+    rng = np.random.default_rng([SEED, draw, subject])
+    others = rng.permutation(np.delete(subjects, subject))[: len(QUESTIONS)]
+    answers = {q: trials.condition == q for q in set(QUESTIONS)}
+    early = ordered(rng, np.flatnonzero((trials.subject == subjects[subject]) & trials.early), answers["S1_obj"])
+    n = FEW if few else (3 * len(early)) // 4
+    asked = list(zip(others, QUESTIONS, strict=True))
+    rows = [early[:n]] + [ordered(rng, np.flatnonzero(trials.subject == s), answers[q])[:count] for s, q in asked]
+    labels = [answers[q][r] for q, r in zip(("S1_obj", *QUESTIONS), rows, strict=True)]
+    names = ["primary", *(f"{i} {q}" for i, q in enumerate(QUESTIONS))]
+    return Problem(
+        trials.X[np.concatenate(rows)],
+        np.concatenate(labels).astype(int),
+        np.repeat(names, [len(r) for r in rows]),
+        trials.X[early[n:]],
+        answers["S1_obj"][early[n:]].astype(int),
+    )
+
+
+def own_centred(own: float, setup: focused.Setup, scales: np.ndarray) -> hyper.Objective:
+    """The priors of the focused model, what a secondary has of its own centred apart from the function."""
+    kernels = [k for k in setup.specific if k is not None]
+    return hyper.independent_priors(
+        {
+            "kernel": hyper.kernel_prior(setup.kernel, scales, setup.infer.log_variance),
+            "specific": hyper.join_priors([hyper.kernel_prior(k, scales, own) for k in kernels]),
+        }
+    )
+
+
+def fit_own_centred(own: float, cells: Any, kernel: Any, *more: Any) -> Any:
+    """The fit of a task by itself; only the kernels of secondaries are sums."""
+    *rest, infer = more
+    return fit_single(cells, kernel, *rest, replace(infer, log_variance=own) if isinstance(kernel, Sum) else infer)
+
+
+def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> dict[str, Any]:
+    """Log loss of single, focused and pooled with these settings."""
+    settings = {"centre": 2.0, "own": None, "cost": 0.0, "sd": 1.0, "tied": False} | variant
+    p = problem if shuffled is None else problem.shuffled(shuffled)
+    scales = column_scales(p.X, np.ones(len(p.X)))
+    start = scales * np.sqrt(len(scales))
+    kernel = SquaredExponential(1.0, tuple(start.tolist()), tied=True) if settings["tied"] else None
+    at_primary = np.zeros(len(p.X_test), dtype=np.intp)
+
+    def infer(name: str, original: Any = gp_classifiers.inference_of) -> Any:
+        return replace(original(name), log_variance=settings["centre"])
+
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(patch.object(focused_search, "LABEL_RELATION_COST", settings["cost"]))
+        if settings["own"] is not None:
+            stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
+            stack.enter_context(patch.object(focused_search, "fit_single", partial(fit_own_centred, settings["own"])))
+        for module in (gp_classifiers, focused_classifier):
+            stack.enter_context(patch.object(module, "inference_of", infer))
+        X, y = p.X[p.own], p.y[p.own]
+        data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
+        alone = SingleTaskGPClassifier(kernel=kernel)._fit_binary(data).probability(p.X_test, at_primary)
+        model = FocusedGPClassifier(
+            primary="primary",
+            inducing="primary",
+            kernel=kernel,
+            rho_prior=settings["sd"],
+        )
+        begin = time.process_time()
+        model.fit(p.X, p.y, tasks=p.task)
+        seconds = time.process_time() - begin
+        found = {"single": alone, "focused": model.predict_proba(p.X_test)[:, 1]}
+        if shuffled is None:
+            pooled = PooledGPClassifier(kernel=kernel).fit(p.X, p.y, tasks=p.task)
+            found["pooled"] = pooled.predict_proba(p.X_test, tasks=np.full(len(p.X_test), "primary"))[:, 1]
+    out: dict[str, Any] = {m: log_loss(p.y_test, np.clip(q, 1e-6, 1 - 1e-6), labels=[0, 1]) for m, q in found.items()}
+    return out | {"seconds": seconds, "rho": [model.rho_[t] for t in model.tasks_ if t != "primary"]}
+
+
+def summary(records: list[dict], name: str) -> dict[str, Any]:
+    """Means over the subjects, by cell."""
+    out: dict[str, Any] = {"variant": name}
+    for few, count, shuffled in CELLS:
+        part = [r for r in records if r["variant"] == name and r["cell"] == [few, count, shuffled]]
+        label = f"{FEW if few else '3/4'} / {'all' if count == ALL else count}" + (", shuffled" if shuffled else "")
+        of = {
+            m: np.array([np.mean([r[m] for r in part if r["subject"] == s]) for s in SUBJECTS])
+            for m in (("single", "focused") if shuffled else ("single", "focused", "pooled"))
+        }
+        d = of["focused"] - of["single"]
+        out[label] = {m: round(float(v.mean()), 4) for m, v in of.items()} | {
+            "focused less single": round(float(d.mean()), 4),
+            "standard error": round(float(d.std(ddof=1) / np.sqrt(len(d))), 4),
+            "better": int((d < -1e-4).sum()),
+            "seconds": round(float(np.median([r["seconds"] for r in part])), 2),
+        }
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=list(VARIANTS))
+    arguments = parser.parse_args()
+    path = ROOT / "out" / "leen2011_classification_choice.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(r["variant"], r["subject"], r["draw"], *r["cell"]) for r in records}
+    with path.open("a") as file:
+        for name in arguments.only:
+            draw = VARIANTS[name].get("draw", 0)
+            for subject in SUBJECTS:
+                for cell in CELLS:
+                    if (name, subject, draw, *cell) in done:
+                        continue
+                    few, count, shuffled = cell
+                    problem = early_problem(subject, draw, few, count)
+                    found = losses(problem, subject if shuffled else None, VARIANTS[name])
+                    records.append({"variant": name, "subject": subject, "draw": draw, "cell": list(cell), **found})
+                    file.write(json.dumps(records[-1]) + "\n")
+                    file.flush()
+            sys.stdout.write(json.dumps(summary(records, name), indent=1) + "\n")
+            sys.stdout.flush()
+    if arguments.only == list(VARIANTS):
+        content = {
+            "seeds": f"[{SEED}, draw, number of the subject]",
+            "subjects": list(SUBJECTS),
+            "table": [summary(records, name) for name in VARIANTS],
+        }
+        write_result("leen2011_classification_choice", content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""How the rows of all tasks lie in memory, and which of them are factored together.
+
+On the host every task is a block of its own and rows lie as they came. On a GPU many small factorisations cost mostly
+their launching, so tasks whose kernels have one form and whose sizes are near each other are one block (T, n, ...):
+smaller ones are padded with rows that repeat one of theirs and have no site (w = 0). Such a row leaves the factor, the
+evidence and every adjoint as they are, to the bit: its part of A = I + w E w is the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from borrow.device import Device
+from borrow.linalg import is_tensor, to_host
+
+Codes = npt.NDArray[np.intp]
+
+#: Tasks up to this size are padded, to at most so many times their size, and never to less than the least size.
+PADDED, STRETCH, LEAST = 1024, 1.25, 32
+#: Entries of the matrices of one block, at most: 1 GiB of them.
+MOST_ENTRIES = 2**27
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows `at` of the layout; with `size`, one leading entry for each of the tasks, so many rows each."""
+
+    tasks: tuple[int, ...]
+    at: slice
+    size: int | None = None
+
+    def of(self, A: Any) -> Any:
+        """The block's part of an array with one row for each row of the layout."""
+        part = A[self.at]
+        return part if self.size is None else part.reshape(len(self.tasks), self.size, *A.shape[1:])
+
+    def put(self, A: Any, values: Any) -> None:
+        """Replace that part."""
+        A[self.at] = values if self.size is None else values.reshape(len(self.tasks) * self.size, *A.shape[1:])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Blocks, and the places of rows. `index` holds the row of every place; None where nothing moves."""
+
+    starts: Codes
+    first: Codes  # (M,): place of each task's first row
+    blocks: list[Block]
+    index: Any = None  # (places,) beside the inputs
+    position: Any = None  # (n,): place of every row
+    real: Any = None  # (places,): 0 for padding, else 1
+    task: Any = None  # (places,) codes, on the host
+    codes: Any = None  # the same beside the inputs
+
+    def rows(self, t: int) -> slice:
+        """Places of the rows of task t."""
+        n = int(self.starts[t + 1] - self.starts[t])
+        return slice(int(self.first[t]), int(self.first[t]) + n)
+
+    def spread(self, v: Any, X: Any) -> Any:
+        """One number a row, at its place; 0 for padding."""
+        if self.index is None:
+            return v
+        v = v if is_tensor(v) else X.new_tensor(v)
+        return v[self.index] * self.real
+
+    def of_tasks(self, v: Any, X: Any) -> Any:
+        """One number a task, at the places of its rows."""
+        return v[self.task] if self.index is None else X.new_tensor(np.ascontiguousarray(v))[self.codes]
+
+    def collect(self, v: Any) -> Any:
+        """The way back."""
+        return v if self.index is None else v[self.position]
+
+    def place_of(self, t: int) -> tuple[int, int | None]:
+        """Number of the block of task t, and of its part there."""
+        for b, block in enumerate(self.blocks):
+            if t in block.tasks:
+                return b, block.tasks.index(t) if block.size is not None else None
+        raise KeyError(t)
+
+
+def by_task(starts: Codes) -> Layout:
+    """Every task a block, rows as they are; the same in every evaluation of a fit."""
+    return _by_task(starts.astype(np.intp, copy=False).tobytes())
+
+
+@lru_cache(maxsize=8)
+def _by_task(content: bytes) -> Layout:
+    starts = np.frombuffer(content, dtype=np.intp)
+    ends = starts.tolist()
+    blocks = [Block((t,), slice(ends[t], ends[t + 1])) for t in range(len(ends) - 1)]
+    task = np.repeat(np.arange(len(blocks)), np.diff(starts))
+    return Layout(starts, starts[:-1], blocks, task=task)
+
+
+def by_size(starts: Codes, forms: Sequence[Hashable], X: Any) -> Layout:
+    """Tasks of one form and about one size together, beside the tensor X; tasks without rows are in no block.
+
+    Tasks of the form "none" have diagonal factors and are one block whatever their sizes.
+    """
+    return _by_size(starts.astype(np.intp, copy=False).tobytes(), tuple(forms), str(X.device))
+
+
+@lru_cache(maxsize=4)
+def _by_size(content: bytes, forms: tuple[Hashable, ...], device: str) -> Layout:
+    starts = np.frombuffer(content, dtype=np.intp)
+    sizes = np.diff(starts)
+    groups: dict[Hashable, list[int]] = {}
+    for t in np.argsort(-sizes, kind="stable").tolist():
+        if sizes[t]:
+            groups.setdefault(forms[t], []).append(t)
+    blocks: list[Block] = []
+    first, places, real, task = np.zeros(len(sizes), dtype=np.intp), [], [], []
+    end = 0
+    for form, members in groups.items():
+        for tasks in [members] if form == "none" else _alike(members, sizes):
+            size = None if form == "none" or len(tasks) == 1 else int(sizes[tasks[0]])
+            begin = end
+            for t in tasks:
+                n, width = int(sizes[t]), int(sizes[t] if size is None else size)
+                places.append(np.minimum(np.arange(width), n - 1) + starts[t])
+                real.append((np.arange(width) < n).astype(float))
+                task.append(np.full(width, t))
+                first[t], end = end, end + width
+            blocks.append(Block(tuple(tasks), slice(begin, end), size))
+    index = np.concatenate(places) if places else np.zeros(0, dtype=np.intp)
+    mask = np.concatenate(real) if real else np.zeros(0)
+    position = np.empty(int(starts[-1]), dtype=np.intp)
+    kept = np.flatnonzero(mask)
+    position[index[kept]] = kept
+    codes = np.concatenate(task) if task else np.zeros(0, dtype=np.intp)
+
+    there = Device(device).put
+    return Layout(starts, first, blocks, there(index), there(position), there(mask), codes, there(codes))
+
+
+def _alike(members: list[int], sizes: Codes) -> list[list[int]]:
+    """Members, largest first, cut where the next would be padded too much, or a block would grow too large."""
+    out: list[list[int]] = []
+    for t in members:
+        largest = int(sizes[out[-1][0]]) if out else 0
+        near = largest == sizes[t] or (largest <= PADDED and largest <= max(STRETCH * sizes[t], LEAST))
+        if out and near and (len(out[-1]) + 1) * largest**2 <= MOST_ENTRIES:
+            out[-1].append(t)
+        else:
+            out.append([t])
+    return out
+
+
+def host_rows(layout: Layout, A: Any, t: int) -> Any:
+    """The rows of task t of an array of the layout, on the host."""
+    return to_host(A[layout.rows(t)])

@@ -1,0 +1,207 @@
+"""The file: a zip archive that `numpy.load` can open too, never compressed, with a digest of its own at the end.
+
+    page.json         what the object is; `about` is for people, and for `describe`
+    0.npy, 1.npy, ..  its arrays
+    (comment)         SHA-256 of every byte before it
+
+The digest is compared before the archive is opened, so one changed or missing byte anywhere is found. Members are not
+compressed and their sizes must be those of the file, so that a small file cannot ask for much memory. A file is written
+beside its place and then moved there: a reader sees the old one or the new one. The same object gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import secrets
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from borrow import __version__
+from borrow.store.objects import Arrays, PageError, decode, encode, is_plain
+
+VERSION = 2
+PAGE = "page.json"
+DIGEST = 64  # hexadecimal digits
+_START = b"PK\x03\x04"
+_BORN = (1980, 1, 1, 0, 0, 0)  # of every member: the same object gives the same file
+
+
+class StoreError(ValueError):
+    """A file that is not one of ours, is damaged, or comes from a later version."""
+
+
+def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> Path:
+    """Write an estimator (fitted or not) or a kernel to one file; what was there is replaced at once or not at all.
+
+    `about` is put beside the description that `describe` gives: plain values only.
+    """
+    place = Path(path)
+    content, arrays = encode(value)
+    page = {"format": "borrow", "version": VERSION, "about": {**_about(value), **(about or {})}, **content}
+    text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
+    write_whole(place, pack(text, arrays))
+    return place
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """What `save` wrote. Nothing in the file is executed, and only classes of a closed list are built."""
+    page, members = _read(path)
+    try:
+        arrays = [_array(data) for data in members]
+        return decode(page, arrays)
+    except PageError as wrong:
+        raise StoreError(f"{path} cannot be read: {wrong}") from None
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        EOFError,
+    ) as odd:
+        raise StoreError(f"{path} cannot be read: its page is not one that borrow writes ({odd})") from None
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What is in the file, as plain values, without building it."""
+    page, members = _read(path)
+    about = page.get("about")
+    if not isinstance(about, dict):
+        raise StoreError(f"{path} cannot be read: its page does not say what it holds")
+    return {**about, "format_version": page["version"], "arrays": len(members), "bytes": os.stat(path).st_size}
+
+
+def pack(page: bytes, arrays: Arrays) -> bytes:
+    """The bytes of a file."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in [(PAGE, page), *((f"{k}.npy", _bytes(a)) for k, a in enumerate(arrays))]:
+            archive.writestr(zipfile.ZipInfo(name, _BORN), data)
+        archive.comment = b"0" * DIGEST
+    whole = out.getvalue()[:-DIGEST]
+    return whole + hashlib.sha256(whole).hexdigest().encode()
+
+
+def write_whole(place: Path, data: bytes) -> None:
+    """Put a file in its place, whole or not at all."""
+    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, place)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes]]:
+    """The page and the arrays' bytes, checked."""
+    data = Path(path).read_bytes()
+    ours = data[:4] == _START and data[30 : 30 + len(PAGE)] == PAGE.encode()
+    if not ours:
+        raise StoreError(f"{path} is not a file that borrow wrote, or it is damaged")
+    stated = data[-DIGEST:]
+    if hashlib.sha256(memoryview(data)[:-DIGEST]).hexdigest().encode() != stated:
+        raise StoreError(f"{path} is damaged or cut short: its checksum does not agree with its content; save it again")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            expected = [PAGE, *(f"{k}.npy" for k in range(len(members) - 1))]
+            stored = all(m.compress_type == zipfile.ZIP_STORED and m.file_size == m.compress_size for m in members)
+            if [m.filename for m in members] != expected or not stored or sum(m.file_size for m in members) > len(data):
+                raise StoreError(f"{path} is not a file that borrow wrote: its members are not those of one")
+            page = json.loads(archive.read(PAGE))
+            arrays = [archive.read(name) for name in expected[1:]]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, EOFError, RuntimeError) as wrong:
+        if isinstance(wrong, StoreError):
+            raise
+        raise StoreError(f"{path} is not a file that borrow wrote, or it is damaged ({wrong})") from None
+    if not isinstance(page, dict) or page.get("format") != "borrow" or type(page.get("version")) is not int:
+        raise StoreError(f"{path} is not a file that borrow wrote")
+    if page["version"] > VERSION:
+        by = page["about"].get("borrow") if isinstance(page.get("about"), dict) else None
+        writer = f" (written by borrow {by})" if by else ""
+        raise StoreError(
+            f"{path} has version {page['version']}{writer} and this borrow, {__version__}, reads version {VERSION}; "
+            "update borrow"
+        )
+    if page["version"] < VERSION:
+        raise StoreError(f"{path} has version {page['version']}, which this borrow reads no longer; save it again")
+    return page, arrays
+
+
+def _bytes(array: Any) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def _array(data: bytes) -> Any:
+    """An array from its .npy bytes; its stated size must be the size that there is."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise PageError(f"it holds an array of format {version}")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    at = file.tell()
+    if not is_plain(dtype):
+        raise PageError(f"it holds an array of {dtype}, which could carry code; borrow never writes one")
+    if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != len(data) - at:
+        raise PageError("an array is not as long as it says")
+    flat = np.empty(math.prod(shape), dtype) if not dtype.itemsize else np.frombuffer(data, dtype, offset=at).copy()
+    flat = flat.astype(dtype.newbyteorder("="), copy=False)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _about(value: Any) -> dict[str, Any]:
+    """What people want to know of an object before they load it."""
+    kind = type(value)
+    about: dict[str, Any] = {
+        "class": kind.__name__,
+        "borrow": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    if not hasattr(value, "get_params"):
+        return {**about, "is": repr(value)}
+    about["settings"] = {n: plain(v) for n, v in value.get_params(deep=False).items()}
+    schema = getattr(value, "_schema", None)
+    about["fitted"] = schema is not None
+    if schema is not None:
+        names = schema.names if schema.names is not None else range(schema.n_features)
+        about["features"] = [plain(n) for n in names]
+        about["task"] = plain(schema.task)
+        about["tasks"] = [plain(v) for v in schema.labels]
+    for name in ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_"):
+        if hasattr(value, name):
+            about[name.rstrip("_")] = plain(getattr(value, name))
+    return about
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON; what JSON lacks as text."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.size <= 1000):
+        value = value.tolist()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, Iterable) and isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    return repr(value)

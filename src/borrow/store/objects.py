@@ -1,0 +1,282 @@
+"""An object as a page that JSON can hold, beside plain arrays; and back.
+
+The page is a list of entries. An entry is one object, and refers only to entries before it, so that a page has no
+cycles; what is held twice is written once. Single values stand where they are used: None, True, whole numbers, text
+and finite floats as JSON has them (Python writes the shortest decimals that give the same float back), others marked.
+
+| entry                          | what                                                                       |
+|--------------------------------|----------------------------------------------------------------------------|
+| `{"array": k}`                 | array k, its memory in the same order                                      |
+| `{"sparse": .., "parts": ..}`  | a sparse matrix                                                            |
+| `{"list" | "tuple": [..]}`     | as it says; `slice` as its three numbers                                   |
+| `{"dict": [[key, value], ..]}` | as it says                                                                 |
+| `{"objects": [..], "shape"}`   | an array of labels of several kinds                                        |
+| `{"random": .., "state": ..}`  | a random number generator given as random_state                            |
+| `{"class": .., "fields": ..}`  | an instance: its fields by name, set without a call                        |
+| `{"class": .., "values": ..}`  | a named tuple                                                              |
+| `{"class": .., "items": ..}`   | a table                                                                    |
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from borrow.covariance.carrier import on_host
+from borrow.store.kinds import class_of, name_of
+
+Arrays = list[npt.NDArray[Any]]
+
+#: Kinds of arrays that are plain memory: numbers, truth, text, bytes, times.
+PLAIN = "biufcUSmM"
+SPARSE: dict[str, Any] = {
+    c.__name__: c for c in (sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix)
+}
+BITS: dict[str, Any] = {
+    c.__name__: c for c in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
+}
+
+
+class PageError(ValueError):
+    """A page that does not say what it should."""
+
+
+def encode(value: Any) -> tuple[dict[str, Any], Arrays]:
+    """The page of an object, and its arrays."""
+    writer = _Writer()
+    root = writer.put(value)
+    return {"entries": writer.entries, "root": root}, writer.arrays
+
+
+def decode(page: dict[str, Any], arrays: Arrays) -> Any:
+    """The object of a page. Classes are looked up in the closed list; no constructor is called."""
+    reader = _Reader(arrays)
+    for entry in page["entries"]:
+        reader.built.append(reader.build(entry))
+    return reader.take(page["root"])
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.arrays: Arrays = []
+        self.places: dict[int, int] = {}
+        self.held: list[Any] = []  # so that no id is used twice
+
+    def put(self, value: Any) -> Any:
+        """A value where it is used: itself, or the place of its entry."""
+        single = _single(value)
+        if single is not _NOT_SINGLE:
+            return single
+        if id(value) not in self.places:
+            entry = self.entry(value)
+            self.held.append(value)
+            self.places[id(value)] = len(self.entries)
+            self.entries.append(entry)
+        return {"at": self.places[id(value)]}
+
+    def all(self, values: Any) -> list[Any]:
+        return [self.put(v) for v in values]
+
+    def entry(self, value: Any) -> dict[str, Any]:
+        value = on_host(value)  # a file holds no tensors
+        kind = type(value)
+        if kind is np.ndarray:
+            return self.array(value)
+        if kind.__name__ in SPARSE and kind is SPARSE[kind.__name__]:
+            parts = self.all(np.asarray(a) for a in (value.data, value.indices, value.indptr))
+            return {"sparse": kind.__name__, "parts": parts, "shape": list(value.shape)}
+        if kind in (list, tuple):
+            return {kind.__name__: self.all(value)}
+        if kind is slice:
+            return {"slice": self.all((value.start, value.stop, value.step))}
+        if kind is dict:
+            return {"dict": [self.all(pair) for pair in value.items()]}
+        if kind is np.random.RandomState:
+            return {"random": "RandomState", "state": self.put(value.get_state(legacy=False))}
+        if kind is np.random.Generator:
+            state = value.bit_generator.state
+            return {"random": state["bit_generator"], "state": self.put(state)}
+        name = name_of(value)
+        if name is None:
+            raise TypeError(f"{_shown(value)} cannot be saved: {_why(value)}")
+        if isinstance(value, dict):
+            return {"class": name, "items": [self.all(pair) for pair in value.items()]}
+        if isinstance(value, tuple):
+            return {"class": name, "values": self.all(value)}
+        return {"class": name, "fields": {n: self.put(v) for n, v in state_of(value).items()}}
+
+    def array(self, value: npt.NDArray[Any]) -> dict[str, Any]:
+        if value.dtype.kind == "O":
+            return {"objects": self.all(value.ravel().tolist()), "shape": list(value.shape)}
+        if not is_plain(value.dtype):
+            raise TypeError(f"an array of {value.dtype} cannot be saved; arrays hold numbers, truth, text or times")
+        self.arrays.append(np.array(value, order="K"))
+        return {"array": len(self.arrays) - 1}
+
+
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether an array of this kind is plain memory that every machine reads alike."""
+    widest = {"f": 8, "c": 16}.get(dtype.kind, dtype.itemsize)  # long doubles differ between machines
+    return dtype.kind in PLAIN and dtype.names is None and dtype.subdtype is None and dtype.itemsize <= widest
+
+
+def state_of(value: Any) -> dict[str, Any]:
+    """The fields of an instance; what it computes when asked, and closures that it leaves behind, stay out."""
+    kind = type(value)
+    own = kind.__getstate__ is not object.__getstate__ and not isinstance(value, BaseEstimator)
+    state = value.__getstate__() if own else vars(value)
+    if is_dataclass(kind):
+        return {f.name: state[f.name] for f in fields(kind)}
+    return {n: v for n, v in state.items() if not isinstance(getattr(kind, n, None), cached_property)}
+
+
+_NOT_SINGLE = object()
+
+
+def _single(value: Any) -> Any:
+    """A single value as JSON; `_NOT_SINGLE` where it is none."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, np.generic) and is_plain(value.dtype):
+        return {"numpy": value.dtype.str, "bytes": value.tobytes().hex()}
+    if kind is bytes:
+        return {"bytes": value.hex()}
+    if kind in (datetime.date, datetime.datetime) and getattr(value, "tzinfo", None) is None:
+        return {kind.__name__: value.isoformat()}
+    return _NOT_SINGLE
+
+
+def _why(value: Any) -> str:
+    if callable(value):
+        return "it is a function, and a file holds no code"
+    return (
+        f"its kind is {type(value).__module__}.{type(value).__qualname__}; what can be saved is an estimator or kernel "
+        "of borrow whose settings and labels are text, numbers, dates or arrays"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class _Reader:
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self.built: list[Any] = []
+
+    def take(self, value: Any) -> Any:
+        """A value from where it is used."""
+        if not isinstance(value, dict):
+            if value is None or isinstance(value, (bool, int, float, str)):
+                return value
+            raise PageError("a list stands where a value should")
+        match value:
+            case {"at": int(at)} if 0 <= at < len(self.built):
+                return self.built[at]
+            case {"float": "nan" | "inf" | "-inf" as text}:
+                return float(text)
+            case {"numpy": str(kind), "bytes": str(data)}:
+                dtype, raw = np.dtype(kind), bytes.fromhex(data)
+                if not is_plain(dtype) or len(raw) != dtype.itemsize:
+                    raise PageError("a number is not as long as its kind")
+                return np.frombuffer(raw, dtype)[0] if raw else dtype.type()
+            case {"bytes": str(data)}:
+                return bytes.fromhex(data)
+            case {"date": str(text)}:
+                return datetime.date.fromisoformat(text)
+            case {"datetime": str(text)}:
+                return datetime.datetime.fromisoformat(text)
+        raise PageError(f"it has {_shown(value)} where a value is expected")
+
+    def all(self, values: list[Any]) -> list[Any]:
+        if not isinstance(values, list):
+            raise PageError("a list is expected")
+        return [self.take(v) for v in values]
+
+    def pairs(self, values: list[Any]) -> list[tuple[Any, Any]]:
+        return [(key, value) for key, value in map(self.all, values)]
+
+    def build(self, entry: dict[str, Any]) -> Any:
+        """The object of an entry."""
+        match entry:
+            case {"array": int(k)} if 0 <= k < len(self.arrays):
+                return self.arrays[k]
+            case {"sparse": str(name), "parts": list(parts), "shape": [int(n), int(d)]} if name in SPARSE:
+                return SPARSE[name](tuple(self.all(parts)), shape=(n, d))
+            case {"objects": list(values), "shape": list(shape)}:
+                out = np.empty(len(values), dtype=object)
+                for i, v in enumerate(values):
+                    out[i] = self.take(v)
+                return out.reshape([int(n) for n in shape])
+            case {"list": list(values)}:
+                return self.all(values)
+            case {"tuple": list(values)}:
+                return tuple(self.all(values))
+            case {"slice": [_, _, _] as values}:
+                return slice(*self.all(values))
+            case {"dict": list(values)}:
+                return dict(self.pairs(values))
+            case {"random": str(name), "state": state}:
+                return _generator(name, self.take(state))
+            case {"class": str(name)}:
+                return self.instance(name, entry)
+        raise PageError(f"it has {_shown(entry)} where an object is expected")
+
+    def instance(self, name: str, entry: dict[str, Any]) -> Any:
+        kind = class_of(name)
+        if kind is None:
+            raise PageError(f"it names {name!r}, which this borrow does not know; update borrow")
+        match entry:
+            case {"items": list(items)} if issubclass(kind, dict):
+                return kind(self.pairs(items))
+            case {"values": list(values)} if issubclass(kind, tuple):
+                if len(values) != len(kind._fields):  # type: ignore[attr-defined]
+                    raise PageError(f"it has {len(values)} values for {name}; {_REMEDY}")
+                return tuple.__new__(kind, self.all(values))
+            case {"fields": dict(own)} if not issubclass(kind, (dict, tuple)):
+                return _instance(kind, {n: self.take(v) for n, v in own.items()})
+        raise PageError(f"it has {name} in a form that does not fit; {_REMEDY}")
+
+
+_REMEDY = "it comes from another version of borrow: load it with that one, or fit again"
+
+
+def _instance(kind: type, state: dict[str, Any]) -> Any:
+    """An instance with these fields; nothing of its class is called."""
+    if is_dataclass(kind):
+        expected = {f.name for f in fields(kind)}
+        if set(state) != expected:
+            odd = sorted(expected ^ set(state))
+            raise PageError(f"the fields {odd} of {kind.__name__} do not agree; {_REMEDY}")
+    elif issubclass(kind, BaseEstimator):
+        missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
+        if missing:
+            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
+    value: Any = object.__new__(kind)
+    value.__dict__.update(state)
+    return value
+
+
+def _generator(name: str, state: Any) -> Any:
+    if name == "RandomState":
+        generator = np.random.RandomState()
+        generator.set_state(state)
+        return generator
+    if name not in BITS:
+        raise PageError(f"it names the random numbers {name!r}, which this borrow does not know")
+    bits = BITS[name]()
+    bits.state = state
+    return np.random.Generator(bits)

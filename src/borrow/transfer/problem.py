@@ -1,0 +1,196 @@
+"""A table as a question: which column is the target, which names the task, and what the rows hold.
+
+What is read here is what is compared, counted and digested; estimators get arrays and task labels from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from borrow.data import Codes, list_labels, sort_labels
+from borrow.linalg import Array
+from borrow.reading import _did_you_mean, _floats, _frame, _is_missing, _some, _task_values
+
+KINDS = ("regression", "classification")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target."""
+
+    kind: str
+    target: str
+    task: str
+    features: tuple[str, ...]
+    X: Array
+    y: Any
+    tasks: tuple[Any, ...]  # label of every row
+    labels: tuple[Hashable, ...]  # distinct, sorted
+    classes: tuple[Any, ...] = ()
+
+    @property
+    def seen(self) -> Any:
+        """Rows that have a target."""
+        return np.isfinite(self.y) if self.kind == "regression" else np.array([v is not None for v in self.y])
+
+    def rows_of(self, label: Any) -> Codes:
+        """Positions of the rows of a task that have a target."""
+        mine = np.array([t == label for t in self.tasks])
+        return np.flatnonzero(mine & self.seen)
+
+    def counts(self) -> dict[Any, int]:
+        """How many rows of each task have a target."""
+        found = Counter(t for t, s in zip(self.tasks, self.seen, strict=True) if s)
+        return {label: found[label] for label in self.labels}
+
+    def take(self, rows: Any) -> Problem:
+        """Some of the rows; labels that no row has any more are dropped."""
+        tasks = tuple(self.tasks[i] for i in rows)
+        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=sort_labels(tasks))
+
+    def digest(self) -> str:
+        """SHA-256 of everything that was read."""
+        page = [self.kind, self.target, self.task, list(self.features), list(self.tasks), list(self.classes)]
+        y = self.y.tolist()
+        total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
+        total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
+        total.update(json.dumps([None if v is None or v != v else v for v in y]).encode())
+        return total.hexdigest()
+
+
+def read_problem(table: Any, target: str, task: str, features: Any = None, kind: str = "auto") -> Problem:
+    """A frame, or a dict of columns, as a problem."""
+    columns = _columns(table)
+    for name, role in ((target, "target"), (task, "task")):
+        _require(name, role, columns)
+    if target == task:
+        raise ValueError(f"target and task are both {target!r}; they are two columns")
+    names = [c for c in columns if c not in (target, task)] if features is None else _listed(features, columns)
+    for name in names:
+        if name in (target, task):
+            raise ValueError(f"features names {name!r}, which is the {'target' if name == target else 'task'} column")
+    if not names:
+        raise ValueError(f"there is no input column beside {target!r} and {task!r}; a model needs at least one")
+    n = len(columns[target])
+    if n == 0:
+        raise ValueError("the table has no rows")
+    X = np.column_stack([_numbers(columns[c], c) for c in names])
+    labels = tuple(plain(v) for v in _labels(columns[task], task, n))
+    kind, y, classes = read_target(columns[target], target, kind)
+    return Problem(kind, target, task, tuple(map(str, names)), X, y, labels, sort_labels(labels), classes)
+
+
+def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
+    """What kind of target it is, its values, and its classes."""
+    if kind not in ("auto", *KINDS):
+        raise ValueError(f"kind={kind!r}: expected 'auto', 'regression' or 'classification'")
+    entries = [None if _is_missing(v) else plain(v) for v in _to_list(values)]
+    present = [v for v in entries if v is not None]
+    if not present:
+        raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
+    kind = _kind_of(present) if kind == "auto" else kind
+    if kind == "regression":
+        y = _floats(np.array(entries, dtype=object), f"the target {name!r}")
+        if np.isinf(y).any():
+            raise ValueError(f"the target {name!r} is infinite in {_some(np.flatnonzero(np.isinf(y)).tolist())}")
+        return kind, y, ()
+    if all(isinstance(v, float) and v.is_integer() for v in present):  # whole numbers that a frame made floats of
+        entries = [None if v is None else int(v) for v in entries]
+    classes = sort_labels(v for v in entries if v is not None)
+    if len(classes) < 2:
+        raise ValueError(f"the target {name!r} has one class only, {classes[0]!r}; there is nothing to tell apart")
+    if len(classes) > max(20, len(present) // 3):
+        raise ValueError(
+            f"the target {name!r} has {len(classes)} different values in {len(present)} rows, too many for classes; "
+            "is it the right column? For numbers give kind='regression'"
+        )
+    y = np.empty(len(entries), dtype=object)
+    y[:] = entries
+    return kind, y, classes
+
+
+def _kind_of(present: Sequence[Any]) -> str:
+    """Text, truth values and two whole numbers are labels; text that is mostly numbers is a slip, told later."""
+    text = [v for v in present if isinstance(v, str)]
+    if text:
+        return "regression" if sum(map(_is_number, text)) + len(present) - len(text) > len(present) / 2 else KINDS[1]
+    whole = all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in present)
+    few = len(set(present)) == 2
+    return KINDS[1] if all(isinstance(v, bool) for v in present) or (whole and few) else KINDS[0]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """A label that JSON keeps: text, number or truth value; anything else as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def _columns(table: Any) -> dict[str, Any]:
+    if isinstance(table, Mapping):
+        lengths = {str(name): len(_to_list(values)) for name, values in table.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns of the table differ in length: {lengths}")
+        return dict(table)
+    frame = _frame(table)
+    if frame is None:
+        raise ValueError(
+            f"table is {type(table).__name__}; expected a data frame (pandas, polars, Arrow) or a dict of columns"
+        )
+    return {c: frame.get_column(c) for c in frame.columns}
+
+
+def _to_list(values: Any) -> list[Any]:
+    if isinstance(values, (list, tuple)):  # an array would make text of numbers that stand beside text
+        return list(values)
+    return values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
+
+
+def _require(name: Any, role: str, columns: Mapping[str, Any]) -> None:
+    if name not in columns:
+        raise ValueError(
+            f"{role}={name!r} is not a column; columns are {list_labels(list(columns))}{_did_you_mean(name, columns)}"
+        )
+
+
+def _listed(features: Any, columns: Mapping[str, Any]) -> list[str]:
+    names = [features] if isinstance(features, str) else list(features)
+    for name in names:
+        _require(name, "features", columns)
+    return names
+
+
+def _numbers(values: Any, name: str) -> Array:
+    values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    try:
+        column = _floats(values, f"column {name!r}")
+    except ValueError as problem:
+        text = str(problem).split(";")[0]
+        raise ValueError(f"{text}; encode it as numbers, or leave it out with features=") from None
+    if len(bad := np.flatnonzero(~np.isfinite(column))):
+        raise ValueError(
+            f"column {name!r} has no number in {_some(bad.tolist())}; drop or fill these rows, or leave the column "
+            "out with features= (only the target may be missing)"
+        )
+    return column
+
+
+def _labels(values: Any, name: str, n: int) -> list[Any]:
+    try:
+        return _task_values(_to_list(values), n)
+    except ValueError as problem:
+        raise ValueError(f"column {name!r}: {problem}") from None

@@ -1,0 +1,371 @@
+"""The commands as a stranger would use them: files in, files out, the same numbers as the library."""
+
+import importlib.util
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import borrow
+from borrow.cli import main
+from borrow.commands import compare, fit, info, predict, report, suggest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]
+
+
+def run(*arguments, **more):
+    return CliRunner().invoke(main, [str(a) for a in arguments], **more)
+
+
+def good(*arguments, **more):
+    answer = run(*arguments, **more)
+    assert answer.exit_code == 0, answer.output
+    return answer
+
+
+def schools(n=36):
+    rng = np.random.default_rng(0)
+    school = np.array(["St Mary", "St John", "Hill"])[np.arange(n) % 3]
+    hours = rng.uniform(0, 10, n).round(3)
+    score = np.sin(hours / 2) * np.where(school == "Hill", -1, 1) + 0.1 * rng.normal(size=n)
+    return pl.DataFrame(
+        {
+            "school": school,
+            "hours": hours,
+            "age": rng.integers(9, 14, n),
+            "score": score.round(4),
+            "passed": np.where(np.sin(hours / 2) > 0, "yes", "no"),
+            "note": ['a "b", c', "", "x\ny"] * (n // 3),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("schools")
+    table = schools()
+    table.write_csv(folder / "scores.csv")
+    table.write_csv(folder / "semicolons.csv", separator=";")
+    table.write_parquet(folder / "scores.parquet")
+    table.drop("score", "passed").head(9).write_csv(folder / "new.csv")
+    table.select("school", "hours", "age").head(9).write_csv(folder / "candidates.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(place):
+    told = good("fit", place / "scores.csv", *FIT, "--save", place / "model.borrow")
+    return place / "model.borrow", told
+
+
+@pytest.fixture(scope="module")
+def expected():
+    table = schools()
+    model = borrow.FocusedGPRegressor("school", "St Mary")
+    return model.fit(table.select("hours", "age", "school"), table["score"].to_numpy())
+
+
+def test_fit_says_what_it_did_and_saves_what_the_library_fits(model, expected):
+    path, told = model
+    assert "FocusedGPRegressor fitted to 36 rows of 3 tasks" in told.stdout
+    assert re.search(r"^Hill +12 +-", told.stdout, re.M)
+    assert told.stderr == ""
+    loaded = borrow.store.load(path)
+    X = schools().select("hours", "age", "school")
+    np.testing.assert_array_equal(loaded.predict(X), expected.predict(X))
+
+
+def test_predictions_are_those_of_the_library_and_other_columns_are_kept(model, expected, place, tmp_path):
+    answer = good("predict", model[0], place / "new.csv")
+    frame = pl.read_csv(answer.stdout.encode())
+    given = pl.read_csv(place / "new.csv")
+    assert frame.columns == [*given.columns, "mean", "std", "low", "high"]
+    assert frame.select(given.columns).equals(given)
+    X = given.select("hours", "age", "school")
+    mean, std = expected.predict(X, return_std=True, include_noise=True)
+    np.testing.assert_array_equal(frame["mean"], mean)
+    np.testing.assert_array_equal(frame["std"], std)
+    np.testing.assert_allclose(frame["high"] - frame["low"], 2 * 1.6448536269514722 * std, rtol=1e-12)
+    half = json.loads(good("predict", model[0], place / "new.csv", "--function", "--level", "0.5", "--json").stdout)
+    np.testing.assert_array_equal(half["columns"]["std"], expected.predict(X, return_std=True)[1])
+    spread = np.subtract(half["columns"]["high"], half["columns"]["mean"])
+    np.testing.assert_allclose(spread, 0.6744897501960817 * np.array(half["columns"]["std"]), rtol=1e-12)
+
+
+def test_predictions_in_portions_are_the_same(model, place, monkeypatch):
+    whole = good("predict", model[0], place / "new.csv").stdout
+    monkeypatch.setattr(predict, "PORTION", 4)
+    parts = pl.read_csv(good("predict", model[0], place / "new.csv").stdout.encode())
+    np.testing.assert_allclose(parts["std"], pl.read_csv(whole.encode())["std"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("data", ["semicolons.csv", "scores.parquet", "-"])
+def test_every_kind_of_table_gives_the_same_model(data, model, place, tmp_path):
+    piped = {"input": (place / "scores.csv").read_bytes()} if data == "-" else {}
+    source = data if data == "-" else place / data
+    good("fit", source, *FIT, "--save", tmp_path / "m", **piped)
+    X = schools().select("hours", "age", "school")
+    one, other = borrow.store.load(tmp_path / "m"), borrow.store.load(model[0])
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+def test_output_as_parquet_tabs_and_alone(model, place, tmp_path):
+    for name in ("p.parquet", "p.tsv", "p.csv"):
+        good("predict", model[0], place / "new.csv", "--output", tmp_path / name, "--only")
+    read = [pl.read_parquet(tmp_path / "p.parquet"), pl.read_csv(tmp_path / "p.tsv", separator="\t")]
+    assert read[0].columns == ["mean", "std", "low", "high"]
+    assert all(f.equals(pl.read_csv(tmp_path / "p.csv")) for f in read)
+    good("predict", model[0], place / "scores.parquet", "--output", tmp_path / "q.parquet")
+    kept = pl.read_parquet(tmp_path / "q.parquet")
+    assert kept.select(schools().columns).equals(schools())
+    assert kept.schema["age"] == pl.Int64
+
+
+def test_rows_without_a_task_column_are_the_primary_and_as_names_another(model, expected, place, tmp_path):
+    new = pl.read_csv(place / "new.csv")
+    new.select("hours", "age").write_csv(tmp_path / "bare.csv")
+    X = new.select("hours", "age")
+    for options, label in (([], "St Mary"), (["--as", "Hill"], "Hill")):
+        answer = json.loads(good("predict", model[0], tmp_path / "bare.csv", "--json", *options).stdout)
+        np.testing.assert_array_equal(answer["columns"]["mean"], expected.predict(X, tasks=[label] * 9))
+    named = new.select("hours", "age", pl.lit("Hill").alias("where"))
+    named.write_csv(tmp_path / "named.csv")
+    answer = json.loads(good("predict", model[0], tmp_path / "named.csv", "--task", "where", "--json").stdout)
+    np.testing.assert_array_equal(answer["columns"]["mean"], expected.predict(X, tasks=["Hill"] * 9))
+
+
+def test_a_row_that_lacks_an_input_gets_no_prediction(model, tmp_path):
+    (tmp_path / "t.csv").write_text("school,hours,age\nHill,1,9\nHill,,9\nHill,NA,9\nHill,2,9\n")
+    answer = good("predict", model[0], tmp_path / "t.csv")
+    assert "2 of 4 rows lack an input" in answer.stderr
+    assert pl.read_csv(answer.stdout.encode())["mean"].is_null().to_list() == [False, True, True, False]
+
+
+def test_labels_give_a_class_and_probabilities(place, tmp_path):
+    told = good(
+        "fit", place / "scores.csv", "--target", "passed", "--task", "school", "-m", "pooled", "--ignore", "note",
+        "--ignore", "score", "--save", tmp_path / "c", "--json",
+    )  # fmt: skip
+    about = json.loads(told.stdout)
+    assert (about["kind"], about["class"]) == ("classification", "PooledGPClassifier")
+    answer = good("predict", tmp_path / "c", place / "new.csv")
+    frame = pl.read_csv(answer.stdout.encode())
+    assert frame.columns[-3:] == ["class", "p_no", "p_yes"]
+    np.testing.assert_allclose(frame["p_no"] + frame["p_yes"], 1.0)
+    assert (frame["class"] == "yes").to_list() == (frame["p_yes"] > 0.5).to_list()
+
+
+def test_models_fitted_in_python_to_arrays_are_served_too(place, tmp_path):
+    table = schools()
+    X, y = table.select("hours", "age").to_numpy(), table["score"].to_numpy()
+    tasks = np.arange(len(y)) % 3
+    model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    borrow.store.save(model, tmp_path / "m")
+    table.select("hours", "age", pl.Series("number", tasks)).write_csv(tmp_path / "t.csv")
+    answer = json.loads(good("predict", tmp_path / "m", tmp_path / "t.csv", "--task", "number", "--json").stdout)
+    np.testing.assert_array_equal(answer["columns"]["mean"], model.predict(X, tasks=tasks))
+    inside = borrow.SingleTaskGPRegressor(task=1, optimizer=None).fit(np.insert(X, 1, tasks, axis=1), y)
+    borrow.store.save(inside, tmp_path / "m")
+    answer = json.loads(good("predict", tmp_path / "m", tmp_path / "t.csv", "--task", "number", "--json").stdout)
+    np.testing.assert_array_equal(answer["columns"]["mean"], inside.predict(np.insert(X, 1, tasks, axis=1)))
+
+
+def test_one_task_needs_no_task_column(place, tmp_path):
+    told = good("fit", place / "scores.csv", "--target", "score", "-x", "hours", "--save", tmp_path / "m")
+    assert "SingleTaskGPRegressor fitted to 36 rows in" in told.stdout
+    answer = good("predict", tmp_path / "m", place / "candidates.csv", "--only")
+    assert answer.stdout.startswith("mean,std,low,high\n")
+
+
+def test_whole_numbers_name_tasks_as_numbers(tmp_path):
+    schools().with_columns(school=pl.Series([10, 2, 1] * 12)).write_csv(tmp_path / "t.csv")
+    rest = ["--target", "score", "--task", "school", "-x", "hours", "--save", tmp_path / "m", "--json"]
+    about = json.loads(good("fit", tmp_path / "t.csv", "--primary", "10", *rest).stdout)
+    assert [t for t, _ in about["rows"]] == [1, 2, 10]
+    assert about["primary"] == 10
+    assert json.loads(good("info", tmp_path / "m", "--json").stdout)["tasks"] == [1, 2, 10]
+
+
+def test_info_of_a_model_a_table_and_a_comparison(model, place, tmp_path):
+    told = good("info", model[0]).stdout
+    assert "FocusedGPRegressor, saved by borrow" in told
+    assert re.search(r"^inputs +hours, age *$", told, re.M)
+    about = json.loads(good("info", model[0], "--json").stdout)
+    assert (about["is"], about["target"], about["features"]) == ("model", "score", ["hours", "age"])
+    told = good("info", place / "scores.csv").stdout
+    assert "36 rows, 6 columns" in told
+    assert re.search(r"^age +numbers +0 +5 +9 to 13 *$", told, re.M)
+    assert "could name the task: school" in told
+    about = json.loads(good("info", place / "scores.csv", "--json").stdout)
+    assert about["columns"][5] == {
+        "name": "note", "kind": "text", "missing": 12, "distinct": 2, "values": ['a "b", c', "x\ny"],
+    }  # fmt: skip
+
+
+QUICK = ["--target", "score", "--task", "school", "-x", "hours", "-m", "pooled", "--folds", "2"]
+
+
+@pytest.fixture(scope="module")
+def compared(place):
+    files = ["--store", place / "run.jsonl", "--save", place / "winner.borrow"]
+    return good("compare", place / "scores.csv", *QUICK, "-p", "St Mary", *files)
+
+
+def test_compare_prints_the_verdict_of_the_library(compared, place):
+    found = borrow.compare(
+        schools(), "score", "school", "St Mary", ["pooled"], cv=(2, 1), features=["hours"], progress=False
+    )
+    words = " ".join(compared.stdout.split())
+    assert found.verdict().sentence in words
+    row = found.table().rows()[1]
+    assert re.search(rf"pooled {row['error']:.3g} ", words)
+    assert f"Model: {place / 'winner.borrow'}" in compared.stdout.replace("\n", "")
+    assert max(map(len, compared.stdout.split(f"Results: {place}")[0].splitlines())) <= 80
+    again = good("compare", place / "scores.csv", *QUICK, "-p", "St Mary", "--json")
+    answer = json.loads(again.stdout)
+    assert answer["verdicts"][0]["sentence"] == found.verdict().sentence
+    assert [r["method"] for r in answer["table"]] == ["single", "pooled"]
+    assert [r["error"] for r in answer["table"]] == found.table()["error"]
+    winner = borrow.store.load(place / "winner.borrow")
+    assert type(winner).__name__ == borrow.transfer.methods.estimator_name("regression", found.verdict().method)
+
+
+def test_a_stored_comparison_is_not_done_twice_and_is_described(compared, place, monkeypatch):
+    lines = (place / "run.jsonl").read_text()
+    monkeypatch.setattr("borrow.transfer.run.evaluate", None)  # nothing is left to do
+    again = good("compare", place / "scores.csv", *QUICK, "-p", "St Mary", "--store", place / "run.jsonl")
+    assert again.stdout.split("Results:")[0] == compared.stdout.split("Results:")[0]
+    assert (place / "run.jsonl").read_text() == lines
+    assert "A comparison of 2 methods, 4 fits done" in good("info", place / "run.jsonl").stdout
+    about = json.loads(good("info", place / "run.jsonl", "--json").stdout)
+    assert (about["is"], about["fits"], about["seed"]) == ("comparison", 4, 0)
+
+
+def test_every_task_in_turn_and_labels_and_a_quick_look(place):
+    every = good("compare", place / "scores.csv", *QUICK)
+    assert "Every task in turn, 3 of them" in every.stdout
+    assert re.search(r"^Hill +(helps|hurts|cannot tell) ", every.stdout, re.M)
+    labels = good("compare", place / "scores.csv", *QUICK, "-p", "Hill", "--target", "passed")
+    assert "Brier score" in labels.stdout
+    quick = good("compare", place / "scores.csv", *QUICK[:6], "-m", "focused", "-p", "Hill", "--quick")
+    assert "optimistic" in quick.stdout
+    assert re.search(r"^focused GP +0\.", quick.stdout, re.M)
+
+
+def test_suggest_is_that_of_the_library(model, expected, place, tmp_path):
+    candidates = pl.read_csv(place / "candidates.csv")
+    X = candidates.select("hours", "age", "school")
+    found = borrow.suggest(expected, X, 3)
+    answer = json.loads(good("suggest", model[0], place / "candidates.csv", "-n", 3, "--json").stdout)
+    assert [r["row"] for r in answer["rows"]] == found["row"]
+    assert [r["reduction"] for r in answer["rows"]] == found["reduction"]
+    told = good("suggest", model[0], place / "candidates.csv", "-n", 3, "--output", tmp_path / "s.csv").stdout
+    assert "of 9 candidates" in told
+    assert pl.read_csv(tmp_path / "s.csv")["row"].to_list() == found["row"]
+    cost = {"St Mary": 5.0, "Hill": 1.0, "St John": 1.0}
+    options = [word for label, price in cost.items() for word in ("--cost", f"{label}={price}")]
+    answer = json.loads(good("suggest", model[0], place / "candidates.csv", "-n", 3, "--json", *options).stdout)
+    assert [r["row"] for r in answer["rows"]] == borrow.suggest(expected, X, 3, cost)["row"]
+    candidates.with_columns(price=np.arange(1.0, 10.0)).write_csv(tmp_path / "c.csv")
+    answer = json.loads(good("suggest", model[0], tmp_path / "c.csv", "-n", 3, "--json", "--cost", "price").stdout)
+    assert [r["row"] for r in answer["rows"]] == borrow.suggest(expected, X, 3, np.arange(1.0, 10.0))["row"]
+
+
+def test_the_same_seed_gives_the_same_answer(place, tmp_path):
+    for name in ("a", "b"):
+        good("fit", place / "scores.csv", *FIT, "--seed", 7, "--save", tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_missing_rows_are_dropped_when_asked(tmp_path):
+    table = schools().with_columns(hours=pl.Series([None, *schools()["hours"][1:]]))
+    table.write_csv(tmp_path / "t.csv")
+    told = good("fit", tmp_path / "t.csv", *FIT, "--drop-missing", "--save", tmp_path / "m").stdout
+    assert "fitted to 35 rows" in told
+    assert "1 rows were left out" in told
+
+
+MODULES = {"compare": compare, "fit": fit, "predict": predict, "suggest": suggest, "info": info, "report": report}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_help_has_a_worked_example(name):
+    told = " ".join(good(name, "--help").stdout.split())
+    assert f"Example: {MODULES[name].EXAMPLE}" in told
+    assert MODULES[name].EXAMPLE.startswith(f"borrow {name} ")
+
+
+def test_help_says_the_exit_codes_and_how_to_complete():
+    told = " ".join(good("--help").stdout.split())
+    assert "0 when it worked, 2 for a wrong call or wrong data, 1 for anything else, 130" in told
+    assert "--install-completion" in told
+    assert all(f" {name} " in told for name in [*MODULES, "demo"])
+
+
+def test_the_worked_examples_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = schools().select("school", "hours", "age", "score")
+    table.write_csv("scores.csv")
+    table.drop("score").head(5).write_csv("new.csv")
+    table.drop("score").head(5).write_csv("candidates.csv")
+    examples = [m.EXAMPLE for m in (fit, info, predict, suggest, compare, report)]
+    for line in examples:
+        good(*shlex.split(line)[1:])
+    assert pl.read_csv("predicted.csv").height == 5
+    page = (tmp_path / "report.html").read_text()
+    assert "help &#39;St Mary&#39;" in page or "help 'St Mary'" in page
+    assert "borrow report run.jsonl --data scores.csv" in page
+
+
+def test_nothing_but_text_goes_into_a_pipe(model, place):
+    told = good("info", place / "scores.csv", color=True, env={"NO_COLOR": "1"}).stdout
+    assert "\x1b" not in told + good("fit", place / "scores.csv", *FIT, "--save", model[0]).stdout
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_tables_fit_the_terminal(model, place, width):
+    env = {"COLUMNS": width, "FORCE_COLOR": "1", "TERM": "xterm"}
+    for call in (["info", place / "scores.csv"], ["suggest", model[0], place / "candidates.csv"]):
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", good(*call, env=env).stdout).splitlines()
+        assert max(map(len, lines)) <= max(int(width), len(str(place)) + 40)
+
+
+def test_small_benchmark_of_reading_runs_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    spec = importlib.util.spec_from_file_location("cli_csv", BENCHMARKS / "cli_csv.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    monkeypatch.setattr(bench, "write_result", lambda *_: pytest.fail("--small must not write"))
+    monkeypatch.setattr(bench, "run", lambda what, path: {"seconds": 1.0, "wall": 2.0, "peak": 3.0})
+    result = bench.main(["--small"])
+    assert [f["rows"] for f in result["files"]] == [2500, 4500]
+    assert bench.make(tmp_path / "t.csv", 0.1, 200) == 200
+    bench.job("used", str(tmp_path / "t.csv"))
+    assert '"peak"' in capsys.readouterr().out
+
+
+def test_the_commands_of_the_page_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = schools().select("school", "hours", "age", "score")
+    table.write_csv("scores.csv")
+    for name in ("new.csv", "candidates.csv"):
+        table.drop("score").head(5).write_csv(name)
+    page = (BENCHMARKS.parent / "docs" / "command_line.md").read_text()
+    lines = [line for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) for line in block.splitlines()]
+    assert len(lines) == 6
+    for line in lines:
+        good(*shlex.split(line)[1:])
+    assert {f"borrow {name}" for name in MODULES} < set(re.findall(r"^\| `(borrow \w+)`", page, re.M))
+
+
+@pytest.mark.parametrize(("words", "offered"), [("borrow sug", "suggest"), ("borrow fit --method foc", "focused")])
+def test_the_shell_completes_commands_and_methods(words, offered):
+    env = {"_BORROW_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    answer = CliRunner().invoke(main, [], env=env, prog_name="borrow")
+    assert answer.stdout.split() == [offered]

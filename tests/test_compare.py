@@ -1,0 +1,499 @@
+"""The comparison: same folds for all, the primary's rows split and no others, a store that survives anything."""
+
+import json
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from joblib.parallel import SequentialBackend
+from sklearn.model_selection import KFold
+
+import borrow
+from borrow.transfer import folds, ledger, methods, quick, relations, run
+from borrow.transfer.comparison import Comparison
+from borrow.transfer.problem import read_problem
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0, 6, 42)
+WHO = np.array(["a"] * 12 + ["b"] * 15 + ["c"] * 15)
+TABLE = pd.DataFrame({"x": X, "who": WHO, "y": np.sin(X) + 0.1 * RNG.normal(size=42)})
+QUICK = {"target": "y", "task": "who", "primary": "a", "methods": ["pooled"], "cv": 3}
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    return borrow.compare(TABLE, **QUICK)
+
+
+def without_times(comparison):
+    content = comparison.to_dict()
+    return {**content, "records": [{k: v for k, v in r.items() if k != "seconds"} for r in content["records"]]}
+
+
+# ------------------------------------------------------------------------------------------------------------ folds
+
+
+def test_every_fold_holds_out_rows_of_the_primary_alone(pooled):
+    for method in ("single", "pooled"):
+        mine = pooled.folds("a", method)
+        assert [(r["repeat"], r["fold"]) for r in mine] == [(0, 0), (0, 1), (0, 2)]
+        assert sorted(i for r in mine for i in r["rows"]) == list(range(12))
+        assert {(r["n_train"], r["n_test"]) for r in mine} == {(8, 4)}
+        for r in mine:
+            assert r["y"] == TABLE["y"].iloc[r["rows"]].tolist()
+
+
+def test_a_fold_is_what_a_fit_by_hand_finds(pooled):
+    """No transfer fits the primary alone, and answers to the bit as a fit to the whole table would."""
+    for key, estimator in (("pooled", borrow.PooledGPRegressor), ("single", borrow.SingleTaskGPRegressor)):
+        r = pooled.folds("a", key)[1]
+        train = TABLE.drop(index=r["rows"])
+        model = estimator("who").fit(train[["x", "who"]], train["y"])
+        mean, std = model.predict(TABLE[["x", "who"]].iloc[r["rows"]], return_std=True, include_noise=True)
+        np.testing.assert_allclose(r["mean"], mean, rtol=1e-10)
+        np.testing.assert_allclose(r["std"], std, rtol=1e-10)
+        e = np.array(r["y"]) - mean
+        assert r["error"] == pytest.approx(np.abs(e).mean())
+        assert r["coverage"] == np.mean(np.abs(e) < 1.6448536 * std)
+        density = -0.5 * (e / std) ** 2 - np.log(std * np.sqrt(2 * np.pi))
+        assert r["log_density"] == pytest.approx(density.mean())
+
+
+def test_a_focused_model_that_borrows_nothing_is_no_transfer():
+    """Unrelated secondary: where rho is dropped the difference is zero, not a trace of other priors."""
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0, 10, 30)
+    table = {"x": x, "who": ["a"] * 10 + ["b"] * 20, "y": np.where(np.arange(30) < 10, np.sin(x), rng.normal(size=30))}
+    found = borrow.compare(table, "y", "who", "a", ["focused"], cv=2)
+    assert found.difference("a", "focused")[:2] == (0.0, 0.0)
+    verdict = found.verdict()
+    assert verdict.answer == "cannot tell"
+    assert "borrowed nothing in any of 2 folds" in verdict.sentence
+
+
+def test_default_folds_suit_the_rows():
+    assert [folds.default_cv(n) for n in (3, 9, 10, 200, 201)] == [(3, 1), (9, 1), (5, 3), (5, 3), (5, 2)]
+
+
+def test_splitters_and_repeats():
+    problem = read_problem(TABLE, "y", "who")
+    parts = folds.splits_of(problem, "b", (5, 2), 0)
+    assert [(s.repeat, s.fold) for s in parts] == [(r, k) for r in range(2) for k in range(5)]
+    assert not np.array_equal(parts[0].test, parts[5].test)
+    assert all(set(s.train) | set(s.test) == set(range(12, 27)) for s in parts)
+    own = folds.splits_of(problem, "b", KFold(3), 0)
+    assert [s.test.tolist() for s in own] == [list(range(12 + 5 * k, 17 + 5 * k)) for k in range(3)]
+
+
+def test_labels_are_stratified_where_they_can_be():
+    y = np.array(["u"] * 6 + ["v"] * 24)
+    table = {"x": np.arange(30.0), "who": ["a"] * 28 + ["b"] * 2, "y": y}
+    parts = folds.splits_of(read_problem(table, "y", "who"), "a", (3, 1), 0)
+    assert [(y[s.test] == "u").sum() for s in parts] == [2, 2, 2]
+    assert len(folds.splits_of(read_problem(table, "y", "who"), "a", (10, 1), 0)) == 10  # too few: plain folds
+
+
+def test_rows_of_the_primary_without_a_target_stay_for_training_and_are_not_tested():
+    table = TABLE.assign(y=TABLE["y"].where(TABLE.index != 3))
+    found = borrow.compare(table, **QUICK)
+    assert found.rows == {"a": 11, "b": 15, "c": 15}
+    assert 3 not in [i for r in found.records for i in r["rows"]]
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "classes"),
+    [
+        (["u", "v"] * 21, "classification", ("u", "v")),
+        ([True, False] * 21, "classification", (False, True)),
+        ([0, 1] * 21, "classification", (0, 1)),
+        ([0.0, 1.0, np.nan] * 14, "classification", (0, 1)),
+        ([0, 1, 2] * 14, "regression", ()),
+        ([0.5, 1.5] * 21, "regression", ()),
+    ],
+)
+def test_the_kind_is_seen_from_the_target(values, kind, classes):
+    problem = read_problem(TABLE.assign(y=values), "y", "who")
+    assert (problem.kind, problem.classes) == (kind, classes)
+
+
+def test_frames_and_dicts_are_one_problem():
+    plain = {c: TABLE[c].tolist() for c in TABLE}
+    digests = {read_problem(t, "y", "who").digest() for t in (TABLE, pl.DataFrame(plain), plain)}
+    assert len(digests) == 1
+    assert read_problem(TABLE.assign(y=TABLE["y"] + 1e-12), "y", "who").digest() not in digests
+    assert read_problem(TABLE.assign(more=1.0), "y", "who", ["x"]).digest() in digests
+
+
+WRONG = {
+    r"target='Y2' is not a column; columns are 'x', 'who', 'y'": {"target": "Y2"},
+    r"task='whoo' is not a column.*did you mean 'who'\?": {"task": "whoo"},
+    r"features='z' is not a column": {"features": ["z"]},
+    r"features names 'y', which is the target": {"features": ["x", "y"]},
+    r"target and task are both 'y'": {"task": "y"},
+    r"primary='aa' is not a task; tasks are 'a', 'b', 'c'; did you mean 'a'\?": {"primary": "aa"},
+    r"methods names 'magic'; methods are 'single', 'pooled'.* or 'auto'": {"methods": ["magic"]},
+    r"cv=1: expected 2 to 12 folds \(the primary has 12 rows\)": {"cv": 1},
+    r"cv='five': expected None, a number of folds": {"cv": "five"},
+    r"scoring='auc': expected 'mae', 'mse', 'rmse' for regression": {"scoring": "auc"},
+    r"kind='numbers': expected 'auto'": {"kind": "numbers"},
+    r"leave_out='some': expected 'auto', True or False": {"leave_out": "some"},
+    r"column 'who' names one task only, 'a'": {"table": TABLE[TABLE["who"] == "a"]},
+    r"column 'note' holds text \('n' in row 0\).*leave it out with features=": {"table": TABLE.assign(note="n")},
+    r"column 'x' has no number in row 2; drop or fill": {"table": TABLE.assign(x=TABLE["x"].where(TABLE.index != 2))},
+    r"column 'who': the task is missing \(NaN\) in row 5": {
+        "table": TABLE.assign(who=TABLE["who"].where(TABLE.index != 5, None))
+    },
+    r"the target 'y' holds text \('n/a' in row 0\) where numbers": {
+        "table": TABLE.assign(y=["n/a", *TABLE["y"].astype(str)[1:]])
+    },
+    r"the target 'y' is infinite in row 0": {"table": TABLE.assign(y=[np.inf, *TABLE["y"][1:]])},
+    r"every value of the target 'y' is missing": {"table": TABLE.assign(y=np.nan)},
+    r"the target 'y' has one class only, 'u'": {"table": TABLE.assign(y="u")},
+    r"the target 'y' has 42 different values in 42 rows, too many": {"kind": "classification"},
+    r"the table has no rows": {"table": TABLE.iloc[:0]},
+    r"no input column beside 'y' and 'who'": {"table": TABLE[["y", "who"]]},
+    r"table is ndarray; expected a data frame": {"table": TABLE.to_numpy()},
+    r"the columns of the table differ in length": {"table": {"x": [1.0], "who": ["a", "b"], "y": [1.0, 2.0]}},
+    r"primary='a' has 2 row\(s\) with a target; a comparison needs at least 3": {"table": TABLE.iloc[10:]},
+    r"method 'rbf' \(RBF network\) is for regression only": {"table": TABLE.assign(y=TABLE["y"] > 0), "methods": "rbf"},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_calls_are_answered_in_a_sentence(message):
+    with pytest.raises(ValueError, match=message):
+        borrow.compare(**{"table": TABLE, **QUICK, **WRONG[message]})
+
+
+# ------------------------------------------------------------------------------------------------------- comparison
+
+
+def test_without_a_primary_every_task_is_one_in_turn():
+    few = pd.concat([TABLE, pd.DataFrame({"x": [1.0], "who": ["d"], "y": [0.0]})])
+    with pytest.warns(UserWarning, match="task 'd' has fewer than 3 rows"):
+        found = borrow.compare(few, "y", "who", methods=["pooled"], cv=2)
+    assert found.primaries == ["a", "b", "c"]
+    table = found.table()
+    assert table["primary"] == ["a", "a", "b", "b", "c", "c"]
+    assert list(found.verdicts()) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="give primary=, one of 'a', 'b', 'c'"):
+        found.verdict()
+    with pytest.raises(ValueError, match="primary='q' was not compared"):
+        found.table("q")
+
+
+def test_labels_that_are_numbers_come_back_as_numbers(tmp_path):
+    table = TABLE.assign(who=TABLE["who"].map({"a": 3, "b": 1, "c": 2}))
+    path = tmp_path / "run.jsonl"
+    found = borrow.compare(table, **{**QUICK, "primary": 3}, store=path)
+    assert found.tasks == [1, 2, 3]
+    assert found.rows == {1: 15, 2: 15, 3: 12}
+    again = Comparison.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again == found == Comparison.read(path)
+    assert again.verdict() == found.verdict()
+
+
+def test_classification_counts_probabilities():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 2))
+    y = np.where(x[:, 0] + 0.3 * rng.normal(size=40) > 0, "yes", "no")
+    table = {"u": x[:, 0], "v": x[:, 1], "who": ["a", "b"] * 20, "y": y}
+    found = borrow.compare(table, "y", "who", "a", ["pooled", "focused"], cv=2)
+    assert (found.kind, found.classes, found.scoring) == ("classification", ["no", "yes"], "Brier score")
+    for r in found.records:
+        p = np.array(r["probability"])
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+        truth = np.array([[v == "no", v == "yes"] for v in r["y"]], dtype=float)
+        assert r["error"] == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
+        assert r["log_density"] == pytest.approx(np.log((p * truth).sum(axis=1)).mean())
+        right = (p * truth).sum(axis=1) > 0.5
+        assert r["calibration"] == pytest.approx(p.max(axis=1).mean() - right.mean())
+    assert "calibration" in found.table()
+    assert found.skipped == {}
+    alone = folds.fit_for(read_problem(table, "y", "who"), "single", "a", 0)
+    whole = borrow.SingleTaskGPClassifier().fit(x, y, tasks=table["who"])
+    np.testing.assert_allclose(alone.predict_proba(x, tasks="a"), whole.predict_proba(x, tasks="a"), rtol=1e-9)
+
+
+def test_auto_takes_what_applies_and_says_what_it_left_out():
+    keys, skipped = methods.choose(read_problem(TABLE, "y", "who"), "auto")
+    assert keys == list(methods.LABELS)
+    assert skipped == {}
+    keys, skipped = methods.choose(read_problem(TABLE.assign(y=TABLE["y"] > 0), "y", "who"), "auto")
+    assert skipped == {"rbf": "for regression only"}
+    many = {"x": np.arange(900.0), "who": ["a", "b"] * 450, "y": np.sin(np.arange(900.0))}
+    keys, skipped = methods.choose(read_problem(many, "y", "who"), "auto")
+    assert "symmetric" not in keys
+    assert "900 rows are many" in skipped["symmetric"]
+    assert methods.choose(read_problem(many, "y", "who"), "symmetric")[0] == ["single", "symmetric"]
+    for kind in ("regression", "classification"):
+        for key in methods.LABELS:
+            if (kind, key) != ("classification", "rbf"):
+                assert methods.build(kind, key, "who", "a", 3).get_params()["task"] == "who"
+
+
+def test_one_that_fails_is_named_and_the_others_go_on(monkeypatch):
+    real = folds.build
+
+    def build(kind, key, *rest):
+        if key == "ivm":
+            raise RuntimeError("no luck")
+        return real(kind, key, *rest)
+
+    monkeypatch.setattr(folds, "build", build)
+    found = borrow.compare(TABLE, **{**QUICK, "methods": ["pooled", "ivm"]})
+    assert found.candidates("a") == ["pooled"]
+    assert found.failures("a") == {"ivm": "failed in 3 of 3 folds (RuntimeError: no luck)"}
+    assert "The informative vectors failed in 3 of 3 folds" in str(found.verdict())
+    assert np.isnan(found.table()["error"][2])
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
+    import warnings
+
+    def fit(*given):
+        warnings.warn("careful", UserWarning, stacklevel=1)
+        return real(*given)
+
+    real = folds.fit_for
+    monkeypatch.setattr(folds, "fit_for", fit)
+    found = borrow.compare(TABLE, **{**QUICK, "cv": 2})
+    assert all(r["warnings"] == ["UserWarning: careful"] for r in found.records)
+
+
+def test_progress_is_told_and_written(capsys):
+    told = []
+    borrow.compare(TABLE, **{**QUICK, "cv": 2}, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    borrow.compare(TABLE, **{**QUICK, "cv": 2}, progress=True)
+    assert "borrow: fits 4 of 4" in capsys.readouterr().err
+    borrow.compare(TABLE, **{**QUICK, "cv": 2})
+    assert capsys.readouterr() == ("", "")
+
+
+class InPortions(SequentialBackend):
+    """A backend that hands results over all at once, as some clusters do."""
+
+    supports_return_generator = False
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "portions"])
+def test_backends_agree_to_the_bit(backend, pooled):
+    joblib.register_parallel_backend("portions", InPortions)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        assert without_times(borrow.compare(TABLE, **QUICK)) == without_times(pooled)
+
+
+# ------------------------------------------------------------------------------------------------------------ store
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Fits that cost nothing, counted."""
+    calls = []
+
+    def evaluate(problem, job, scoring, seed):
+        calls.append(job.key)
+        value = float(np.sum(job.split.test)) / 7 + len(job.method) / 3
+        record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
+        record |= {"n_train": len(job.split.train), "n_test": len(job.split.test), "rows": job.split.test.tolist()}
+        scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": [], "std": []}
+        return record | scores | {"y": [], "seconds": 0.5, "warnings": [], "failure": None}
+
+    monkeypatch.setattr(run, "evaluate", evaluate)
+    return calls
+
+
+def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(tmp_path, fake):
+    path = tmp_path / "run.jsonl"
+    settings = {**QUICK, "store": path, "leave_out": True}
+    whole = borrow.compare(TABLE, **settings)
+    content, total = path.read_bytes(), len(fake)
+    assert total == 2 * 3 + 2 * 3  # two methods, then each secondary left out
+    assert len(content.splitlines()) == 1 + total
+    ends = [i + 1 for i, b in enumerate(content) if b == 10]
+    for cut in sorted({0, 1, len(content) - 1, *(e + d for e in ends for d in (-9, -1, 0, 1))} - {len(content) + 1}):
+        path.write_bytes(content[:cut])
+        fake.clear()
+        done = max(sum(e <= cut for e in ends) - 1, 0)
+        again = borrow.compare(TABLE, **settings)
+        assert again == whole
+        assert repr(again.table()) == repr(whole.table())
+        assert len(fake) == total - done, cut
+        assert path.read_bytes() == content
+        assert Comparison.read(path) == whole
+
+
+def test_an_unfinished_run_can_be_read(tmp_path, fake):
+    path = tmp_path / "run.jsonl"
+    borrow.compare(TABLE, **QUICK, store=path)
+    path.write_bytes(path.read_bytes()[:-30])
+    found = Comparison.read(path)
+    assert len(found.records) == 5
+    assert found.verdict().answer == "cannot tell"
+    assert found.candidates("a") == []
+
+
+REFUSED = {
+    r"run.jsonl is a comparison of other data": {"table": TABLE.assign(x=TABLE["x"] + 1)},
+    r"begun with other settings \('cv': \{'folds': 3, 'repeats': 1\} there": {"cv": 4},
+    r"begun with other settings \('seed': 0 there, 1 now\)": {"random_state": 1},
+    r"begun with other settings \('methods'": {"methods": ["ivm"]},
+    r"begun with other settings \('primaries'": {"primary": "b"},
+    r"begun with other settings \('scoring'": {"scoring": "mse"},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_the_file_of_another_comparison_is_refused_and_left_alone(message, tmp_path, fake):
+    path = tmp_path / "run.jsonl"
+    borrow.compare(TABLE, **QUICK, store=path)
+    content = path.read_bytes()
+    with pytest.raises(ledger.LedgerError, match=message):
+        borrow.compare(**{"table": TABLE, **QUICK, "store": path, **REFUSED[message]})
+    assert path.read_bytes() == content
+
+
+def test_foreign_and_damaged_files_are_refused_and_left_alone(tmp_path, fake, monkeypatch):
+    path = tmp_path / "run.jsonl"
+    borrow.compare(TABLE, **QUICK, store=path)
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    header = json.loads(first)
+
+    def refuse(content, message):
+        path.write_bytes(content)
+        for act in (lambda: borrow.compare(TABLE, **QUICK, store=path), lambda: Comparison.read(path)):
+            with pytest.raises(ledger.LedgerError, match=message):
+                act()
+            assert path.read_bytes() == content
+
+    refuse(b"x,who,y\n1,a,2\n", "is not a stored comparison; give another name")
+    refuse(b"half a line of something else", "is not a stored comparison")
+    refuse(b"[1, 2]\n", "is not a stored comparison")
+    refuse(json.dumps({**header, "version": 99}).encode() + b"\n", "later borrow .format 99.; update borrow")
+    refuse(first + b"{broken}\n" + b"".join(rest), "is damaged in line 2")
+    path.write_bytes(json.dumps({**header, "borrow": "0.0.1"}).encode() + b"\n")
+    with pytest.raises(ledger.LedgerError, match=r"begun by borrow 0.0.1 and this is"):
+        borrow.compare(TABLE, **QUICK, store=path)
+    with pytest.raises(ledger.LedgerError, match=r"cannot be written: Is a directory"):
+        borrow.compare(TABLE, **QUICK, store=tmp_path)
+    with pytest.raises(ledger.LedgerError, match=r"cannot be read: No such file"):
+        Comparison.read(tmp_path / "none.jsonl")
+
+
+def test_two_runs_do_not_write_one_file(tmp_path, fake, monkeypatch):
+    monkeypatch.setattr(ledger, "PATIENCE", 0.2)
+    path = tmp_path / "run.jsonl"
+    borrow.compare(TABLE, **QUICK, store=path)
+    header = json.loads(path.read_bytes().splitlines()[0])
+    with (
+        ledger.Ledger(path, {k: header[k] for k in ("borrow", "digest", "settings", "about")}),
+        pytest.raises(ledger.LedgerError, match="is being written by another run"),
+    ):
+        borrow.compare(TABLE, **QUICK, store=path)
+
+
+# ------------------------------------------------------------------------------------------------- which secondaries
+
+
+def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
+    """On all folds with few of them, on the first repeat's with more, not at all with many or where nothing helps."""
+
+    def evaluate(problem, job, scoring, seed):
+        pooled = job.method == "pooled"
+        value = 1.0 + 0.01 * job.split.repeat - 0.5 * (pooled and job.left_out != "b" and gains)
+        value += 0.003 * pooled * job.split.fold  # a difference that varies, so that there is an interval
+        record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
+        record |= {"n_train": 8, "n_test": 4, "error": value, "log_density": -value, "coverage": 0.9, "seconds": 0.0}
+        return record | {"failure": None, "warnings": [], "rows": [], "y": [], "mean": [], "std": []}
+
+    monkeypatch.setattr(run, "evaluate", evaluate)
+
+    def left_out(others, **settings):
+        table = pd.concat(
+            [TABLE[TABLE["who"] != "c"]] + [TABLE[TABLE["who"] == "c"].assign(who=f"c{i}") for i in range(others - 1)]
+        )
+        found = borrow.compare(table, **{**QUICK, "cv": (3, 2), **settings})
+        return found, sum(r["left_out"] is not None for r in found.records)
+
+    gains = True
+    found, count = left_out(2)
+    assert count == 2 * 6
+    table = found.verdict().secondaries
+    assert table["gain"] == [pytest.approx(0.5), 0.0]
+    assert "The gain is carried by 'b': without it the error rises." in found.verdict().advice
+    assert left_out(1)[1] == 0  # without the only one is no transfer
+    assert left_out(5)[1] == 5 * 3
+    assert left_out(9)[1] == 0
+    assert left_out(9, leave_out=True)[1] == 9 * 6
+    assert left_out(2, leave_out=False)[1] == 0
+    gains = False
+    assert left_out(2)[1] == 0
+
+
+def test_relations_come_from_the_focused_model_on_all_rows():
+    problem = read_problem(TABLE, "y", "who")
+    found = relations.relations_of(problem, "a", 0)
+    table = borrow.FocusedGPRegressor("who", "a").fit(TABLE[["x", "who"]], TABLE["y"]).relatedness()
+    assert found["failure"] is None
+    assert [r["task"] for r in found["relations"]] == ["b", "c"]
+    assert [r["correlation"] for r in found["relations"]] == pytest.approx(table["correlation"][1:].tolist(), rel=1e-6)
+    json.dumps(found, allow_nan=False)
+
+
+def test_standard_error_of_the_correlation_is_that_of_rho_carried_over():
+    """By differences: the correlation of a focused model as a function of its rho."""
+
+    def at(rho):
+        model = borrow.FocusedGPRegressor("who", "a", optimizer=None, rho={"b": rho, "c": 0.3})
+        return model.fit(TABLE[["x", "who"]], TABLE["y"]).relatedness().rows()[1]
+
+    h = 1e-5
+    slope = (at(0.7 + h)["correlation"] - at(0.7 - h)["correlation"]) / (2 * h)
+    assert relations.correlation_error({**at(0.7), "std_error": 0.2}) == pytest.approx(slope * 0.2, rel=1e-5)
+    assert relations.correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.2}) == 0.2
+
+
+# ------------------------------------------------------------------------------------------------------- quick look
+
+
+def test_quick_look_is_the_closed_form_and_says_that_it_is_optimistic():
+    found = borrow.quick_look(TABLE, "y", "who", "a", ["symmetric", "pooled", "hierarchical"])
+    assert found["method"] == ["single", "pooled", "symmetric", "hierarchical"]
+    loo = borrow.MultiTaskGPRegressor("who").fit(TABLE[["x", "who"]], TABLE["y"]).leave_one_out()
+    mine = [abs(y - m) for t, y, m in zip(loo["task"], loo["y"], loo["mean"], strict=True) if t == "a"]
+    assert found["error"][2] == pytest.approx(np.mean(mine), rel=1e-6)
+    assert all(note.startswith("optimistic") for note in found["note"])
+
+
+KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)
+FIXED = {"optimizer": None, "normalize_y": False, "noise": 0.04}
+LEFT_OUT = {
+    "pooled": borrow.PooledGPRegressor(kernel=KERNEL, **FIXED),
+    "hierarchical": borrow.HierarchicalGPRegressor(
+        base_kernel=KERNEL, covariance_strength=np.inf, mean_strength=np.inf, learn_noise=False, **FIXED
+    ),
+    "symmetric": borrow.MultiTaskGPRegressor(kernel=KERNEL, task_covariance="uniform", **FIXED),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_row_left_out_in_closed_form_is_a_refit_without_it(name):
+    """Two tasks meet at one input: only the primary's own row is left out there."""
+    table = TABLE.assign(x=TABLE["x"].where(TABLE.index != 20, TABLE["x"][4]))
+    problem = read_problem(table, "y", "who")
+    model = LEFT_OUT[name].fit(table[["x"]], table["y"], tasks=table["who"])
+    y, mean, std = quick.left_out(model, problem, "a")
+    assert len(y) == 12
+    for i in (0, 4, 11):
+        rest = table.drop(index=i)
+        refit = LEFT_OUT[name].fit(rest[["x"]], rest["y"], tasks=rest["who"])
+        expected = refit.predict(table[["x"]].iloc[[i]], tasks="a", return_std=True, include_noise=True)
+        at = int(np.argmin(np.abs(y - table["y"][i])))  # cells are sorted by input
+        np.testing.assert_allclose([mean[at], std[at]], np.ravel(expected), rtol=1e-7)

@@ -1,0 +1,217 @@
+"""The same lines on PyTorch tensors: evidence, adjoints, marginals and predictions of every covariance equal NumPy's.
+
+Tensors lie on the CPU here; nothing in the code under test knows.
+"""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
+from borrow.data import merge
+from borrow.device import Device
+from borrow.inference import EPInference
+from borrow.kernels import Constant, Linear, Matern, Periodic, SquaredExponential
+from borrow.likelihoods import Logistic, Probit
+from borrow.linalg import to_host
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
+
+TENSORS = Device("cpu")
+SIZES = (7, 0, 12, 12, 1, 30, 11)
+
+
+def same(one, other, tol=1e-9):
+    assert_allclose(to_host(one), to_host(other), rtol=tol, atol=tol)
+
+
+def table(sizes=SIZES, seed=0, d=2):
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(len(sizes)), sizes)
+    X, y = rng.normal(size=(len(task), d)), rng.normal(size=len(task))
+    return merge(X, task, y, np.ones(len(y)), rng.integers(1, 4, len(y)).astype(float), len(sizes))
+
+
+def specific_kernels(kind):
+    own = SquaredExponential(0.5, (0.7, 0.9), tied=True) + Constant(0.3)
+    kernels = [None] + [own.with_theta(own.theta + 0.1 * t) for t in range(1, len(SIZES))]
+    if kind == "mixed":
+        kernels[2], kernels[5] = Matern(1.0, 0.5, nu=1.5), Periodic(0.5, 1.0, 3.0) + Linear(0.2)
+    if kind == "some without":
+        kernels[3] = kernels[6] = None
+    return kernels
+
+
+def shared(X, starts, kind):
+    rng = np.random.default_rng(1)
+    bases = [Basis(Matern(1.2, (1.0, 2.0)), rng.normal(size=(9, 2))), Basis(SquaredExponential(), X_of(X)[:5])]
+    weights = rng.normal(size=(len(SIZES), 3))
+    return SharedCovariance(X, starts, bases, [0, 1, 1], weights, specific_kernels(kind))
+
+
+def X_of(X):
+    return to_host(X)
+
+
+def check_adjoints(one, other):
+    for a, b in zip(one, other, strict=True):
+        for u, v in zip(a, b, strict=True) if isinstance(a, list) else [(a, b)]:
+            assert (u is None) == (v is None)
+            if u is not None:
+                assert isinstance(u, np.ndarray)
+                same(u, v)
+
+
+@pytest.mark.parametrize("kind", ["one form", "mixed", "some without"])
+def test_shared_covariance(kind):
+    cells = table()
+    tau = np.random.default_rng(2).uniform(0.5, 20.0, len(cells.y))
+    tau[3] = 1e-13
+    host = shared(cells.X, cells.starts, kind).condition(tau * cells.y, tau)
+    there = shared(TENSORS.put(cells.X), cells.starts, kind).condition(tau * cells.y, tau)
+    if kind == "one form":  # all but the first are small: one block, padded to 30 rows each
+        assert [(len(b.tasks), b.size) for b in there.prior.layout.blocks] == [(5, 30), (1, None)]
+    same(there.evidence, host.evidence)
+    check_adjoints(there.adjoints(True), host.adjoints(True))
+    for one, other in zip(there.marginals(), host.marginals(), strict=True):
+        assert isinstance(one, np.ndarray)
+        same(one, other)
+    new, task = np.random.default_rng(3).normal(size=(20, 2)), np.arange(20) % len(SIZES)
+    for full in (False, True):
+        one, other = there.predict(new, task, full), host.predict(new, task, full)
+        same(one.mean, other.mean)
+        same(one.variance, other.variance)
+        if full:
+            same(one.covariance, other.covariance)
+    same(there.task_terms(), host.task_terms())
+    for t in range(len(SIZES)):
+        same(there.evidence_given_others(t), host.evidence_given_others(t))
+
+
+def test_padding_is_exact():
+    """The same task alone, and padded to the size of a larger one, give the same numbers."""
+    cells = table((40, 33))
+    kernel = Matern(1.0, 1.0)
+    tau = np.full(len(cells.y), 3.0)
+    both = SharedCovariance(TENSORS.put(cells.X), cells.starts, [], [], np.zeros((2, 0)), [kernel] * 2)
+    assert [b.size for b in both.layout.blocks] == [40]
+    post = both.condition(tau * cells.y, tau)
+    each = [
+        SharedCovariance(cells.only(t).X, cells.only(t).starts, [], [], np.zeros((1, 0)), [kernel]).condition(
+            (tau * cells.y)[cells.of(t)], tau[cells.of(t)]
+        )
+        for t in (0, 1)
+    ]
+    same(post.evidence, sum(e.evidence for e in each), 1e-12)
+    for t in (0, 1):
+        same(post.adjoints().specific[t], each[t].adjoints().specific[0], 1e-12)
+
+
+def test_pickled_posterior_lives_on_the_host_where_there_is_no_gpu():
+    cells = table()
+    tau = np.full(len(cells.y), 2.0)
+    there = shared(TENSORS.put(cells.X), cells.starts, "mixed").condition(tau * cells.y, tau)
+    again = pickle.loads(pickle.dumps(there))
+    assert isinstance(again.prior.X, np.ndarray)
+    same(again.evidence, there.evidence)
+    X, task = cells.X[:5], np.arange(5)
+    same(again.predict(X, task).variance, there.predict(X, task).variance)
+
+
+def multi(kind, device):
+    """A prior of each path on one table, with tasks that share inputs."""
+    rng = np.random.default_rng(4)
+    M, N = 4, 15
+    inputs = rng.normal(size=(N, 2))
+    counts = (np.outer([1, 2, 1, 3], rng.integers(1, 3, N)) * 1.0).ravel()
+    task, index = np.repeat(np.arange(M), N), np.tile(np.arange(N), M)
+    if kind != "complete":
+        keep = rng.uniform(size=M * N) < (0.15 if kind == "distinct" else 0.7)
+        task, index, counts = task[keep], index[keep], counts[keep]
+    y = rng.normal(size=len(task))
+    cells = replace(merge(inputs[index], task, y, np.ones(len(y)), counts, M), device=device)
+    design, kernel = Design.of(cells), SquaredExponential(1.0, (1.0, 1.5), fixed=("variance",))
+    B = np.cov(rng.normal(size=(M, 9)))
+    tau = cells.count / rng.uniform(0.05, 0.2, M)[cells.task]
+    if kind == "complete":
+        prior = CompleteTasks(design, kernel, B)
+    elif kind == "low rank":
+        prior = LowRankTasks(design, kernel, inputs[:8], rng.normal(size=(M, 2)))
+    elif kind == "low rank with intercepts":
+        prior = LowRankTasks(design, kernel, inputs[:8], rng.normal(size=(M, 2)), 0.4)
+    elif kind == "own parts":
+        prior = DenseTasks(design, kernel, B, 0.3, [Matern(0.5, 1.0), None, Matern(1.0, 2.0), Constant(0.1)])
+    else:
+        prior = DenseTasks(design, kernel, B)
+    return prior.condition(tau * cells.y, tau)
+
+
+KINDS = ["complete", "low rank", "low rank with intercepts", "own parts", "repeated", "distinct"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_symmetric_covariances(kind):
+    host, there = multi(kind, None), multi(kind, TENSORS)
+    assert any(torch.is_tensor(v) for v in vars(there).values())
+    same(there.evidence, host.evidence)
+    for name, one in there.adjoints()._asdict().items():
+        other = getattr(host.adjoints(), name)
+        assert not torch.is_tensor(one)
+        for u, v in zip(one, other, strict=True) if name == "specific" else [(one, other)]:
+            assert (u is None) == (v is None)
+            if u is not None:
+                same(u, v)
+    for one, other in zip(there.marginals(), host.marginals(), strict=True):
+        assert isinstance(one, np.ndarray)
+        same(one, other)
+    new, task = np.random.default_rng(5).normal(size=(9, 2)), np.arange(9) % 4
+    for full in (False, True):
+        one, other = there.predict(new, task, full), host.predict(new, task, full)
+        for name in ("mean", "variance", "covariance"):
+            if getattr(one, name) is not None:
+                assert isinstance(getattr(one, name), np.ndarray)
+                same(getattr(one, name), getattr(other, name))
+    if hasattr(host, "by_inputs"):
+        same(there.by_inputs(), host.by_inputs())
+    if hasattr(host, "information"):
+        D = np.random.default_rng(6).normal(size=(len(host.w), 3))
+        same(there.information(TENSORS.put(D)), host.information(D))
+    if kind == "complete":
+        same(there.share_of_transfer(), host.share_of_transfer())
+    again = pickle.loads(pickle.dumps(there))
+    assert not any(torch.is_tensor(v) for v in vars(again).values())
+    same(again.predict(new, task).variance, host.predict(new, task).variance)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()], ids=["probit", "logistic"])
+@pytest.mark.parametrize("kind", ["shared", "dense"])
+def test_expectation_propagation(kind, likelihood):
+    cells = table()
+    cells = replace(cells, y=np.sign(cells.y), count=np.ones(len(cells.y)))
+    results = []
+    for device in (None, TENSORS):
+        own = replace(cells, device=device)
+        if kind == "shared":
+            prior = shared(own.there, cells.starts, "one form")
+        else:
+            B = np.eye(len(SIZES)) + 0.5
+            prior = DenseTasks(Design.of(own), SquaredExponential(1.0, (1.0, 1.0)), B)
+        infer = EPInference(likelihood, max_sweeps=200, tol=1e-11)
+        fit = infer(prior, own, {})
+        assert fit.converged
+        results.append((fit, infer(prior, own, {}, fit)))
+    (host, _), (there, warm) = results
+    same(there.evidence, host.evidence)
+    same(there.sites.nu, host.sites.nu, 1e-8)
+    same(there.sites.tau, host.sites.tau, 1e-8)
+    assert warm.n_sweeps == 1
+    assert torch.is_tensor(there.sites.tau)
+    check_adjoints(
+        [v for v in there.gradient()[0] if v is not None and not isinstance(v, float)],
+        [v for v in host.gradient()[0] if v is not None and not isinstance(v, float)],
+    )
+    new, task = cells.X[:6] + 0.1, np.arange(6)
+    same(there.posterior.predict(new, task).variance, host.posterior.predict(new, task).variance, 1e-8)

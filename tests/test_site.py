@@ -1,0 +1,86 @@
+"""The site: built without a warning, and read in a real browser from disk, where nothing can be fetched."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from browser import Browser, find_chromium
+from run_page import ROOT
+
+pytest.importorskip("mkdocs", reason="the site needs borrow[docs]")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    path = find_chromium()
+    if path is None:
+        pytest.skip("Chromium is not installed (apt-get install chromium, or name one in BORROW_CHROMIUM)")
+    started = Browser(path, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+def test_nothing_is_fetched_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        found = re.findall(r"<(?:link|script|img)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^>]*>", page.read_text())
+        assert not found, (page.name, found)
+
+
+def test_home_is_the_readme_with_links_of_the_site(site):
+    home = (site / "index.html").read_text()
+    assert "In twenty seconds" in home
+    assert 'href="papers/focused.html"' in home
+    assert 'href="contributing.html"' in home
+    for page in site.rglob("*.html"):
+        for link in re.findall(r'<a [^>]*href="([^"#:]+)', page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_reference_describes_arguments_and_links_names(site):
+    page = (site / "reference" / "estimators.html").read_text()
+    assert "<dt><code>rho_prior</code></dt>" in page
+    assert re.search(r'href="#borrow\.models\.estimator\.GPRegressor"[^>]*><code>GPRegressor</code>', page)
+    assert "Parameters\n-----" not in page
+
+
+@pytest.mark.parametrize("page", ["index.html", "which_model.html", "reference/estimators.html", "papers/ivm.html"])
+def test_pages_open_from_disk_without_complaint(site, browser, page):
+    browser.open(site / page)
+    assert browser.complaints() == []
+    assert all(url.startswith(("file:", "data:")) for url in browser.requests())
+    assert browser.run("[...document.images].every(i => i.naturalWidth > 0)")
+    assert browser.run("document.querySelector('[aria-current=page]') !== null")
+
+
+@pytest.mark.parametrize("page", ["index.html", "which_model.html", "tutorial.html", "reference/command_line.html"])
+def test_phone_has_no_sideways_scrolling(site, browser, page):
+    browser.open(site / page, width=360)
+    assert browser.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_search_finds_a_name_and_leads_there(site, browser):
+    browser.open(site / "howto" / "replicates.html")
+    browser.run("(input.value = 'relatedness', input.dispatchEvent(new Event('input')))")
+    links = browser.run("[...document.querySelectorAll('.found a')].map(a => a.href)")
+    assert any(link.endswith("FocusedGPRegressor.relatedness") for link in links)
+    browser.run("(input.value = 'no such words', input.dispatchEvent(new Event('input')))")
+    assert browser.run("document.querySelector('.found').innerText") == "Nothing found"
+
+
+def test_dark_differs(site, browser):
+    colours = "(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))"
+    light = browser.open(site / "index.html", scheme="light").run(colours)
+    dark = browser.open(site / "index.html", scheme="dark").run(colours)
+    assert light != dark

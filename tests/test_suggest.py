@@ -1,0 +1,170 @@
+"""What to measure next: the closed form against refits with the candidate added."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import borrow
+from borrow.kernels import SquaredExponential
+
+RNG = np.random.default_rng(3)
+TABLE = pd.DataFrame({"x": RNG.uniform(0, 6, 18), "z": RNG.normal(size=18), "who": ["a"] * 4 + ["b"] * 8 + ["c"] * 6})
+Y = np.sin(TABLE["x"].to_numpy()) + 0.1 * RNG.normal(size=18)
+NEW = pd.DataFrame({"x": RNG.uniform(0, 6, 6), "z": RNG.normal(size=6), "who": ["a", "b", "c", "a", "b", "c"]})
+KERNEL = SquaredExponential(1.3, (1.5, 3.0))
+EVERYWHERE = np.vstack([TABLE[["x", "z"]].to_numpy(), NEW[["x", "z"]].to_numpy()])
+FIXED = {"task": "who", "optimizer": None, "normalize_y": False}
+NOISE = {"a": 0.05, "b": 0.2, "c": 0.1}
+B = np.array([[1.0, 0.8, -0.3], [0.8, 1.5, 0.2], [-0.3, 0.2, 0.7]])
+
+MODELS = {
+    "focused": borrow.FocusedGPRegressor(
+        primary="a",
+        kernel=KERNEL,
+        specific_kernel=SquaredExponential(0.4, (1.0, 2.0)),  # the default would move with the column scales
+        rho={"b": 0.8, "c": -0.5},
+        noise=NOISE,
+        inducing=EVERYWHERE,
+        **FIXED,
+    ),
+    "symmetric": borrow.MultiTaskGPRegressor(kernel=KERNEL, task_covariance=B, noise=NOISE, **FIXED),
+    "single": borrow.SingleTaskGPRegressor(kernel=KERNEL, noise=NOISE, **FIXED),
+    "pooled": borrow.PooledGPRegressor(kernel=KERNEL, noise=0.1, **FIXED),
+    "ivm": borrow.MultiTaskIVMRegressor(n_active=100, kernel=KERNEL, noise=0.1, **FIXED),
+    "hierarchical": borrow.HierarchicalGPRegressor(
+        base_kernel=KERNEL, noise=0.1, covariance_strength=np.inf, mean_strength=np.inf, learn_noise=False, **FIXED
+    ),
+}
+
+
+def average_variance(model, reference):
+    return float(np.mean(model.predict(reference, tasks="a", return_std=True)[1] ** 2))
+
+
+def reference_of(name):
+    own = TABLE[["x", "z"]] if name in ("pooled", "hierarchical") else TABLE.loc[TABLE["who"] == "a", ["x", "z"]]
+    return pd.DataFrame(np.unique(np.vstack([own, NEW[["x", "z"]]]), axis=0), columns=["x", "z"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reduction_is_what_a_refit_finds(name):
+    """Every candidate, and every step of the batch: the target that is put in does not matter."""
+    reference, at = reference_of(name), (TABLE, Y)
+    model = MODELS[name].fit(*at)
+    before = average_variance(model, reference)
+    alone = []
+    for i in range(len(NEW)):
+        more = pd.concat([TABLE, NEW.iloc[[i]]]), np.append(Y, 7.0)
+        alone.append(before - average_variance(MODELS[name].fit(*more), reference))
+    model = MODELS[name].fit(TABLE, Y)
+    found = borrow.suggest(model, NEW, 6, primary="a")
+    assert found["row"][0] == int(np.argmax(alone))
+    assert found["task"] == NEW["who"].iloc[found["row"]].tolist()
+    np.testing.assert_array_equal(found["x"], NEW["x"].iloc[found["row"]])
+    assert found["reduction"][0] == pytest.approx(max(alone), rel=1e-7)
+    for k in range(1, 7):
+        rows = found["row"][:k]
+        more = pd.concat([TABLE, NEW.iloc[rows]]), np.append(Y, np.zeros(k))
+        left = average_variance(MODELS[name].fit(*more), reference)
+        assert found["remaining"][k - 1] == pytest.approx(left, rel=1e-7)
+    assert np.sum(found["reduction"]) == pytest.approx(before - found["remaining"][-1], rel=1e-7)
+
+
+def test_each_step_of_the_batch_is_the_best_given_those_before():
+    model = MODELS["focused"].fit(TABLE, Y)
+    found = borrow.suggest(model, NEW, 3)
+    rest = NEW.drop(index=found["row"][0])
+    again = borrow.suggest(
+        MODELS["focused"].fit(pd.concat([TABLE, NEW.iloc[[found["row"][0]]]]), np.append(Y, 1.0)),
+        rest,
+        1,
+    )
+    assert rest.index[again["row"][0]] == found["row"][1]
+    reference = reference_of("focused")
+    assert len(reference) == 10  # the same as with the candidate moved among the rows
+
+
+def test_measuring_another_task_tells_where_functions_are_shared_and_nothing_where_they_are_not():
+    other = NEW[NEW["who"] != "a"]
+    assert min(borrow.suggest(MODELS["focused"].fit(TABLE, Y), other, 1)["reduction"]) > 1e-3
+    assert borrow.suggest(MODELS["single"].fit(TABLE, Y), other, 1, primary="a")["reduction"] == [0.0]
+
+
+def test_costs_by_task_by_row_and_by_column():
+    model = MODELS["focused"].fit(TABLE, Y)
+    free = borrow.suggest(model, NEW, 6)
+    assert free["cost"] == [1.0] * 6
+    by_task = borrow.suggest(model, NEW, 6, {"a": 1e6, "b": 1.0, "c": 2.0})
+    assert by_task["task"][-2:] == ["a", "a"]
+    prices = NEW["who"].map({"a": 1e6, "b": 1.0, "c": 2.0})
+    assert borrow.suggest(model, NEW, 6, prices.to_numpy()) == by_task
+    assert borrow.suggest(model, NEW.assign(price=prices), 6, "price") == by_task
+    table = pl.DataFrame(NEW.assign(price=prices).to_dict("list"))
+    assert borrow.suggest(model, table, 6, "price") == by_task
+    for row in by_task.rows():
+        assert row["reduction_per_cost"] == row["reduction"] / row["cost"]
+
+
+@pytest.mark.parametrize("kind", [borrow.FocusedGPRegressor, borrow.SingleTaskGPRegressor, borrow.PooledGPRegressor])
+def test_the_uncertainty_of_hyper_parameters_is_no_part_of_it(kind):
+    """Learnt hyper-parameters widen the band; a row more is judged as by a model that was given them."""
+    rows, y, new = TABLE[["x", "z"]], Y, NEW[["x", "z"]]
+    learnt = kind().fit(rows, y)
+    given = kind(kernel=learnt.kernel_, noise=next(iter(learnt.noise_.values())), optimizer=None).fit(rows, y)
+    assert np.all(learnt.predict(new, return_std=True)[1] > given.predict(new, return_std=True)[1])
+    before = learnt.predict(new, return_std=True)[1]
+    found, expected = borrow.suggest(learnt, new, 3), borrow.suggest(given, new, 3)
+    assert found["row"] == expected["row"]
+    np.testing.assert_allclose(found["reduction"], expected["reduction"], rtol=1e-6)
+    np.testing.assert_allclose(found["remaining"], expected["remaining"], rtol=1e-6)
+    np.testing.assert_array_equal(learnt.predict(new, return_std=True)[1], before)  # the model is left alone
+
+
+def test_rbf_network_goes_by_gamma_as_its_own_select():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.uniform(0, 6, 40), "z": rng.normal(size=40), "who": ["a", "b"] * 20})
+    model = borrow.MultiTaskRBFRegressor("who", n_basis=4).fit(table, np.sin(table["x"]))
+    new = pd.DataFrame({"x": rng.uniform(-2, 8, 12), "z": rng.normal(size=12), "who": ["a", "b"] * 6})
+    found = borrow.suggest(model, new, 5)
+    assert found["row"] == model.select(new, 5).tolist()
+    assert np.all(np.diff(found["reduction"]) <= 1e-12)
+    assert np.isnan(found["remaining"]).all()
+
+
+def test_candidates_of_a_focused_model_are_the_primarys_where_none_is_named():
+    found = borrow.suggest(MODELS["focused"].fit(TABLE, Y), NEW[["x", "z"]], 2)
+    assert found["task"] == ["a", "a"]
+
+
+WRONG = {
+    r"n=0: expected how many rows": {"n": 0},
+    r"cost has no entry for the task 'c'": {"cost": {"a": 1, "b": 1}},
+    r"cost has 2 entries for 6 candidates": {"cost": [1.0, 2.0]},
+    r"cost of candidate 1 is -1; expected a positive": {"cost": [1, -1, 1, 1, 1, 1]},
+    r"cost='prize' is not a column of the candidates.*did you mean 'price'": {
+        "cost": "prize",
+        "candidates": NEW.assign(price=1.0),
+    },
+    r"primary='q' is not a task; tasks are 'a', 'b', 'c'": {"primary": "q"},
+    r"unknown task 'q'": {"candidates": NEW.assign(who="q")},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_calls_are_answered_in_a_sentence(message):
+    model = MODELS["focused"].fit(TABLE, Y)
+    with pytest.raises(ValueError, match=message):
+        borrow.suggest(model, **{"candidates": NEW, "n": 1, **WRONG[message]})
+
+
+def test_a_model_that_cannot_says_so():
+    labels = np.where(Y > 0, "up", "down")
+    model = borrow.SingleTaskGPClassifier("who", optimizer=None).fit(TABLE, labels)
+    with pytest.raises(ValueError, match=r"SingleTaskGPClassifier cannot say what to measure next.*regressors"):
+        borrow.suggest(model, NEW, 1)
+    auto = borrow.AutoClassifier().fit(TABLE[["x", "z"]], labels)
+    with pytest.raises(ValueError, match=r"SingleTaskGPClassifier cannot say what to measure next"):
+        borrow.suggest(auto, NEW[["x", "z"]], 1)
+    with pytest.raises(ValueError, match="3 tasks and no primary"):
+        borrow.suggest(MODELS["single"].fit(TABLE, Y), NEW, 1)
