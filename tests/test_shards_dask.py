@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -171,6 +172,17 @@ def test_an_error_of_the_model_is_raised_as_it_is(bench, client):
     spread = Spread(OnDask(client), setup.cells)
     with pytest.raises(ValueError, match="NaN or infinite"):
         focused_objective(replace(setup, spread=spread))({**values, "kernel": np.full(2, np.nan)})
+
+
+def test_folds_of_a_comparison_run_on_the_same_client(client):
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"x": rng.uniform(-2, 2, 30), "site": np.repeat(["a", "b"], 15)})
+    table["y"] = np.sin(2 * table["x"]) + 0.1 * rng.normal(size=30)
+    how = {"target": "y", "task": "site", "primary": "a", "methods": ["pooled"], "cv": 2, "leave_out": False}
+    here = borrow.compare(table, **how)
+    with joblib.parallel_config(backend="dask", n_jobs=2):
+        there = borrow.compare(table, **how)
+    assert str(here.table()) == str(there.table())
 
 
 def test_a_client_is_no_argument(client):

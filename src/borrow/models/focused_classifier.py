@@ -52,6 +52,7 @@ class FocusedGPClassifier(TaskClassifier):
     Parameters
     ----------
     primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
+    workers : as in `FocusedGPRegressor`.
     task, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
 
     Attributes
