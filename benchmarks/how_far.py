@@ -112,12 +112,12 @@ def ivm_step(n_tasks: int) -> Callable[[], Any]:
 
 
 STEPS: dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, ...], str]] = {
-    "FocusedGPRegressor": (focused_step, (500, 1000, 2000), "evidence and gradient, 100 inducing inputs"),
-    "FocusedGPClassifier": (ep_step, (100, 200, 400), "EP to convergence, and gradient"),
-    "MultiTaskGPRegressor, free form": (dense_step, (10, 20, 40), "evidence and gradient, dense"),
+    "FocusedGPRegressor": (focused_step, (250, 500, 1000), "evidence and gradient, 100 inducing inputs"),
+    "FocusedGPClassifier": (ep_step, (50, 100, 200), "EP to convergence, and gradient"),
+    "MultiTaskGPRegressor, free form": (dense_step, (10, 20, 30), "evidence and gradient, dense"),
     "MultiTaskGPRegressor(rank=2, inducing=50)": (low_rank_step, (500, 1000, 2000), "evidence and gradient"),
-    "SingleTaskGPRegressor, one task": (single_step, (10, 20, 40), "evidence and gradient"),
-    "HierarchicalGPRegressor": (em_step, (500, 1000, 2000), "an iteration of EM, 1,000 distinct inputs"),
+    "SingleTaskGPRegressor, one task": (single_step, (10, 20, 30), "evidence and gradient"),
+    "HierarchicalGPRegressor": (em_step, (250, 500, 1000), "an iteration of EM, 1,000 distinct inputs"),
     "MultiTaskIVMRegressor(n_active=2000)": (ivm_step, (500, 1000, 2000), "the choice of rows"),
 }
 

@@ -182,7 +182,7 @@ def test_folds_of_a_comparison_run_on_the_same_client(client):
     here = borrow.compare(table, **how)
     with joblib.parallel_config(backend="dask", n_jobs=2):
         there = borrow.compare(table, **how)
-    assert str(here.table()) == str(there.table())
+    assert here.table()["error"] == there.table()["error"]  # other columns are seconds
 
 
 def test_a_client_is_no_argument(client):
