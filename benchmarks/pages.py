@@ -16,6 +16,7 @@ import pages_classification
 import pages_cli
 import pages_gpu
 import pages_hierarchical
+import pages_large
 import pages_multitask
 import pages_report
 import pages_transfer
@@ -330,6 +331,7 @@ BLOCKS |= pages_cli.BLOCKS
 BLOCKS |= pages_report.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS
+BLOCKS |= pages_large.BLOCKS
 
 
 def render(text: str) -> str:

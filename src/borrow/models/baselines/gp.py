@@ -59,7 +59,7 @@ def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> 
         )
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient()
-        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}  # type: ignore[dict-item]
+        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}
 
     return objective
 
