@@ -51,6 +51,7 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/compare_kill.py
 
 bench: .venv/installed
+	$(BIN)/python benchmarks/report_picture.py
 	$(BIN)/python benchmarks/focused.py
 	$(BIN)/python benchmarks/classification.py
 	$(BIN)/python benchmarks/multitask.py
@@ -60,6 +61,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/how_far.py
 	$(BIN)/python benchmarks/dask_scale.py
 	$(BIN)/python benchmarks/cli_csv.py
+	-$(BIN)/python benchmarks/gpu.py  # says so and measures nothing where there is no GPU
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

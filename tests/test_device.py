@@ -1,11 +1,15 @@
 """`device=` of the estimators: the same answers on tensors as on the host, and sentences where there is no GPU.
 
-Tensors lie on the CPU here: `borrow.device.find_gpu` is the one function that says where a GPU is.
+Tensors lie on the CPU here, or where BORROW_TEST_DEVICE says: `borrow.device.find_gpu` is the one function that says
+where a GPU is.
 """
 
+import os
 import pickle
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +22,7 @@ from borrow import device as devices
 from borrow.kernels import Linear
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
+PLACE = os.environ.get("BORROW_TEST_DEVICE", "cpu")
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def tensors(monkeypatch):
     """A GPU that is the CPU under PyTorch, and no task too small for it; records what was put there."""
     put, seen = devices.Device.put, []
     monkeypatch.setattr(devices, "missing", lambda: None)
-    monkeypatch.setattr(devices, "find_gpu", lambda: devices.Device("cpu"))
+    monkeypatch.setattr(devices, "find_gpu", lambda: devices.Device(PLACE))
     monkeypatch.setattr(devices, "ALONE_ROWS", 1)
     monkeypatch.setattr(devices.Device, "put", lambda self, array: seen.append(1) or put(self, array))
     return seen
@@ -87,6 +92,13 @@ def compare_regressors(host, there, tol):
         close(np.array(there.leave_one_out()["mean"]), np.array(host.leave_one_out()["mean"]), tol)
     again = pickle.loads(pickle.dumps(there))
     close(again.predict(new, tasks=asked), host.predict(new, tasks=asked), tol)
+    close(stored(there).predict(new, tasks=asked), host.predict(new, tasks=asked), tol)
+
+
+def stored(model):
+    """Saved and loaded: no tensor is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        return borrow.store.load(borrow.store.save(model, Path(folder) / "model"))
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
@@ -112,8 +124,8 @@ def test_classifiers_give_the_same_numbers(name, tensors):
     there = clone(model).set_params(device="cuda").fit(X, y, tasks=task)
     assert tensors
     close(there.predict_proba(new, tasks=asked), host.predict_proba(new, tasks=asked), 1e-8)
-    again = pickle.loads(pickle.dumps(there))
-    close(again.predict_proba(new, tasks=asked), host.predict_proba(new, tasks=asked), 1e-8)
+    for again in (pickle.loads(pickle.dumps(there)), stored(there)):
+        close(again.predict_proba(new, tasks=asked), host.predict_proba(new, tasks=asked), 1e-8)
 
 
 @pytest.mark.filterwarnings("ignore:the optimiser stopped:sklearn.exceptions.ConvergenceWarning")
@@ -147,7 +159,7 @@ def test_small_tasks_stay_on_the_host(tensors, monkeypatch):
 
 def test_auto_is_the_host_for_few_rows_and_the_gpu_for_many(tensors, monkeypatch):
     assert devices.resolve("auto", devices.AUTO_ROWS - 1) is None
-    assert devices.resolve("auto", devices.AUTO_ROWS).name == "cpu"
+    assert devices.resolve("auto", devices.AUTO_ROWS).name == PLACE
     monkeypatch.setattr(devices, "missing", lambda: "none there")
     assert devices.resolve("auto", 10**9) is None
 

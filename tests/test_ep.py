@@ -117,16 +117,33 @@ def test_no_nan_at_the_extremes(labels, variance):
     assert np.all(np.isfinite(bK))
 
 
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
 @pytest.mark.parametrize("margin", [-1e5, -1e3, -40.0, -5.0, 0.0, 5.0, 40.0])
-@pytest.mark.parametrize("variance", [1e-6, 1.0, 1e6])
-def test_probit_moments_are_finite_and_log_concave(margin, variance):
-    log_z, d1, d2 = Probit().moments(np.ones(1), np.array([margin]), np.array([variance]))
+@pytest.mark.parametrize("variance", [1e-6, 0.9, 1.0, 30.0, 1e3, 1e6])
+def test_moments_are_finite_and_log_concave(likelihood, margin, variance):
+    log_z, d1, d2 = likelihood.moments(np.ones(1), np.array([margin]), np.array([variance]))
     assert np.isfinite(log_z[0])
-    assert log_z[0] <= 0
+    assert log_z[0] <= 1e-12
     assert d1[0] >= 0
-    assert (
-        -1.0 / (1.0 + variance) <= d2[0] * (1 - 1e-9) <= 0
-    )  # so that the new site has a precision that is not negative
+    # so that the new site has a precision that is not negative
+    least = -1.0 / (variance + isinstance(likelihood, Probit))
+    assert least <= d2[0] * (1 - 1e-9) <= 0
+
+
+@pytest.mark.parametrize("m", [-60.0, -8.0, -1.0, 0.0, 3.0, 40.0])
+@pytest.mark.parametrize("v", [0.98, 1.0, 6.0, 400.0, 1e5])
+def test_logistic_moments_equal_integration_far_out(m, v):
+    """Substituting f = m + sqrt(v) x on a fine grid, in logs."""
+    x = np.linspace(-38.0, 38.0, 400_001)
+    f = m + np.sqrt(v) * x
+    log_w = -0.5 * x**2 - 0.5 * np.log(2 * np.pi) + np.log(x[1] - x[0])
+    log_p = -np.logaddexp(0.0, -f)
+    log_z = np.logaddexp.reduce(log_w + log_p)
+    share = np.exp(log_w + log_p - log_z)
+    tilted = share @ f
+    d1, d2 = (tilted - m) / v, (share @ (f - tilted) ** 2 / v - 1.0) / v
+    got = [float(g[0]) for g in Logistic().moments(np.array([-1.0]), np.array([-m]), np.array([v]))]
+    np.testing.assert_allclose(got, [log_z, -d1, d2], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("likelihood", [Probit(), Logistic()])

@@ -215,7 +215,7 @@ def test_further_paths(tmp_path):
         fit(borrow.PooledGPRegressor("group", inducing=4, max_iter=5), X, y),
         fit(borrow.MultiTaskRBFRegressor("group", design="multi-task"), X, y),
         fit(borrow.MultiTaskRBFRegressor("group", design="independent"), X, y),
-        fit(borrow.FocusedGPClassifier("group", "b", max_iter=3, likelihood="logistic"), X, labels),
+        fit(borrow.FocusedGPClassifier("group", "b", optimizer=None, likelihood="logistic"), X, labels),
         fit(borrow.MultiTaskIVMClassifier("group", max_iter=3), X, three),
         fit(borrow.PooledGPClassifier("group", inducing=4, max_iter=3), X, labels == "yes"),
     ]
@@ -509,7 +509,7 @@ CHANGES = {
     ),
     "tuple too short": (
         lambda page, _: page.update(
-            entries=[{"class": "borrow.covariance.shared.Basis", "values": [1]}], root={"at": 0}
+            entries=[{"class": "borrow.covariance.carrier.Basis", "values": [1]}], root={"at": 0}
         ),
         "1 values for",
     ),
@@ -574,7 +574,7 @@ json_values = st.recursive(
     | st.dictionaries(
         st.sampled_from(["at", "array", "list", "tuple", "dict", "class", "fields", "values", "items", "numpy", "bytes",
                          "sparse", "parts", "shape", "objects", "slice", "float", "date", "random", "state"]),
-        inner | st.sampled_from(["borrow.data.Cells", "borrow.table.Table", "borrow.covariance.shared.Basis", "<f8"]),
+        inner | st.sampled_from(["borrow.data.Cells", "borrow.table.Table", "borrow.covariance.carrier.Basis", "<f8"]),
         max_size=3,
     ),
     max_leaves=12,

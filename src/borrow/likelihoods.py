@@ -74,23 +74,59 @@ def hazard(z: Array) -> tuple[Array, Array]:
 
 
 class Logistic:
-    """p(y | f) = 1 / (1 + exp(-y f)), its moments by Gauss-Hermite quadrature."""
+    """p(y | f) = s(y f) with s(t) = 1 / (1 + exp(-t)), its moments by quadrature. With M = y m and V = v:
 
-    def __init__(self, n_nodes: int = 96) -> None:
+    V < 1: Gauss-Hermite over f, which s is smooth for.
+    V >= 1: s(f) is the chance that a logistic variable T is below f, so Z = E[Phi((M - T) / sqrt V)], a sum of probits
+    by the trapezium rule over T. With z, r of each as in `Probit` and expectations over the shares of the nodes in Z:
+
+        d1 = E[r] / sqrt V,   d2 = (Var[r] - E[r (z + r)]) / V > -1 / V, so that no site is negative.
+
+    s(f) = exp(f) s(-f), hence Z(M) = exp(M + V/2) Z(-M - V): where M < -V/2 the right-hand side is taken, and the nodes
+    that matter lie in -80 < T < 40.
+    """
+
+    def __init__(self, n_nodes: int = 48) -> None:
         self.n_nodes = n_nodes
         nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
         self.nodes, self.log_weights = nodes, np.log(weights / weights.sum())
+        self.grid = np.arange(-80.0, 40.25, 0.5)
+        self.log_grid = np.log(0.5) - self.grid - 2.0 * np.logaddexp(0.0, -self.grid)  # log of 0.5 s'(T)
 
     def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """log Z and its first two derivatives by the mean: E[p'] / Z and E[p''] / Z - d1^2."""
-        xp = namespace(mean)
-        f = mean[:, None] + xp.sqrt(variance)[:, None] * like(mean, self.nodes)
-        log_p = -xp.logaddexp(xp.zeros_like(f), -y[:, None] * f)
-        terms = log_p + like(mean, self.log_weights)
+        """log Z and its first two derivatives by the mean."""
+        wide = variance >= 1.0
+        if bool(wide.all()):
+            log_z, d1, d2 = self._wide(y * mean, variance)
+        elif not bool(wide.any()):
+            log_z, d1, d2 = self._narrow(y * mean, variance)
+        else:
+            both = self._wide(y * mean, variance.clip(min=1.0)), self._narrow(y * mean, variance.clip(max=1.0))
+            log_z, d1, d2 = (namespace(mean).where(wide, a, b) for a, b in zip(*both, strict=True))
+        return log_z, y * d1, d2
+
+    def _narrow(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
+        """E[s'] / Z and E[s''] / Z - d1^2 over the tilted distribution on the nodes."""
+        xp = namespace(M)
+        f = M[:, None] + xp.sqrt(V)[:, None] * like(M, self.nodes)
+        log_p = -xp.logaddexp(xp.zeros_like(f), -f)
+        terms = log_p + like(M, self.log_weights)
         log_z = log_sum_exp(terms)
-        share = xp.exp(terms - log_z[:, None])  # the tilted distribution on the nodes
-        p = xp.exp(log_p)
-        slope = y[:, None] * (1.0 - p)
-        d1 = (share * slope).sum(axis=1)
-        d2 = (share * (slope**2 - p * (1.0 - p))).sum(axis=1) - d1**2
-        return log_z, d1, d2.clip(max=0.0)
+        share, p = xp.exp(terms - log_z[:, None]), xp.exp(log_p)
+        d1 = (share * (1.0 - p)).sum(axis=1)
+        spread = (share * (1.0 - p - d1[:, None]) ** 2).sum(axis=1)
+        return log_z, d1, (spread - (share * p * (1.0 - p)).sum(axis=1)).clip(max=0.0)
+
+    def _wide(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
+        xp = namespace(M)
+        turned = M < -0.5 * V
+        root = xp.sqrt(V)
+        z = (xp.where(turned, -M - V, M)[:, None] - like(M, self.grid)) / root[:, None]
+        terms = log_ndtr(z) + like(M, self.log_grid)
+        log_z = log_sum_exp(terms)
+        share = xp.exp(terms - log_z[:, None])
+        r, excess = hazard(z)
+        mean_r = (share * r).sum(axis=1)
+        d2 = ((share * (r - mean_r[:, None]) ** 2).sum(axis=1) - (share * r * excess).sum(axis=1)) / V
+        log_z, d1 = xp.where(turned, M + 0.5 * V + log_z, log_z), mean_r / root
+        return log_z, xp.where(turned, 1.0 - d1, d1), d2.clip(max=0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,9 +42,13 @@ class _Forgetful:
 
 def on_host(value: Any) -> Any:
     """The same object without tensors: itself where it has none, else computed again on the host."""
+    if isinstance(value, Device):
+        return None
+    if is_dataclass(value) and isinstance(getattr(value, "device", None), Device):
+        return replace(value, device=None)  # type: ignore[type-var]
     again = value._again() if isinstance(value, _Forgetful) else None
     if again is None:
-        return None if isinstance(value, Device) else value
+        return value
     build, arguments = again
     return build(*map(on_host, arguments))
 

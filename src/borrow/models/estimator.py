@@ -58,6 +58,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
+    device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
+        are many; answers agree to about 1e-8 and come back as NumPy arrays.
 
     Attributes
     ----------

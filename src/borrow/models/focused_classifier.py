@@ -53,7 +53,7 @@ class FocusedGPClassifier(TaskClassifier):
     ----------
     primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
     workers : as in `FocusedGPRegressor`.
-    task, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+    task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
     ----------

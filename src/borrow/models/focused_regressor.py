@@ -52,7 +52,7 @@ class FocusedGPRegressor(GPRegressor):
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
     n_restarts : further starts, with the signs of rho flipped at random.
-    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------

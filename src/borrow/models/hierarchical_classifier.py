@@ -67,7 +67,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         curve of held-out rows.
     learn_noise : update it by EM (eq. 16); here it is held by default.
     task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
-    max_iter, tol, accelerate, random_state, workers : as there.
+    max_iter, tol, accelerate, random_state, workers, device : as there.
 
     Attributes
     ----------

@@ -258,7 +258,7 @@ def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array]
 
 def _check_memory(kernel: Kernel, Z: Any, cells: Cells) -> None:
     n = Z.shape[1] if is_linear(kernel) and Z.shape[1] < Z.shape[0] else Z.shape[0]
-    blocks = 0.0 if cells.device is None else 5.0 * float((np.diff(cells.starts) ** 2.0).sum())
+    blocks = 0.0 if cells.device is None else 12.0 * float((np.diff(cells.starts) ** 2.0).sum())
     require(
         cells.device,
         8.0 * (6.0 * n * n + blocks),

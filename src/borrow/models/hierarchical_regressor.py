@@ -47,6 +47,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
     random_state : seed or generator for drawing the held-out rows.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
+    device : as in every `GPRegressor`.
 
     Attributes
     ----------

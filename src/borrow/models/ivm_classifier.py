@@ -116,7 +116,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         `borrow.kernels.SmoothLinear` with one lengthscale a column.
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
-    task, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+    task, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
     ----------

@@ -165,7 +165,7 @@ class MultiTaskIVMRegressor(GPRegressor):
     verbose : True reports on standard error how many rows are chosen; None does so on a terminal.
     workers : None chooses rows in this process; a number of processes, or "dask" for the workers of the current Dask
         client: the same rows in the same order (docs/large.md).
-    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------

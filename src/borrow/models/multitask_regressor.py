@@ -64,7 +64,7 @@ class MultiTaskGPRegressor(GPRegressor):
     solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
         with `rank` and `inducing`: tasks are spread over them (docs/large.md).
-    normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------

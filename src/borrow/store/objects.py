@@ -77,8 +77,11 @@ class _Writer:
         if single is not _NOT_SINGLE:
             return single
         if id(value) not in self.places:
-            entry = self.entry(value)
-            self.held.append(value)
+            host = on_host(value)  # a file holds no tensors
+            if host is None:
+                return None
+            entry = self.entry(host)
+            self.held += [value, host]
             self.places[id(value)] = len(self.entries)
             self.entries.append(entry)
         return {"at": self.places[id(value)]}
@@ -87,7 +90,6 @@ class _Writer:
         return [self.put(v) for v in values]
 
     def entry(self, value: Any) -> dict[str, Any]:
-        value = on_host(value)  # a file holds no tensors
         kind = type(value)
         if kind is np.ndarray:
             return self.array(value)
