@@ -8,7 +8,6 @@ from typing import Any
 
 from pages_parts import load, made_by, table
 
-
 MEMORY, MINUTE = 16 * 1024.0, 60.0  # MB, seconds
 
 
@@ -19,6 +18,7 @@ def carried_on(rows: list[dict[str, float]]) -> dict[str, float]:
     for name, most in (("MB", MEMORY), ("CPU seconds", MINUTE)):
         ratio = max(b[name], 1e-9) / max(a[name], 1e-9)
         power = max(math.log(ratio) / math.log(b["rows"] / a["rows"]), 1.0)
+        power = 1.0 if name == "MB" and b[name] < 50 else power  # so little is noise
         out[name] = b["rows"] * (most / max(b[name], 1.0 if name == "MB" else 1e-9)) ** (1.0 / power)
         out[f"power, {name}"] = power
     return out
