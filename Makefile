@@ -58,7 +58,10 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py
 	$(BIN)/python benchmarks/hierarchical.py
+	$(BIN)/python benchmarks/how_far.py
+	$(BIN)/python benchmarks/dask_scale.py
 	$(BIN)/python benchmarks/cli_csv.py
+	-$(BIN)/python benchmarks/gpu.py  # says so and measures nothing where there is no GPU
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,7 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_classification
 import pages_cli
+import pages_gpu
 import pages_hierarchical
+import pages_large
 import pages_multitask
 import pages_report
 import pages_transfer
@@ -328,6 +330,8 @@ BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
 BLOCKS |= pages_report.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
+BLOCKS |= pages_gpu.BLOCKS
+BLOCKS |= pages_large.BLOCKS
 
 
 def render(text: str) -> str:

@@ -350,17 +350,8 @@ def test_small_benchmark_of_reading_runs_and_writes_nothing(tmp_path, monkeypatc
     assert '"peak"' in capsys.readouterr().out
 
 
-def test_the_commands_of_the_page_run_in_order(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = schools().select("school", "hours", "age", "score")
-    table.write_csv("scores.csv")
-    for name in ("new.csv", "candidates.csv"):
-        table.drop("score").head(5).write_csv(name)
-    page = (BENCHMARKS.parent / "docs" / "command_line.md").read_text()
-    lines = [line for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) for line in block.splitlines()]
-    assert len(lines) == 6
-    for line in lines:
-        good(*shlex.split(line)[1:])
+def test_the_page_names_every_command():
+    page = (BENCHMARKS.parent / "docs" / "command_line.md").read_text()  # tests/test_docs.py runs what it shows
     assert {f"borrow {name}" for name in MODULES} < set(re.findall(r"^\| `(borrow \w+)`", page, re.M))
 
 

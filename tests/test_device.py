@@ -1,8 +1,10 @@
 """`device=` of the estimators: the same answers on tensors as on the host, and sentences where there is no GPU.
 
-Tensors lie on the CPU here: `borrow.device.find_gpu` is the one function that says where a GPU is.
+Tensors lie on the CPU here, or where BORROW_TEST_DEVICE says: `borrow.device.find_gpu` is the one function that says
+where a GPU is.
 """
 
+import os
 import pickle
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from borrow import device as devices
 from borrow.kernels import Linear
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
+PLACE = os.environ.get("BORROW_TEST_DEVICE", "cpu")
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def tensors(monkeypatch):
     """A GPU that is the CPU under PyTorch, and no task too small for it; records what was put there."""
     put, seen = devices.Device.put, []
     monkeypatch.setattr(devices, "missing", lambda: None)
-    monkeypatch.setattr(devices, "find_gpu", lambda: devices.Device("cpu"))
+    monkeypatch.setattr(devices, "find_gpu", lambda: devices.Device(PLACE))
     monkeypatch.setattr(devices, "ALONE_ROWS", 1)
     monkeypatch.setattr(devices.Device, "put", lambda self, array: seen.append(1) or put(self, array))
     return seen
@@ -156,7 +159,7 @@ def test_small_tasks_stay_on_the_host(tensors, monkeypatch):
 
 def test_auto_is_the_host_for_few_rows_and_the_gpu_for_many(tensors, monkeypatch):
     assert devices.resolve("auto", devices.AUTO_ROWS - 1) is None
-    assert devices.resolve("auto", devices.AUTO_ROWS).name == "cpu"
+    assert devices.resolve("auto", devices.AUTO_ROWS).name == PLACE
     monkeypatch.setattr(devices, "missing", lambda: "none there")
     assert devices.resolve("auto", 10**9) is None
 

@@ -64,7 +64,7 @@ def test_pages_open_from_disk_without_complaint(site, browser, page):
     assert browser.run("document.querySelector('[aria-current=page]') !== null")
 
 
-@pytest.mark.parametrize("page", ["index.html", "which_model.html", "tutorial.html", "reference/command_line.html"])
+@pytest.mark.parametrize("page", ["index.html", "which_model.html", "tutorial.html", "command_line.html"])
 def test_phone_has_no_sideways_scrolling(site, browser, page):
     browser.open(site / page, width=360)
     assert browser.run("document.documentElement.scrollWidth") <= 360

@@ -71,7 +71,7 @@ def commands() -> str:
     lines = []
     for name, command in group.commands.items():
         example = re.sub(r"^Example: ", "", command.epilog or "")
-        lines += [f"## borrow {name}", "", command.help or "", "", "```sh", example, "```", ""]
+        lines += [f"### borrow {name}", "", command.help or "", "", "```sh", example, "```", ""]
         lines += ["| option | what it is |", "|---|---|"]
         for p in command.params:
             shown = p.metavar if p.param_type_name == "argument" else ", ".join([*p.opts, *p.secondary_opts])
@@ -80,8 +80,7 @@ def commands() -> str:
                 words += f" Default: `{p.default}`." if "default" not in words else ""
             lines.append(f'| <code class="whole">{shown}</code> | {words} |')
         lines.append("")
-    codes = (group.epilog or "").strip()
-    return "\n".join([*lines, "## Exit codes", "", codes, ""])
+    return "\n".join(lines)
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:

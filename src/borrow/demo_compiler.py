@@ -2,7 +2,7 @@
 
 Eleven C programs were built under settings of thirteen compiler flags (`borrow.datasets.load_compiler`). A new program
 was measured under 16 settings, the ten others under twice as many: do these help to predict its speed-up? The new one
-is the first by name; how many settings and folds there are was set by the time that two slow cores need, not by the
+is the first by name; the numbers of settings and folds were set by the time that two slow cores need, not by the
 answer.
 """
 

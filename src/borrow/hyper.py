@@ -86,7 +86,7 @@ def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
     """Independent priors on vectors that stand one after the other."""
     if not priors:
         return GaussianPrior(np.zeros(0), np.zeros((0, 0)))
-    precision = sparse.block_diag([p.precision for p in priors], format="csr")
+    precision = sparse.block_diag([sparse.coo_array(p.precision) for p in priors], format="csr")
     return GaussianPrior(np.concatenate([p.mean for p in priors]), precision)
 
 

@@ -40,7 +40,7 @@ class MultiTaskGPClassifier(TaskClassifier):
     ----------
     kernel, task_covariance, rank, diagonal, intercept, specific_kernel : as in `MultiTaskGPRegressor`.
     task_prior, task_features, task_kernel, inducing : as there; `task_features` is a dict by label.
-    task, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+    task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> 
         )
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient()
-        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}  # type: ignore[dict-item]
+        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}
 
     return objective
 
@@ -169,7 +169,7 @@ class SingleTaskGPRegressor(GPRegressor):
 
     Parameters
     ----------
-    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -260,8 +260,8 @@ class PooledGPRegressor(GPRegressor):
     Parameters
     ----------
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
-    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state : as in every `GPRegressor`; one
-        noise for all tasks.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`;
+        one noise for all tasks.
 
     Attributes
     ----------
@@ -348,12 +348,12 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
 
 
 def check_exact_memory(cells: Cells) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; six on a GPU."""
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; eight on a GPU."""
     n = int(np.diff(cells.starts).max())
     place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
     require(
         place,
-        8.0 * (4 if place is None else 6) * n * n,
+        8.0 * (4 if place is None else 8) * n * n,
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )

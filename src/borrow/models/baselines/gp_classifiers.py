@@ -105,7 +105,7 @@ class SingleTaskGPClassifier(TaskClassifier):
 
     Parameters
     ----------
-    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class PooledGPClassifier(TaskClassifier):
     Parameters
     ----------
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
-    task, kernel, likelihood, prior, optimizer, max_iter, random_state : as in every `TaskClassifier`.
+    task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
     ----------

@@ -1,0 +1,156 @@
+"""Blocks of docs/large.md that are about the GPU: see pages.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pages_parts import load, made_by, table
+
+
+def by_whom(result: dict) -> str:
+    m = result["machine"]
+    card = f"one {m['card']}, {m['card memory, GiB']:.0f} GiB, host with {m['host cores']} cores"
+    return made_by(result, f"seed 0; {card}; PyTorch {m['torch']}")
+
+
+def dense() -> str:
+    result = load("bench_gpu")
+    rows = [
+        [
+            f"{r['n']:,}",
+            r["evidence and gradient, ms"],
+            f"**{r['ours / (Cholesky + cholesky_inverse) (at most 1.25)']}**",
+            r["ours / (Cholesky + blocked inverse)"],
+            f"**{r['ours / GPyTorch']}**",
+            r["blocked inverse / cholesky_inverse"],
+            r["peak GiB"],
+            r["GPyTorch, peak GiB"],
+        ]
+        for r in result["dense"]
+    ]
+    head = [
+        "rows",
+        "ms",
+        "against `cholesky` + `cholesky_inverse`",
+        "against `cholesky` + our inverse",
+        "against GPyTorch",
+        "our inverse against `cholesky_inverse`",
+        "peak GiB",
+        "GPyTorch's",
+    ]
+    return table(head, rows) + by_whom(result)
+
+
+def against_host() -> str:
+    result = load("bench_gpu")
+    d, f, e, m = (result[k] for k in ("dense against the host", "focused", "ep", "em"))
+    tasks, each, inducing = f["tasks, rows each, inducing inputs"]
+    inputs, groups, labels = m["inputs, tasks, labels a task at most"]
+    rows = [
+        [
+            f"symmetric, dense, {d['n']:,} rows: evidence and gradient",
+            f"{1e3 * d['GPU, s']:.0f} ms",
+            f"{d['host, all cores, s']:.1f} s, all cores",
+            d["times faster"],
+            "3.5",
+            f"{d['largest relative difference']:.0e}",
+        ],
+        [
+            f"focused, {tasks:,} tasks of {each} rows, {inducing} inducing inputs: the same",
+            f"{f['GPU, ms']:.0f} ms",
+            f"{f['host, one thread, s']:.1f} s, one thread",
+            f["times faster"],
+            f["GPU, peak GiB"],
+            f"{f['largest relative difference']:.0e}",
+        ],
+        [
+            f"focused classifier, {e['labels']:,} labels: two sweeps of EP and the gradient",
+            f"{1e3 * e['GPU, two sweeps and gradient, s']:.0f} ms",
+            f"{e['host, one thread, two sweeps and gradient, s']:.1f} s, one thread",
+            e["times faster"],
+            e["GPU, peak GiB"],
+            f"{e['largest relative difference']:.0e}",
+        ],
+        [
+            f"hierarchical, {inputs:,} inputs, {groups:,} tasks of up to {labels} labels: one EM iteration",
+            f"{m['GPU, ms an iteration']:.0f} ms",
+            f"{m['host, all cores, s']:.1f} s, all cores",
+            m["times faster than the faster of them"],
+            m["GPU, peak GiB"],
+            f"{m['largest relative difference after two steps']:.0e}",
+        ],
+    ]
+    rows[0][4] = next((r["peak GiB"] for r in result["dense"] if r["n"] == d["n"]), "")
+    head = ["what", "GPU", "host", "times faster", "peak GiB", "largest relative difference"]
+    note = (
+        f"\n\nEP to convergence: {e['sweeps']} sweeps and the gradient in {e['GPU, evidence and gradient, s']:.2f} s."
+    )
+    return table(head, rows) + note + by_whom(result)
+
+
+def begins() -> str:
+    result = load("bench_gpu")
+    rows = [[f"{r['n']:,}", r["host, ms"], r["GPU, ms"]] for r in result["crossover"]]
+    return table(["rows", "host, ms", "GPU, ms"], rows) + by_whom(result)
+
+
+def fits() -> str:
+    result = load("bench_gpu")
+    rows = [
+        [
+            r["fit"],
+            r["GPU, s"],
+            r["of these, each task by itself on the host"],
+            r["host, s"],
+            r["times faster"],
+            f"{r['log evidence, GPU less host']:.1g}",
+            f"{r['largest difference of predictions']:.0e}",
+        ]
+        for r in result["fits"]
+    ]
+    head = [
+        "fit and predictions",
+        "GPU, s",
+        "of these, each task by itself",
+        "host, s",
+        "times faster",
+        "log evidence, difference",
+        "predictions differ by",
+    ]
+    return table(head, rows) + by_whom(result)
+
+
+def overhead() -> str:
+    result = load("bench_overhead")
+    rows = [[r["what"], r["before, ms"], r["after, ms"], r["ratio"]] for r in result["rows"]]
+    return table(["what", "before, ms", "after, ms", "ratio"], rows) + made_by(
+        result, f"seed 0; {result['turns']} processes of each, in turn, one thread"
+    )
+
+
+def headline() -> str:
+    result = load("bench_gpu")
+    largest = result["dense"][-1]
+    rows = [
+        [
+            f"On a GPU, {largest['n']:,} rows, evidence with gradient: against bare Cholesky and inverse; GPyTorch",
+            f"{largest['ours / (Cholesky + cholesky_inverse) (at most 1.25)']}; {largest['ours / GPyTorch']}",
+            "`benchmarks/gpu.py`",
+        ],
+        [
+            "Focused GP, 2,000 tasks of 200 rows, the same: milliseconds on an H200; faster than one thread by",
+            f"{result['focused']['GPU, ms']}; {result['focused']['times faster']}",
+            "`benchmarks/gpu.py`",
+        ],
+    ]
+    return table(["what", "figure", "command"], rows)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "gpu dense": dense,
+    "gpu against host": against_host,
+    "gpu begins": begins,
+    "gpu fits": fits,
+    "gpu overhead": overhead,
+    "headline gpu": headline,
+}
