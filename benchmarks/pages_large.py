@@ -80,7 +80,7 @@ def same() -> str:
             f"{hurt[at_end]:.1e}, {hurt[apart]:.1e}",
         ],
         [
-            f"{size['converged']} tasks until a step gains less than 1e-4 nats, {end['iterations']} iterations: objective, "
+            f"{size['converged']} tasks until a step gains less than 1e-4 nats ({end['iterations']} steps): objective, "
             "largest difference of a parameter",
             f"{end[at_end]:.1e}, {end[apart]:.1e}",
         ],
