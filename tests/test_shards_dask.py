@@ -127,11 +127,11 @@ def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, loca
     generator, crew = random.Random(3), OnDask(client)
     moments, submit, calls = set(generator.sample(range(10, 90), 3)), crew._submit, [0]
 
-    def submit_and_kill(*args):
+    def submit_and_kill(*args, **where):
         calls[0] += 1
         if calls[0] in moments:
             os.kill(bench.running(local, generator), signal.SIGKILL)  # its nanny starts another one
-        return submit(*args)
+        return submit(*args, **where)
 
     crew._submit = submit_and_kill
     calm = bench.fit(setup, values, 4, Here())
@@ -152,8 +152,6 @@ def test_a_cluster_without_workers_is_said(monkeypatch):
         crew = OnDask(lonely)
         with pytest.raises(LostWorkersError, match="has no worker"):
             crew.map(str, crew.place([1.0]), [()])
-        with pytest.raises(LostWorkersError, match="has no worker"):
-            crew._gather([crew._submit(str, 1.0)])
 
 
 def test_workers_that_always_die_are_given_up(client, monkeypatch):
