@@ -77,10 +77,11 @@ def same() -> str:
         [
             f"{len(hurt['kills'])} workers killed, after {kills} evaluations ({hurt['passes repeated']} repeated): "
             "objective, largest difference of a parameter, against two workers left alone",
-            f"{hurt[at_end]:.1g}, {hurt[apart]:.1g}",
+            f"{hurt[at_end]:.1e}, {hurt[apart]:.1e}",
         ],
         [
-            f"{size['converged']} tasks to convergence, {end['iterations']} iterations: objective, largest difference",
+            f"{size['converged']} tasks until a step gains less than 1e-4 nats ({end['iterations']} steps): objective, "
+            "largest difference of a parameter",
             f"{end[at_end]:.1e}, {end[apart]:.1e}",
         ],
     ]
