@@ -123,7 +123,7 @@ def test_the_kind_is_seen_from_the_target(values, kind, classes):
 
 def test_names_are_not_classes():
     """A column that is different in every row was named by mistake; a fit of each against the rest would take ages."""
-    with pytest.raises(ValueError, match="42 different values in 42 rows, too many for classes; is it the right column"):
+    with pytest.raises(ValueError, match="42 different values in 42 rows, too many for classes; is it the right"):
         read_problem(TABLE.assign(y=[f"name {i}" for i in range(42)]), "y", "who")
     assert len(read_problem(TABLE.assign(y=[f"name {i // 2}" for i in range(42)]), "y", "who").classes) == 21
 
