@@ -51,12 +51,15 @@ studies: .venv/installed
 	$(BIN)/python benchmarks/studies/compare_kill.py
 
 bench: .venv/installed
+	$(BIN)/python benchmarks/report_picture.py
 	$(BIN)/python benchmarks/focused.py
 	$(BIN)/python benchmarks/classification.py
 	$(BIN)/python benchmarks/multitask.py
 	$(BIN)/python benchmarks/rbf.py
 	$(BIN)/python benchmarks/ivm.py
 	$(BIN)/python benchmarks/hierarchical.py
+	$(BIN)/python benchmarks/how_far.py
+	$(BIN)/python benchmarks/dask_scale.py
 	$(BIN)/python benchmarks/cli_csv.py
 	-$(BIN)/python benchmarks/gpu.py  # says so and measures nothing where there is no GPU
 

@@ -16,7 +16,9 @@ import pages_classification
 import pages_cli
 import pages_gpu
 import pages_hierarchical
+import pages_large
 import pages_multitask
+import pages_report
 import pages_transfer
 import pages_which
 from pages_parts import ROOT, load, made_by, table
@@ -326,8 +328,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
 BLOCKS |= pages_hierarchical.BLOCKS | pages_which.BLOCKS
 BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
+BLOCKS |= pages_report.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS
+BLOCKS |= pages_large.BLOCKS
 
 
 def render(text: str) -> str:

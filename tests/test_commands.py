@@ -350,17 +350,8 @@ def test_small_benchmark_of_reading_runs_and_writes_nothing(tmp_path, monkeypatc
     assert '"peak"' in capsys.readouterr().out
 
 
-def test_the_commands_of_the_page_run_in_order(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = schools().select("school", "hours", "age", "score")
-    table.write_csv("scores.csv")
-    for name in ("new.csv", "candidates.csv"):
-        table.drop("score").head(5).write_csv(name)
-    page = (BENCHMARKS.parent / "docs" / "command_line.md").read_text()
-    lines = [line for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) for line in block.splitlines()]
-    assert len(lines) == 6
-    for line in lines:
-        good(*shlex.split(line)[1:])
+def test_the_page_names_every_command():
+    page = (BENCHMARKS.parent / "docs" / "command_line.md").read_text()  # tests/test_docs.py runs what it shows
     assert {f"borrow {name}" for name in MODULES} < set(re.findall(r"^\| `(borrow \w+)`", page, re.M))
 
 
@@ -369,3 +360,51 @@ def test_the_shell_completes_commands_and_methods(words, offered):
     env = {"_BORROW_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     answer = CliRunner().invoke(main, [], env=env, prog_name="borrow")
     assert answer.stdout.split() == [offered]
+
+
+ODD = ["[red]x[/red]", "[/]", "<script>alert(1)</script>", "\x1b[31mESC\x07\u202e", 'a\tb, "c"']
+
+
+def test_hostile_names_stay_text_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = schools(30)
+    odd = table.select(pl.Series('task, "t"', ODD * 6), pl.col("hours").alias("[b]in[/b]"), pl.col("score").alias("y="))
+    odd.write_csv("odd.csv")
+    call = ["--target", "y=", "--task", 'task, "t"', "-m", "single", "--save", "m"]
+    outputs = [
+        good("info", "odd.csv"),
+        good("fit", "odd.csv", *call),
+        good("fit", "odd.csv", *call[:4], "-p", "[/]", "--save", "f"),
+        good("info", "m"),
+        good("compare", "odd.csv", *call[:4], "-m", "pooled", "--folds", 2),
+        run("predict", "m", "odd.csv", "--as", "\x1b[31m"),
+    ]
+    for answer in outputs:
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", answer.output)
+    assert "\\x1b[31mESC\\x07\\u202e" in outputs[2].stdout
+    assert "[red]x[/red]" in outputs[2].stdout
+    assert outputs[-1].exit_code == 2
+    kept = pl.read_csv(good("predict", "m", "odd.csv").stdout.encode())
+    assert kept[:, 0].to_list() == ODD * 6
+
+
+def test_info_goes_on_from_block_to_block(tmp_path, monkeypatch):
+    text = "a,b,c\n" + "".join(f"{i},{'' if i % 2 else 'x'},{i if i < 90 else 'late'}\n" for i in range(100))
+    (tmp_path / "t.csv").write_text(text)
+    whole = good("info", tmp_path / "t.csv", "--json").stdout
+    monkeypatch.setattr("borrow.commands.source.BLOCK", 64)
+    parts = good("info", tmp_path / "t.csv", "--json").stdout
+    assert json.loads(parts) == json.loads(whole)
+    a, b, c = json.loads(whole)["columns"]
+    assert a == {"name": "a", "missing": 0, "distinct": 100, "kind": "numbers", "least": 0.0, "most": 99.0}
+    assert (b["missing"], b["values"], c["kind"], c["distinct"]) == (50, ["x"], "text", 91)
+    monkeypatch.setattr(info, "COUNTED", 7)
+    assert re.search(r"^a +numbers +0 +7\+ +0 to 99", good("info", tmp_path / "t.csv").stdout, re.M)
+
+
+def test_many_rows_are_a_word_before_the_wait(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "MANY", 10)
+    call = ["fit", place / "scores.csv", *FIT[:4], "-x", "hours", "--save", tmp_path / "m"]
+    assert "36 rows in all may take long" in good(*call, "-m", "symmetric").stderr
+    assert "12 rows of one task may take long" in good(*call, "-m", "single").stderr
+    assert good(*call, "-m", "pooled").stderr == ""

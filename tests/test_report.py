@@ -246,6 +246,18 @@ def test_a_model_alone_has_a_report():
     np.testing.assert_allclose(sorted(remembered(Predictor.of(model)).y), sorted(table["y"]))
 
 
+def test_an_auto_estimator_brings_its_comparison():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(make_table(d=2))
+    model = borrow.AutoRegressor(task="task", primary="b", methods=["pooled"], cv=(3, 1))
+    model.fit(table[["x1", "x2", "task"]], table["y"])
+    found = report.summary(model=model, table=table)
+    assert [p["primary"] for p in found["parts"]] == ["b"]
+    assert found["parts"][0]["verdict"]["answer"] == model.verdict_.answer
+    assert found["predictions"]["form"] == "map"
+    assert Predictor.of(model).primary() == "b"
+
+
 REGRESSORS = ["SingleTaskGP", "PooledGP", "MultiTaskGP", "HierarchicalGP", "MultiTaskRBF", "MultiTaskIVM", "FocusedGP"]
 
 
@@ -282,6 +294,16 @@ def test_no_primary_is_every_task_in_turn():
     assert [p["primary"] for p in found["parts"]] == ["a", "b", "c"]
     assert found["predictions"] is None
     assert "Every task in turn" in page.render(found)
+
+
+@pytest.mark.parametrize("there", [0, 1, 5])
+def test_an_unfinished_comparison_says_so(compared, there):
+    content = compared[1].to_dict()
+    comparison = type(compared[1]).from_dict({**content, "records": content["records"][:there], "relations": []})
+    found = report.summary(comparison)
+    assert strict(found) == found
+    assert found["parts"][0]["comparison"]["notes"][0].startswith(f"Not finished: {there} of 9 fits")
+    assert "Cannot tell whether" in page.render(found)
 
 
 def test_several_classes():
@@ -416,6 +438,7 @@ def test_hostile_names_stay_text():
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "49" not in re.search(r"<h1>.*?</h1>", text)[0]
     assert "{{ 7*7 }}" in text.replace("&#39;", "'")
+    assert "\u202e" not in text  # would turn what follows it
     text.encode("utf-8")  # halves of surrogate pairs are gone
 
 

@@ -13,7 +13,7 @@ import borrow
 SOURCE = Path(borrow.__file__).parent
 # data -> kernel -> covariance -> inference -> model -> answer; imports only point to the left.
 LAYERS = [
-    {"device", "linalg", "linalg_torch", "memory", "progress", "table"},
+    {"device", "linalg", "linalg_torch", "memory", "progress", "shards", "shards_dask", "table"},
     {"data", "kernels"},
     {"reading", "reading_classes", "reading_pool", "covariance", "hyper"},
     {"likelihoods"},
@@ -82,7 +82,8 @@ def test_equation_table_and_code_agree(name):
 def test_importing_borrow_needs_no_frame_library_and_no_plotting():
     code = (
         "import sys\n"
-        "for name in ('pandas', 'polars', 'matplotlib', 'rich', 'typer'): sys.modules[name] = None\n"
+        "for name in ('pandas', 'polars', 'matplotlib', 'rich', 'typer', 'dask', 'distributed'):\n"
+        "    sys.modules[name] = None\n"
         "import borrow\n"
         "model = borrow.FocusedGPRegressor(primary=1).fit([([[0.0], [1.0]], [0.0, 1.0])] * 2)\n"
         "print(model.relatedness())"

@@ -12,7 +12,6 @@ The GPs have the same priors, in units of the column scales of the same table; "
 who has no table but the primary's. Log loss with probabilities kept in [1e-6, 1 - 1e-6]. Differences are paired: the
 mean over repetitions and both directions for each subject, then mean and standard error over subjects. Focused: Z at
 the primary's inputs, as in the paper; "shuffled labels" is the same with every secondary's labels in another order.
-The symmetric model, the paper's reference methods and shuffled labels are in the first repetition only.
 The defaults were chosen by `leen2011_classification_choice.py`, which scores early trials of the even subjects only.
 
 Every finished job (a primary, a direction, a repetition, a size; all methods) goes to
@@ -79,8 +78,6 @@ MAKE: dict[str, Any] = {
     "focused, shuffled labels": focused,
 }
 METHODS = ("single", "single, own scales", "logistic", *MAKE)
-#: In every repetition; the others are in the first only.
-ALWAYS = ("focused", "pooled", "pooled, same question")
 
 
 def ordered(rng: np.random.Generator, rows: np.ndarray, positive: np.ndarray) -> np.ndarray:
@@ -180,44 +177,48 @@ def shares_of(model: FocusedGPClassifier, at: np.ndarray) -> list[float]:
     return [float(np.sign(model.rho_[t])) * shared[t] / (shared[t] + own[t]) for t in shared]
 
 
-def one_job(subject: int, early: bool, repetition: int, few: bool, counts: tuple[int, ...] = COUNTS) -> list[dict]:
-    """All methods on the problems of one primary: one record a size of the secondaries."""
-    first = table_of(subject, early, repetition, few, counts[0])
-    X_own, y_own, X_test, y_test = first.X[first.own], first.y[first.own], first.X_test, first.y_test
-    alone = {  # whatever the secondaries are
-        "single, own scales": SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1],
-        "logistic": logistic(X_own, y_own, X_test),
-    }
-    records = []
-    for count in counts:
-        problem = table_of(subject, early, repetition, few, count)
-        found = {"single": single(X_own, y_own, column_scales(problem.X, np.ones(len(problem.X))), X_test), **alone}
-        record: dict[str, Any] = {
-            "subject": subject,
-            "early": early,
-            "repetition": repetition,
-            "few": few,
-            "count": count,
-            "seconds": {},
-            "warnings": {},
-        }
-        for name, make in MAKE.items():
-            if repetition > 0 and name not in ALWAYS:
-                continue
+def one_job(
+    subject: int, early: bool, repetition: int, few: bool, counts: tuple[int, ...] = COUNTS, known: Any = None
+) -> list[dict]:
+    """All methods on the problems of one primary: one record a size of the secondaries.
+
+    `known` are such records of an earlier run; only the methods that they lack are fitted.
+    """
+    records = known or [
+        {"subject": subject, "early": early, "repetition": repetition, "few": few, "count": count}
+        | {"seconds": {}, "warnings": {}, "scores": {}}
+        for count in counts
+    ]
+    alone: dict[str, Any] = {}  # whatever the secondaries are
+    for record in records:
+        problem, found = table_of(subject, early, repetition, few, record["count"]), record["scores"]
+        X_own, y_own, X_test, y_test = problem.X[problem.own], problem.y[problem.own], problem.X_test, problem.y_test
+        if not found:
+            if not alone:
+                p_own = SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1]
+                alone = {"single, own scales": scores(y_test, p_own)}
+                alone["logistic"] = scores(y_test, logistic(X_own, y_own, X_test))
+            scales = column_scales(problem.X, np.ones(len(problem.X)))
+            found |= {"single": scores(y_test, single(X_own, y_own, scales, X_test)), **alone}
+        for name in (m for m in MAKE if m not in record["seconds"]):
             p = problem.same_question() if "same question" in name else problem
             p = p.shuffled(subject) if "shuffled" in name else p
             start = time.process_time()
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                model = make().fit(p.X, p.y, tasks=p.task)
-                found[name] = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]
+                model = MAKE[name]().fit(p.X, p.y, tasks=p.task)
+                probability = model.predict_proba(X_test, tasks=np.full(len(X_test), "primary"))[:, 1]
             record["seconds"][name] = time.process_time() - start
             record["warnings"][name] = len(caught)
+            found[name] = scores(y_test, probability)
             if name == "focused":
                 record["rho"] = [model.rho_[t] for t in model.tasks_ if t != "primary"]
                 record["share"] = shares_of(model, p.X[:1])
-        records.append(record | {"scores": {m: scores(y_test, p) for m, p in found.items()}})
     return records
+
+
+def complete(records: list[dict] | None) -> bool:
+    return records is not None and all(set(METHODS) <= set(r["scores"]) for r in records)
 
 
 def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path) -> list[dict]:
@@ -238,8 +239,8 @@ def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path
         for few in (True, False)
     ]
     with path.open("a") as file:
-        for job in (j for j in jobs if j not in done and not report):
-            done[job] = one_job(*job, counts=(4,) if small else COUNTS)
+        for job in (j for j in jobs if not report and not complete(done.get(j))):
+            done[job] = one_job(*job, counts=(4,) if small else COUNTS, known=done.get(job))
             file.write(json.dumps([job, done[job]]) + "\n")
             file.flush()
     missing = {(j[1], j[2]) for j in jobs if j not in done}

@@ -35,7 +35,7 @@ import borrow
 from borrow.kernels import SquaredExponential
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.methods import build
-from results import FIGURES, ROOT, write_result
+from results import FIGURES, ROOT, provenance, write_result
 
 FAMILIES = ("shared", "unrelated")
 METHODS = ["single", "pooled", "symmetric", "focused"]
@@ -186,13 +186,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         return {f: summarise(d) for f, d in draws.items()}
     seeds = range(given.first, given.first + given.draws)
     STORE.parent.mkdir(exist_ok=True)
-    done = load(STORE)
+    done, commit = load(STORE), provenance()["commit"]  # of the code that is loaded now and fits
     with STORE.open("a") as file:
         for seed in seeds:
             for family in FAMILIES:
                 if (family, seed) in done:
                     continue
-                d = done[family, seed] = one_draw(family, seed)
+                d = done[family, seed] = {**one_draw(family, seed), "commit": commit}
                 file.write(json.dumps(d) + "\n")
                 file.flush()
                 answer = Comparison.from_dict(d["comparison"]).verdict().answer
@@ -201,6 +201,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     draws = {f: [done[f, s] for s in seeds] for f in FAMILIES}
     result = {
         "seeds": [seeds.start, seeds.stop - 1],
+        "fitted by": sorted({d.get("commit", "not recorded") for ds in draws.values() for d in ds}),
         "families": {f: summarise(d) for f, d in draws.items()},
         "cpu seconds": round(sum(d["seconds"] for ds in draws.values() for d in ds)),
     }

@@ -25,7 +25,7 @@ FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHA
 
 #: Stands where the commands go.
 COMMANDS = "<!-- commands: written from the commands themselves when the site is built -->"
-LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
+LINK = re.compile(r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\(([^)\s#]+)(#[^)]*)?\)")
 sections: list[list[str]] = []
 
 
@@ -44,8 +44,9 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
 
     def turn(match: re.Match[str]) -> str:
         image, words, target, anchor = match.groups()
+        words = LINK.sub(turn, words)  # a picture may be a link
         if re.match(r"\w+:", target):
-            return match[0]
+            return f"{image}[{words}]({target}{anchor or ''})"
         place = posixpath.normpath(posixpath.join(posixpath.dirname(home), target))
         uri = FROM_ROOT.get(place, place.removeprefix("docs/"))
         if place not in FROM_ROOT and not place.startswith("docs/"):
@@ -71,7 +72,7 @@ def commands() -> str:
     lines = []
     for name, command in group.commands.items():
         example = re.sub(r"^Example: ", "", command.epilog or "")
-        lines += [f"## borrow {name}", "", command.help or "", "", "```sh", example, "```", ""]
+        lines += [f"### borrow {name}", "", command.help or "", "", "```sh", example, "```", ""]
         lines += ["| option | what it is |", "|---|---|"]
         for p in command.params:
             shown = p.metavar if p.param_type_name == "argument" else ", ".join([*p.opts, *p.secondary_opts])
@@ -80,8 +81,7 @@ def commands() -> str:
                 words += f" Default: `{p.default}`." if "default" not in words else ""
             lines.append(f'| <code class="whole">{shown}</code> | {words} |')
         lines.append("")
-    codes = (group.epilog or "").strip()
-    return "\n".join([*lines, "## Exit codes", "", codes, ""])
+    return "\n".join(lines)
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:

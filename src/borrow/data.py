@@ -96,6 +96,15 @@ class Cells:
         device = self.device if n >= devices.ALONE_ROWS else None
         return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within, device)
 
+    def some(self, tasks: Sequence[int] | Codes) -> Cells:
+        """These tasks alone, in this order."""
+        which = [self.of(int(t)) for t in tasks]
+        at = np.concatenate([np.zeros(0, np.intp), *(np.arange(w.start, w.stop) for w in which)])
+        starts = np.cumsum([0, *(w.stop - w.start for w in which)])
+        codes = np.asarray(tasks, dtype=np.intp)
+        within = self.dof[codes], self.scatter[codes], self.log_count[codes]
+        return Cells(self.X[at], self.y[at], self.count[at], starts, *within)
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -115,6 +124,7 @@ class TaskData:
     unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
     scaling: Scaling
     column_scales: Array
+    spread: Any = None  # the tasks on workers, while a fit has any
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""

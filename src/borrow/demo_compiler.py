@@ -1,9 +1,9 @@
 """The second half of the demonstration: real measurements, the question asked outright, and a report.
 
 Eleven C programs were built under settings of thirteen compiler flags (`borrow.datasets.load_compiler`). A new program
-was measured under 16 settings, the ten others under twice as many: do these help to predict its speed-up? Which program
-is the new one was fixed beforehand (the first by name), and so were the numbers of settings and folds (by the time that
-two slow cores need).
+was measured under 16 settings, the ten others under twice as many: do these help to predict its speed-up? The new one
+is the first by name; the numbers of settings and folds were set by the time that two slow cores need, not by the
+answer.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data import Codes, Rows, encode, is_pairs, list_labels, sort_labels
 from borrow.linalg import Array
+from borrow.shards import gathered
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def read_training(
 
 
 def unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:
-    """X, y and tasks, also where X is a list or dict of (X, y) pairs."""
+    """X, y and tasks, also where X is a list or dict of (X, y) pairs, or a Dask frame."""
+    X, y, tasks = gathered(X, y, tasks)
     if is_pairs(X):
         if y is not None or tasks is not None:
             raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
@@ -215,7 +217,7 @@ def _frame(X: Any) -> Any:
     if isinstance(frame, nw.DataFrame):
         return frame
     if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
-        raise ValueError("the frame is lazy; call .collect() first")
+        raise ValueError("the frame is lazy; call .collect() first (.compute() for Dask)")
     return None
 
 

@@ -32,7 +32,7 @@ OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|ind
 
 def fail(sentence: str, code: int = WRONG) -> NoReturn:
     """Say what is wrong and leave."""
-    typer.echo(f"borrow: {sentence}", err=True)
+    typer.echo(f"borrow: {visible(sentence)}", err=True)
     raise typer.Exit(code)
 
 
@@ -105,7 +105,7 @@ def noted() -> Iterator[list[str]]:
 def tell_warnings(found: list[str], most: int = 5) -> None:
     """On standard error, so that results can be piped."""
     for text in found[:most]:
-        typer.echo(f"borrow: warning: {text}", err=True)
+        typer.echo(f"borrow: warning: {visible(text)}", err=True)
     if len(found) > most:
         typer.echo(f"borrow: and {len(found) - most} more warnings", err=True)
 
@@ -200,17 +200,41 @@ def known(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def paper() -> Console:
+def visible(text: str) -> str:
+    """Text whose control characters show as such: a label from a file must not steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class Paper(Console):
     """Standard output: plain where it is no terminal, 80 columns where nothing says otherwise."""
-    return Console(highlight=False, markup=False, emoji=False)
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **more: Any) -> None:
+        """Text is shown as it is."""
+        super().print(*(visible(o) if isinstance(o, str) else o for o in objects), **more)
+
+
+class Words(Table):
+    """A table whose cells are shown as they are."""
+
+    def add_row(self, *cells: Any, **more: Any) -> None:
+        """One row."""
+        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **more)
+
+
+def paper() -> Paper:
+    """Where results go."""
+    return Paper()
 
 
 def plain_table(title: str, left: list[str], right: list[str], apart: int = 3) -> Table:
     """A table without a box: words to the left, numbers to the right."""
     look: dict[str, Any] = {"box": None, "padding": (0, apart, 0, 0), "pad_edge": False, "header_style": "dim"}
-    table = Table(title=title, title_justify="left", title_style="bold", **look)
+    table = Words(title=title, title_justify="left", title_style="bold", **look)
     for name in left:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", min_width=min(len(name), 8))
     for name in right:
         table.add_column(name, justify="right", no_wrap=True)
     return table

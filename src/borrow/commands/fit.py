@@ -18,11 +18,14 @@ from borrow.commands.console import (
     percent,
     plain_table,
     say,
+    steps,
     tell_warnings,
     writable_file,
 )
 
 METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
+#: Rows in one matrix from which on a word is said before the wait.
+MANY = 3000
 EXAMPLE = "borrow fit scores.csv --target score --task school --primary 'St Mary' --save model.borrow"
 
 
@@ -60,8 +63,11 @@ def run(
     writable_file(save, "--save")
     table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
     label = None if primary is None else find_label(primary, table.labels, "--primary")
+    tell_large(table, method, label)
     start = time.perf_counter()
-    with noted() as warned:
+    with noted() as warned, steps(1) as step:
+        if step:
+            step("fitting")
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
     store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
@@ -72,6 +78,18 @@ def run(
         return
     tell_warnings(warned)
     show(about)
+
+
+def tell_large(table: Any, method: str, primary: Any) -> None:
+    """A word before the wait: exact methods take the cube of the rows of a task, or of all tasks."""
+    joint = method in ("symmetric", "hierarchical") or (not method and primary is None)
+    counts = [table.frame.height] if joint or table.task is None else table.frame[table.task].value_counts()["count"]
+    if max(counts) > MANY and method not in ("pooled", "rbf", "ivm"):
+        typer.echo(
+            f"borrow: {max(counts):,} rows {'in all' if joint else 'of one task'} may take long and much memory; "
+            "--method pooled, rbf or ivm suits many rows",
+            err=True,
+        )
 
 
 def fit_table(table: Any, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:

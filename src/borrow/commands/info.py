@@ -11,6 +11,8 @@ from borrow.commands.console import known, number, paper, plain_table, say
 EXAMPLE = "borrow info model.borrow"
 #: Labels that are listed; more are counted.
 LISTED = 12
+#: Distinct values are counted up to here.
+COUNTED = 10_000
 
 
 def run(file: o.Data, delimiter: o.Delimiter = None, as_json: o.Json = False) -> None:
@@ -125,38 +127,60 @@ def show_comparison(about: dict[str, Any]) -> None:
 
 
 def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
-    """Columns of a table: what they hold, how much is missing."""
+    """Columns of a table: what they hold, how much is missing. Read in portions, none of which is kept."""
     from borrow.commands.source import open_source
 
     source = open_source(place, delimiter)
-    frame = source.read()
-    columns = [column_info(frame[name]) for name in frame.columns]
+    columns = [Column(name) for name in source.columns]
+    rows = 0
+    for part in source.parts():
+        rows += part.height
+        for column in columns:
+            column.take(part[column.name])
     return {
         "file": place,
         "is": "table",
-        "rows": frame.height,
+        "rows": rows,
         "delimiter": source.separator or None,
-        "columns": columns,
+        "columns": [c.about(rows) for c in columns],
     }
 
 
-def column_info(column: Any) -> dict[str, Any]:
-    """One column: numbers or text, missing, distinct, and its range or some values."""
-    import polars as pl
+class Column:
+    """What is known of a column so far."""
 
-    from borrow.commands.columns import present, to_numbers
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.missing = 0
+        self.type = ""  # of what is neither numbers nor text
+        self.numbers = True
+        self.least, self.most = float("inf"), float("-inf")
+        self.values: dict[Any, None] = {}  # distinct ones in order, up to COUNTED
 
-    numbers, bad = to_numbers(column)
-    text = present(column) if column.dtype == pl.String else column
-    about: dict[str, Any] = {
-        "name": column.name,
-        "missing": text.null_count(),
-        "distinct": text.drop_nulls().n_unique(),
-    }
-    if bad is None and about["missing"] < len(column):
-        return {**about, "kind": "numbers", "least": known(numbers.min()), "most": known(numbers.max())}
-    some = text.drop_nulls().unique(maintain_order=True).head(LISTED).to_list()
-    return {**about, "kind": "text" if column.dtype == pl.String else str(column.dtype), "values": known(some)}
+    def take(self, column: Any) -> None:
+        """Some more of it."""
+        import polars as pl
+
+        from borrow.commands.columns import present, to_numbers
+
+        numbers, bad = to_numbers(column)
+        text = present(column) if column.dtype == pl.String else column
+        if column.dtype != pl.String and bad is not None:
+            self.type = str(column.dtype)
+        self.missing += text.null_count()
+        self.numbers &= bad is None
+        if self.numbers and numbers.null_count() < len(numbers):
+            self.least, self.most = min(self.least, known(numbers.min())), max(self.most, known(numbers.max()))
+        if len(self.values) < COUNTED:
+            distinct = text.drop_nulls().unique(maintain_order=True)
+            self.values |= dict.fromkeys(distinct.head(COUNTED).to_list())
+
+    def about(self, rows: int) -> dict[str, Any]:
+        """One column: numbers or text, missing, distinct (COUNTED stands for that many or more), range or values."""
+        about: dict[str, Any] = {"name": self.name, "missing": self.missing, "distinct": min(len(self.values), COUNTED)}
+        if self.numbers and self.missing < rows:
+            return {**about, "kind": "numbers", "least": self.least, "most": self.most}
+        return {**about, "kind": self.type or "text", "values": known(list(self.values)[:LISTED])}
 
 
 def show_table(about: dict[str, Any]) -> None:
@@ -164,14 +188,16 @@ def show_table(about: dict[str, Any]) -> None:
     page = paper()
     page.print(f"{about['file']}: {about['rows']:,} rows, {len(about['columns'])} columns", style="bold")
     table = plain_table("", ["column", "kind"], ["missing", "distinct"])
-    table.add_column("values", overflow="ellipsis", no_wrap=True)
+    table.add_column("values", overflow="ellipsis", no_wrap=True, max_width=36)
     for c in about["columns"]:
         what = (
             f"{number(c['least'])} to {number(c['most'])}"
             if c["kind"] == "numbers"
             else ", ".join(map(str, c["values"]))
         )
-        table.add_row(c["name"], c["kind"], f"{c['missing']:,}", f"{c['distinct']:,}", what)
+        table.add_row(
+            c["name"], c["kind"], f"{c['missing']:,}", f"{c['distinct']:,}" + "+" * (c["distinct"] == COUNTED), what
+        )
     page.print(table)
     tasks = [c["name"] for c in about["columns"] if c["kind"] == "text" and 1 < c["distinct"] <= about["rows"] / 3]
     if tasks:

@@ -48,14 +48,19 @@ class Source:
 
     def read(self, wanted: Sequence[str] | None = None) -> pl.DataFrame:
         """These columns (all, if none are named), in this order."""
+        return pl.concat(self.parts(wanted), rechunk=False)
+
+    def parts(self, wanted: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+        """The same in portions, as they are read."""
         names = list(self.columns if wanted is None else wanted)
         self.require(names)
         if not self.is_text:
-            return self._parquet(names)
+            yield self._parquet(names)
+            return
         at = sorted({self.columns.index(n) for n in names})
         with self.opened() as file:
-            parts = [self._parse(block, line, at) for block, line in blocks(file)]
-        return pl.concat(parts, rechunk=False).select(names)
+            for block, line in blocks(file):
+                yield self._parse(block, line, at).select(names)
 
     def require(self, names: Sequence[str], option: str = "") -> None:
         """Refuse names that are no columns, with the nearest one that is."""

@@ -26,6 +26,7 @@ from borrow import linalg
 from borrow.covariance.carrier import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, unit_noise
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
+from borrow.covariance.shared import posterior_of_shared
 from borrow.kernels import Kernel
 from borrow.linalg import Array, is_tensor, like, row_dots, to_host
 
@@ -54,13 +55,13 @@ class LowRankTasks(_Forgetful):
 class LowRankPosterior(_Forgetful):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
-    def __init__(self, prior: LowRankTasks, nu: Array, tau: Array) -> None:
+    def __init__(self, prior: LowRankTasks, nu: Array, tau: Array, alone: bool = True) -> None:
         self.prior = prior
         d, R, V, c = prior.design, prior.R, prior.carrier.V, prior.intercept
         self.pairs = [(p, q) for p in range(R.shape[1]) for q in range(p, R.shape[1])]
         self.tau, nu = to_host(tau), to_host(nu)
         self.sites, tau = (nu, self.tau), self.tau
-        self.w, s = unit_noise(nu, tau)
+        self.w, self.s = unit_noise(nu, tau)
         self.residual = np.einsum("tp,tp->t", R, R)[d.task] * prior.residual[d.index]
         self.D = 1.0 / (1.0 + tau * self.residual)
         self.omega = tau * self.D
@@ -68,17 +69,27 @@ class LowRankPosterior(_Forgetful):
         self.kappa = c / (1.0 + c * self.weight)
         self.v = self._by_task(self.omega, V) if c else like(V, np.zeros((d.n_tasks, V.shape[1])))
         self.g = {(p, q): like(V, self._by_input((R[:, p] * R[:, q])[d.task] * self.omega)) for p, q in self.pairs}
-        self.LB = linalg.cholesky(self._precision(), overwrite=True)
         known = self.D * nu
-        known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
-        b = like(V, np.stack([self._by_input(R[d.task, p] * known) for p in range(R.shape[1])])) @ V
-        self.a = linalg.solve(self.LB, b.ravel()).reshape(b.shape)
+        self.known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
+        if alone:
+            self.given(*posterior_of_shared(self.sums()))
+
+    def sums(self) -> tuple[Array, Array]:
+        """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
+        d, R, V = self.prior.design, self.prior.R, self.prior.carrier.V
+        b = like(V, np.stack([self._by_input(R[d.task, p] * self.known) for p in range(R.shape[1])])) @ V
+        return self._precision(), b.ravel()
+
+    def given(self, LB: Array, a: Array, lead: bool = True) -> None:
+        """Go on with B and b of all tasks, these and others. What is shared counts once, where `lead` is."""
+        d, R, V, c, s = self.prior.design, self.prior.R, self.prior.carrier.V, self.prior.intercept, self.s
+        self.LB, self.a, self.lead = LB, a.reshape(R.shape[1], -1), lead
         misfit = s - self.w * self._shared_mean(R[d.task], V, d.index)
         by_task = np.bincount(d.task, self.w * self.D * misfit, minlength=d.n_tasks)
         self.alpha = self.D * (misfit - self.w * (self.kappa * by_task)[d.task])
-        quadratic = float(misfit @ self.alpha) + float(linalg.inner(self.a, self.a))
+        quadratic = float(misfit @ self.alpha) + lead * float(linalg.inner(self.a, self.a))
         self.log_determinant = (
-            linalg.log_determinant(self.LB) - float(np.log(self.D).sum()) + float(np.log1p(c * self.weight).sum())
+            lead * linalg.log_determinant(LB) - float(np.log(self.D).sum()) + float(np.log1p(c * self.weight).sum())
         )
         self.evidence = -0.5 * (quadratic + self.log_determinant + len(s) * LOG_2PI)
 
@@ -101,7 +112,7 @@ class LowRankPosterior(_Forgetful):
         return np.einsum("ip,ip->i", R, to_host(V @ self.a.T)[index])
 
     def _precision(self) -> Array:
-        """B: precision of u given the sites."""
+        """B - I: what the sites add to the precision of u."""
         R, V = self.prior.R, self.prior.carrier.V
         P, m = R.shape[1], V.shape[1]
         B = like(V, np.empty((P, m, P, m)))
@@ -110,9 +121,7 @@ class LowRankPosterior(_Forgetful):
             if self.prior.intercept:
                 block -= self.v.T @ (like(V, self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
             B[p, :, q, :], B[q, :, p, :] = block, block
-        B = B.reshape(P * m, P * m)
-        linalg.add_diagonal(B, 1.0)
-        return B
+        return B.reshape(P * m, P * m)
 
     def adjoints(self, inducing: bool = False) -> TaskAdjoints:
         """Derivatives of the evidence by theta, R, the intercept's variance, and the noise of each row."""
@@ -154,6 +163,7 @@ class LowRankPosterior(_Forgetful):
         linalg.add_diagonal(S, -float(n_functions))
         for p in range(n_functions):
             S += P[p, :, p, :]
+        S *= float(self.lead)
         theta, _ = prior.carrier.pullback(bV, like(V, bresidual), S, False)
         left = 1.0 - self.kappa * self.weight
         by_task = np.bincount(d.task, beta, minlength=d.n_tasks)

@@ -191,10 +191,18 @@ class SharedCovariance(_Forgetful):
         return build_there, (SharedCovariance, Device(str(self.X.device)), to_host(self._given), *made)
 
 
+def posterior_of_shared(sums: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The factor of B = I + sum W'W, and a = B^-1 b, from the sums over all tasks."""
+    B, b = sums[0] + 0.0, sums[1]
+    linalg.add_diagonal(B, 1.0)
+    LB = linalg.cholesky(B, overwrite=True)
+    return LB, linalg.solve(LB, b)
+
+
 class SharedPosterior(_Forgetful):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
-    def __init__(self, prior: SharedCovariance, nu: Array, tau: Array) -> None:
+    def __init__(self, prior: SharedCovariance, nu: Array, tau: Array, alone: bool = True) -> None:
         self.prior, self.sites = prior, (nu, tau)
         spread, blocks = prior.layout.spread, prior.layout.blocks
         self.w, s = unit_noise(spread(nu, prior.X), spread(tau, prior.X))
@@ -206,17 +214,24 @@ class SharedPosterior(_Forgetful):
             self.factors.append(factor)
             block.put(W, factor.half(block.of(W)))
             block.put(r, factor.half(block.of(r)))
-        B = W.T @ W
-        linalg.add_diagonal(B, 1.0)
-        self.LB = linalg.cholesky(B, overwrite=True)
-        self.b = W.T @ r
-        self.a = linalg.solve(self.LB, self.b)
-        self.W, self.r, misfit = W, r, r - W @ self.a
-        self.log_determinant = sum(f.log_determinant() for f in self.factors) + linalg.log_determinant(self.LB)
-        quadratic = float(misfit @ misfit + self.a @ self.a)
-        self.evidence = -0.5 * (quadratic + self.log_determinant + len(nu) * LOG_2PI)
+        self.W, self.r = W, r
+        if alone:
+            self.given(*posterior_of_shared(self.sums()))
+
+    def sums(self) -> tuple[Array, Array]:
+        """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
+        return self.W.T @ self.W, self.W.T @ self.r
+
+    def given(self, LB: Array, a: Array, lead: bool = True) -> None:
+        """Go on with B and b of all tasks, these and others. What is shared counts once, where `lead` is."""
+        self.LB, self.a, self.lead = LB, a, lead
+        self.__dict__.pop("H", None)
+        r, misfit = self.r, self.r - self.W @ a
+        self.log_determinant = sum(f.log_determinant() for f in self.factors) + lead * linalg.log_determinant(LB)
+        quadratic = float(misfit @ misfit + float(lead) * (a @ a))
+        self.evidence = -0.5 * (quadratic + self.log_determinant + len(self.sites[0]) * LOG_2PI)
         self.alpha = namespace(r).empty_like(r)  # A^-1 (s - w G a)
-        for block, factor in zip(blocks, self.factors, strict=True):
+        for block, factor in zip(self.prior.layout.blocks, self.factors, strict=True):
             block.put(self.alpha, factor.half_transposed(block.of(misfit)))
 
     def _again(self) -> Any:
@@ -255,11 +270,15 @@ class SharedPosterior(_Forgetful):
         each = [self.W[at].T @ self.r[at] for at in map(self.prior.rows, range(len(self.prior.specific)))]
         return to_host(namespace(self.W).stack(each))
 
+    def at(self, t: int) -> tuple[SharedPosterior, int]:
+        """Who knows task t, and its code there."""
+        return self, t
+
     def without(self, t: int) -> tuple[Array, Array]:
         """The shared functions' posterior given the other tasks: the factor of B - W_t'W_t and the mean of u."""
         W, r = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)]
         L = linalg.cholesky(self.LB @ self.LB.T - W.T @ W, overwrite=True)
-        return L, linalg.solve(L, self.b - W.T @ r)
+        return L, linalg.solve(L, self.LB @ (self.LB.T @ self.a) - W.T @ r)
 
     def evidence_given_others(self, t: int) -> float:
         """log N of task t's unit-noise observations given all the others: what leaving the task out costs.
@@ -311,6 +330,7 @@ class SharedPosterior(_Forgetful):
         prior = self.prior
         aaP = self.a[:, None] * self.a + linalg.inverse_from_factor(self.LB)
         linalg.add_diagonal(aaP, -1.0)
+        aaP *= float(self.lead)
         weights = np.zeros_like(prior.weights)
         filled = np.flatnonzero(np.diff(prior.starts))  # reduceat would repeat a row for an empty task
         starts = prior.starts[:-1][filled]

@@ -142,7 +142,7 @@ class EPInference:
     tol: float = 1e-6
     log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
-    def __call__(self, prior: SharedCovariance, cells: Cells, values: Values, start: EP | None = None) -> EP:
+    def __call__(self, prior: Any, cells: Cells, values: Values, start: EP | None = None) -> EP:
         """Posterior and evidence; `start` is an earlier result to warm-start from."""
         y, bias = (place(v, cells.device) for v in (cells.y, class_bias(cells)[cells.task]))
         sites = None if start is None else start.sites

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.reading import Schema, read_new, read_training
 from borrow.reading_classes import read_classes
+from borrow.shards import Crew, hired
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class BinaryData:
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
     device: Device | None = None  # where matrices are computed; None: the host
+    crew: Crew | None = None  # while a fit has workers
 
     @property
     def task(self) -> Codes:
@@ -69,7 +71,8 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
     optimizer : "lbfgs", or None to keep the kernel and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
-    device : "cpu", "cuda" or "auto" (the GPU where there is one and the table is large): where matrices are computed.
+    device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
+        are many; answers agree to about 1e-8 and come back as NumPy arrays.
 
     Attributes
     ----------
@@ -110,8 +113,9 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         self._primary_code(schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
-        with single_thread(int(np.bincount(rows.task).max())):
-            self._models = [self._fit_binary(_binary(rows, k, resolve(self.device, len(rows.y)))) for k in positives]
+        device = resolve(self.device, len(rows.y))
+        with single_thread(int(np.bincount(rows.task).max())), hired(getattr(self, "workers", None), device) as crew:
+            self._models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives]
         self._after_fit(self._models)
         return self
 

@@ -19,10 +19,12 @@ from threadpoolctl import ThreadpoolController
 from borrow import device as devices
 from borrow import kernels, memory
 from borrow.covariance.shared import Prediction
+from borrow.covariance.spread import Spread
 from borrow.data import Cells, Codes, Rows, TaskData, build, list_labels
 from borrow.hyper import NOISE_FLOOR, Objective, Optimum
 from borrow.linalg import Array, NotPositiveDefiniteError
 from borrow.reading import Schema, read_new, read_training
+from borrow.shards import hired
 from borrow.table import Table
 
 log = logging.getLogger("borrow")
@@ -56,7 +58,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
-    device : "cpu", "cuda" or "auto" (the GPU where there is one and the table is large): where matrices are computed.
+    device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
+        are many; answers agree to about 1e-8 and come back as NumPy arrays.
 
     Attributes
     ----------
@@ -122,8 +125,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self._schema: Schema = schema
         self._center, self._scale = (np.broadcast_to(v, M) for v in (data.scaling.center, data.scaling.scale))
         self.tasks_ = as_labels(schema.labels)
-        with single_thread(self._largest_block(data)):
-            fitted = self._fit(data)
+        with single_thread(self._largest_block(data)), hired(getattr(self, "workers", None), data.cells.device) as crew:
+            fitted = self._fit(data if crew is None else replace(data, spread=Spread(crew, data.cells)))
         self.noise_ = dict(zip(schema.labels, (fitted.noise * self._scale**2).tolist(), strict=True))
         self.log_marginal_likelihood_ = fitted.evidence - data.scaling.log_volume
         self.jitter_, self.n_iter_, self.converged_ = fitted.jitter, fitted.n_iter, fitted.converged

@@ -46,6 +46,7 @@ import numpy.typing as npt
 from borrow import hyper
 from borrow.covariance import Basis, SharedCovariance
 from borrow.covariance.layout import STRETCH
+from borrow.covariance.spread import SharedRecipe, Spread, SpreadCovariance
 from borrow.data import Cells, TaskData, list_labels
 from borrow.device import require
 from borrow.hyper import Values
@@ -79,6 +80,7 @@ class Setup:
     background: Kernel | None = None
     background_Z: Array | None = None
     infer: Inference = EXACT
+    spread: Spread | None = None  # while a fit has workers
 
     @property
     def secondaries(self) -> npt.NDArray[np.intp]:
@@ -103,14 +105,18 @@ def task_weights(values: Values, setup: Setup) -> Array:
     return R
 
 
-def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
+def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | SpreadCovariance:
     """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
-    specific = TaskKernels(setup.specific, values["specific"], setup.specific_parts)
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]
     if setup.background is not None and setup.background_Z is not None:
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
         basis_of += [1] * values["loadings"].shape[1]
     R = task_weights(values, setup)
+    if setup.spread is not None:
+        ends = np.array([0, *(at.stop for at in setup.specific_parts)])
+        recipe = SharedRecipe(bases, basis_of, R, setup.specific, values["specific"], ends)
+        return SpreadCovariance(recipe, setup.spread)
+    specific = TaskKernels(setup.specific, values["specific"], setup.specific_parts)
     own: Any = specific if setup.cells.device is not None else list(specific)
     return SharedCovariance(setup.cells.there, setup.cells.starts, bases, basis_of, R, own)
 
@@ -126,6 +132,8 @@ def focused_objective(setup: Setup) -> hyper.Objective:
 
     def objective(values: Values) -> tuple[float, Values]:
         last[0] = fit = condition(values, setup, last[0])
+        if setup.spread is not None:
+            setup.spread.crew.watch(fit.evidence)
         return fit.evidence, evidence_gradient(fit, values, setup)
 
     return objective
@@ -290,7 +298,9 @@ def parameter_names(labels: tuple[Hashable, ...], setup: Setup, background: int 
 
 
 def check_memory(setup: Setup) -> None:
-    """Refuse what would not fit, before it is allocated."""
+    """Refuse what would not fit, before it is allocated; workers look after themselves."""
+    if setup.spread is not None:
+        return
     sizes = np.diff(setup.cells.starts).astype(float)
     own = np.array([k is not None for k in setup.specific])
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))

@@ -10,6 +10,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import SharedPosterior
+from borrow.covariance.spread import Spread, detached
 from borrow.hyper import Values
 from borrow.inference.ep import class_bias
 from borrow.linalg import Array
@@ -51,6 +52,7 @@ class FocusedGPClassifier(TaskClassifier):
     Parameters
     ----------
     primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
+    workers : as in `FocusedGPRegressor`.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
@@ -76,6 +78,7 @@ class FocusedGPClassifier(TaskClassifier):
         n_restarts: int = 0,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.primary = primary
@@ -92,6 +95,7 @@ class FocusedGPClassifier(TaskClassifier):
         self.n_restarts = n_restarts
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -104,6 +108,7 @@ class FocusedGPClassifier(TaskClassifier):
         table, infer, sd = as_task_data(data), inference_of(self.likelihood), weight_sd(self.rho_prior)
         primary = self._primary_code(data.labels)
         setup, values = prepare(table, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
+        setup = replace(setup, spread=None if data.crew is None else Spread(data.crew, table.cells))
         setup = with_inducing(self.inducing, table, setup, values)
         check_memory(setup)
         n_iter, converged = 0, True
@@ -122,7 +127,8 @@ class FocusedGPClassifier(TaskClassifier):
                 UserWarning,
                 stacklevel=4,
             )
-        group = [(fit.posterior, t) for t in range(len(data.labels))]
+        setup = replace(setup, spread=None)
+        group = [(detached(fit.posterior), t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)
         return FocusedModel(
             group,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance.shared import Prediction
+from borrow.covariance.spread import Spread, detached
 from borrow.data import Cells, Codes, TaskData
 from borrow.linalg import Array
 from borrow.models.estimator import Fitted, GPRegressor, single_thread, warn_unfinished
@@ -47,6 +49,8 @@ class FocusedGPRegressor(GPRegressor):
     inducing : "auto", "primary" (the paper's), a number of inputs, or an array of them.
     rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
     n_restarts : further starts, with the signs of rho flipped at random.
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
@@ -77,6 +81,7 @@ class FocusedGPRegressor(GPRegressor):
         n_restarts: int = 1,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.primary = primary
@@ -94,15 +99,17 @@ class FocusedGPRegressor(GPRegressor):
         self.n_restarts = n_restarts
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)
 
     def _fit(self, data: TaskData) -> Fitted:
+        spread: Spread | None = data.spread
         primary = self._primary_code(data.labels)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background)
         values["noise"] = np.log(self._start_noise(data))
-        setup = with_inducing(self.inducing, data, setup, values)
+        setup = with_inducing(self.inducing, data, replace(setup, spread=spread), values)
         check_memory(setup)
         optimum, scales = None, data.column_scales
         if self.optimizer is not None:
@@ -110,10 +117,12 @@ class FocusedGPRegressor(GPRegressor):
             objective = objective_of(setup, scales, self.prior, weight_sd(self.rho_prior))
             warn_unfinished(self, optimum, parameter_names(data.labels, setup, self.background), objective)
         fit = condition(values, setup)
-        self._setup, self._values, self._scales, self._posterior = setup, values, scales, fit.posterior
         self._uncertainty = None
         if optimum is not None:
             self._uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
+        self._posterior = detached(fit.posterior)
+        setup = replace(setup, spread=None)
+        self._setup, self._values, self._scales = setup, values, scales
         self._publish(data.labels)
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
             warnings.warn(

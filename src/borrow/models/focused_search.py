@@ -31,9 +31,10 @@ from borrow.hyper import Optimum, Values
 from borrow.inference import EPInference, Result
 from borrow.likelihoods import Gaussian
 from borrow.linalg import Array, solve_lower, to_host
-from borrow.models.baselines.gp import bounds_of, condition_single, fit_single
+from borrow.models.baselines.gp import bounds_of, condition_single
 from borrow.models.estimator import is_matrix
 from borrow.models.focused import Setup, condition, objective_of
+from borrow.models.focused_alone import Alone, fit_alone
 
 log = logging.getLogger("borrow")
 
@@ -118,68 +119,6 @@ def optimise(
             setup = setup if np.any(best.values["rho"]) else with_inducing(how.inducing, data, setup, best.values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
-
-
-@dataclass(frozen=True)
-class Alone:
-    """Every task by itself: hyper-parameters at rho = 0, the primary's posterior, and how rough the tasks are.
-
-    A stretch is the mean log lengthscale of a fit less that of its template; `stretches` are those of the secondaries
-    that show more signal than noise.
-    """
-
-    values: Values
-    primary: Result | None
-    stretch: float
-    stretches: Array
-    objectives: Array  # (M,): what each task's own fit reached, NaN where there was none
-    fits: dict[int, Result]  # the secondaries' own posteriors
-
-    def finest(self, setup: Setup) -> Values:
-        """The shared kernels with the shortest lengthscale that any task shows."""
-        return self._stretched(setup, min(self.stretch, self.stretches.min(initial=np.inf)))
-
-    def typical(self, setup: Setup) -> Values:
-        """The shared kernels with the lengthscale that the secondaries typically show."""
-        return self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
-
-    def _stretched(self, setup: Setup, stretch: float) -> Values:
-        more = stretch - self.stretch
-        out = {"kernel": self.values["kernel"] + more * setup.kernel.marks("lengthscale")}
-        if setup.background is not None:
-            out["background"] = setup.background.theta + stretch * setup.background.marks("lengthscale")
-        return out
-
-
-def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Alone:
-    """Fit each task's own GP."""
-    alone = {n: v.copy() for n, v in values.items()}
-    alone["rho"][:] = 0.0
-    if "loadings" in alone:
-        alone["loadings"][:] = 0.0
-    primary, own, stretches, objectives = None, 0.0, [], np.full(len(setup.specific), np.nan)
-    fits: dict[int, Result] = {}
-    for t, at in enumerate(setup.specific_parts):
-        cells = setup.cells.only(t)
-        template = setup.kernel if t == setup.primary else setup.specific[t]
-        if len(cells.y) == 0 or template is None:
-            continue
-        noise = float(np.exp(values["noise"][t])) if "noise" in values else None
-        kernel, likelihood, optimum = fit_single(cells, template, noise, scales, prior, max_iter, setup.infer)
-        objectives[t] = optimum.objective
-        lengths = template.marks("lengthscale").astype(bool)
-        stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
-        for name, value in likelihood.items():
-            alone[name][t] = value[0]
-        fit = condition_single(cells, kernel, likelihood, setup.infer)
-        if t == setup.primary:
-            alone["kernel"], own, primary = kernel.theta, stretch, fit
-        else:
-            fits[t] = fit
-            alone["specific"][at] = kernel.theta
-            if kernel.diag(cells.X).mean() > np.exp(likelihood["noise"][0] if "noise" in likelihood else 0.0):
-                stretches.append(stretch)
-    return Alone(alone, primary, own, np.array(stretches), objectives, fits)
 
 
 def starts(

@@ -137,6 +137,7 @@ class Problem:
     scatter: float
     log_constant: float
     bundles: list[Any] | None = None  # the groups on a device, several as one (`hierarchical_device`)
+    spread: Any = None  # the groups on workers, while a fit has any
 
     @property
     def m(self) -> int:
@@ -212,6 +213,7 @@ class Moments:
     residual: float  # sum of squares of (9), (16)
     evidence: float
     held: list[Answer] = field(default_factory=list)  # at held-out inputs
+    sums: tuple[Array, Array] | None = None  # D D' and D 1, where D itself stayed with workers
 
 
 def start(basis: Basis, noise: float) -> State:
@@ -226,6 +228,24 @@ def expect(state: State, problem: Problem, moments: bool = True, held: list[Code
     each group only A^-1 is needed: with B = sum_l Phi_l'A^-1 Phi_l the sum of C_l is m K - K B K, two products for all
     tasks together. `held` are positions, one array a group, where means and variances are wanted.
     """
+    if problem.spread is not None:
+        from borrow.models.hierarchical_spread import expect_spread
+
+        return expect_spread(state, problem, moments, held)
+    B, V, residual, evidence, factors = group_sums(state, problem, moments, held is not None)
+    D = state.K @ V
+    total = state.K @ B @ state.K if moments else B
+    probes = []
+    if held is not None:
+        for i, (g, positions) in enumerate(zip(problem.groups, held, strict=True)):
+            probes.append(probe(problem.basis, state, g, factors[i], D[:, g.tasks], positions))
+    return Moments(D, total, residual, evidence, probes)
+
+
+def group_sums(
+    state: State, problem: Problem, moments: bool, keep: bool
+) -> tuple[Array, Array, float, float, dict[int, Array]]:
+    """B and V of `expect`, whose columns are Phi_l'A^-1 (y - mu_l); residual, evidence; the factors if asked to."""
     mu, K, noise = state.mu, state.K, state.noise
     p = len(mu)
     B, V = like(K, np.zeros((p, p))), like(K, np.zeros((p, problem.n_tasks)))
@@ -248,19 +268,13 @@ def expect(state: State, problem: Problem, moments: bool = True, held: list[Code
         g.add(V, a)
         if moments:
             g.add_square(B, tasks * inverse)
-        if held is not None:
+        if keep:
             factors |= g.each(L) if problem.bundles is not None else {len(factors): L}
-    D = K @ V
-    total = K @ B @ K if moments else B
     evidence += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
-    probes = []
-    if held is not None:
-        for i, (g, positions) in enumerate(zip(problem.groups, held, strict=True)):
-            probes.append(_probe(problem.basis, state, g, factors[i], D[:, g.tasks], positions))
-    return Moments(D, total, residual, float(evidence), probes)
+    return B, V, residual, float(evidence), factors
 
 
-def _probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: Codes) -> Answer:
+def probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: Codes) -> Answer:
     """Posterior means and variances of a group's functions at labelled inputs that it did not see."""
     if basis.Phi is None:
         mean, part = (state.mu[:, None] + D)[positions], state.K[np.ix_(g.rows, positions)]
@@ -276,11 +290,17 @@ def _probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: 
 def maximise(state: State, moments: Moments, problem: Problem, strengths: Strengths) -> State:
     """mu (7), (14); K (8), (15); the noise (9), (16), with its prior where it has one."""
     m, pi, tau, prior = problem.m, strengths.pi, strengths.tau, problem.basis.prior
-    labelled = np.concatenate([g.tasks for g in problem.groups])
-    D = moments.D[:, labelled]
-    mu = (m * state.mu + D.sum(axis=1)) / (pi + m) if np.isfinite(pi) else 0.0 * state.mu
-    deviation = D + (state.mu - mu)[:, None]
-    K = deviation @ deviation.T - 0.5 * (moments.gain + moments.gain.T)
+    D = moments.D[:, np.concatenate([g.tasks for g in problem.groups])] if moments.sums is None else moments.D
+    sum_of_D = D.sum(axis=1) if moments.sums is None else moments.sums[1]
+    mu = (m * state.mu + sum_of_D) / (pi + m) if np.isfinite(pi) else 0.0 * state.mu
+    shift = state.mu - mu
+    if moments.sums is None:
+        deviation = D + shift[:, None]
+        K = deviation @ deviation.T
+    else:
+        crossed = np.multiply.outer(sum_of_D, shift)
+        K = moments.sums[0] + crossed + crossed.T + m * np.multiply.outer(shift, shift)
+    K -= 0.5 * (moments.gain + moments.gain.T)
     K += m * state.K
     K += tau * prior
     if np.isfinite(pi):

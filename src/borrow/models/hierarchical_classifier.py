@@ -22,6 +22,7 @@ from borrow.models.hierarchical_search import spread
 from borrow.reading import Schema
 from borrow.reading_classes import read_classes
 from borrow.reading_pool import Pool, read_points, read_pool, unfold_sparse
+from borrow.shards import Crew, hired
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         curve of held-out rows.
     learn_noise : update it by EM (eq. 16); here it is held by default.
     task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
-    max_iter, tol, accelerate, random_state, device : as there.
+    max_iter, tol, accelerate, random_state, workers, device : as there.
 
     Attributes
     ----------
@@ -92,6 +93,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         accelerate: bool = True,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.base_kernel = base_kernel
@@ -107,6 +109,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.accelerate = accelerate
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -122,21 +125,22 @@ class HierarchicalGPClassifier(TaskClassifier):
         self._schema: Schema = schema
         self.tasks_, self.classes_ = as_labels(schema.labels), classes
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
-        with single_thread(pool.n_labelled):
-            self._models: Any = [self._margins(pool, k) for k in positives]
+        device = resolve(self.device, len(pool.rows.y))
+        with single_thread(pool.n_labelled), hired(self.workers, device) as crew:
+            self._models: Any = [self._margins(pool, k, crew) for k in positives]
         fit = self._models[-1].fit
         publish(self, fit)
         self.noise_ = dict.fromkeys(schema.labels, fit.state.noise)
         self.log_marginal_likelihood_ = float(sum(m.fit.moments.evidence for m in self._models))
         return self
 
-    def _margins(self, pool: Pool, positive: int) -> Margins:
+    def _margins(self, pool: Pool, positive: int, crew: Crew | None) -> Margins:
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)
         data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=True)
-        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings)
+        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
         sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
         return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
 

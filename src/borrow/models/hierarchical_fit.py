@@ -49,6 +49,8 @@ from borrow.models.hierarchical_search import (
     path,
     ranking,
 )
+from borrow.models.hierarchical_spread import SpreadGroups
+from borrow.shards import Crew
 
 #: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.
 MARGIN = (1.0, 0.0)
@@ -183,7 +185,7 @@ def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
     return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
 
 
-def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings) -> Fit:
+def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings, crew: Crew | None = None) -> Fit:
     """Base kernel, then tau, noise and the number of iterations, then EM on all rows."""
     Z = X[:n_labelled]
     kernel = base_kernel_of(settings.base_kernel, X, scales)
@@ -191,10 +193,12 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
     chosen_noise = settings.noise is None and not settings.learn_noise
     free = [n for n in kernel.parameter_names() if not chosen_noise or n.split(".")[-1] != "variance"]
     if settings.optimizer is not None and free:
-        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200)
+        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, crew)
     _check_memory(kernel, Z, cells)
     basis = basis_of(kernel, Z)
     problem = arrange(basis if cells.device is None else basis_there(basis, cells.device), cells)
+    if crew is not None:
+        problem = replace(problem, spread=SpreadGroups(crew))
     mean_variance = float(np.mean(kernel.diag(Z)))
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
     strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)
@@ -230,6 +234,8 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         accelerate = settings.accelerate and settings.tau != "auto"
         done = fit_em(problem, strengths, noise, n_iter, tol, accelerate)
         parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
+    problem = replace(problem, spread=None)
+    folds = [replace(f, rest=replace(f.rest, spread=None)) for f in folds]
     if cells.device is not None:  # what was learnt answers from the host
         problem, state, moments = on_host(problem, basis, parts[0], parts[1])
         parts, folds = (

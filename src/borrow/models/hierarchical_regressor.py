@@ -20,6 +20,7 @@ from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical_fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
 from borrow.reading import Schema, _frame, _lacks, _targets
 from borrow.reading_pool import read_points, read_pool
+from borrow.shards import hired
 from borrow.table import Table
 
 
@@ -44,7 +45,9 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
     normalize_y : True centres and scales the targets of each task, False does not.
     random_state : seed or generator for drawing the held-out rows.
-    device : "cpu", "cuda" or "auto" (the GPU where there is one and the table is large): where matrices are computed.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
+    device : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -76,6 +79,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         accelerate: bool = True,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.base_kernel = base_kernel
@@ -91,6 +95,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         self.accelerate = accelerate
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -104,8 +109,8 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         data = build(pool.rows, self.normalize_y)
         data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=False)
-        with single_thread(pool.n_labelled):
-            self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings)
+        with single_thread(pool.n_labelled), hired(self.workers, data.cells.device) as crew:
+            self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
         self._schema: Schema = schema
         self._center, self._scale = data.scaling.center, data.scaling.scale
         self.tasks_ = as_labels(schema.labels)

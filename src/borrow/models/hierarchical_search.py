@@ -22,7 +22,7 @@ from borrow.data import Cells, Codes
 from borrow.hyper import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.inference import em
 from borrow.kernels import Kernel
-from borrow.linalg import Array, cholesky, gram_minus_inverse, log_determinant, solve_lower, solve_lower_transposed
+from borrow.linalg import Array
 from borrow.models.hierarchical import (
     Answer,
     Moments,
@@ -38,6 +38,8 @@ from borrow.models.hierarchical import (
 )
 from borrow.models.hierarchical_basis import Basis
 from borrow.models.hierarchical_device import base_objective_there
+from borrow.models.hierarchical_spread import BaseShard, SpreadGroups, base_shard, place_base, with_columns
+from borrow.shards import Crew
 
 #: Rows are held out a quarter at a time; EM sees one quarter only where an iteration needs more than `CHEAP` products.
 FOLDS = 4
@@ -68,9 +70,11 @@ def fit_em(
     def e_step(state: State) -> tuple[Moments, float]:
         prior = log_hyper_prior(state, problem.basis, strengths)  # first: it says where K left its domain
         moments = expect(state, problem)
+        if problem.spread is not None:
+            problem.spread.crew.watch(moments.evidence + prior)
         return moments, moments.evidence + prior
 
-    return em.run(
+    done = em.run(
         start(problem.basis, noise),
         e_step,
         lambda state, moments: maximise(state, moments, problem, strengths),
@@ -78,28 +82,24 @@ def fit_em(
         tol * problem.n_rows,
         stretch if accelerate else None,
     )
+    return replace(done, statistics=with_columns(done.state, problem, done.statistics))
 
 
-def base_objective(kernel: Kernel, X: Any, cells: Cells) -> Objective:
+def base_objective(kernel: Kernel, X: Any, cells: Cells, crew: Crew | None = None) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0.
 
     bK_l = 1/2 (a a' - A^-1) with A = k(X_l, X_l) + noise/count, a = A^-1 y, summed over the tasks of equal rows.
     """
     problem = arrange(Basis(kernel, X, np.eye(0), np.eye(0)), _thinned(cells))
+    placed, n_shards = (None, 0) if crew is None else place_base(crew, X, problem)
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), float(np.exp(values["noise"][0]))
-        total, by_theta, by_noise = 0.0, np.zeros(kernel.n_theta), 0.0
-        for g in problem.groups:
-            K, pullback = at.evaluate(X[g.rows])
-            A = np.array(K)
-            A.flat[:: len(A) + 1] += noise / g.count
-            L = cholesky(A, overwrite=True)
-            w, tasks = solve_lower(L, g.Y), g.Y.shape[1]
-            total -= 0.5 * (float(np.vdot(w, w)) + tasks * (log_determinant(L) + len(A) * np.log(2 * np.pi)))
-            bK = 0.5 * tasks * gram_minus_inverse(solve_lower_transposed(L, w) / np.sqrt(tasks), L)
-            by_theta += pullback(bK).theta
-            by_noise += float(np.diagonal(bK) @ (noise / g.count))
+        if crew is None:
+            shard = BaseShard([X[g.rows] for g in problem.groups], problem.groups)
+            total, by_theta, by_noise = base_shard(shard, at, noise, None)
+        else:
+            total, by_theta, by_noise = crew.total(base_shard, placed, [(at, noise)] * n_shards)
         total += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
         by_noise += 0.5 * (problem.scatter / noise - problem.dof)
         return total, {"kernel": by_theta, "noise": np.array([by_noise])}
@@ -108,13 +108,20 @@ def base_objective(kernel: Kernel, X: Any, cells: Cells) -> Objective:
 
 
 def fit_base(
-    kernel: Kernel, noise: float, X: Any, cells: Cells, scales: Array, prior: str | None, max_iter: int
+    kernel: Kernel,
+    noise: float,
+    X: Any,
+    cells: Cells,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    crew: Crew | None = None,
 ) -> tuple[Kernel, float, Optimum]:
     """Kernel parameters and noise that explain the tasks as independent functions."""
     begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
     rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
     there = cells.device is not None and not sparse.issparse(X)
-    objective = base_objective_there(kernel, X, _thinned(cells)) if there else base_objective(kernel, X, cells)
+    objective = base_objective_there(kernel, X, _thinned(cells)) if there else base_objective(kernel, X, cells, crew)
     if prior is not None:
         on = {"kernel": hyper.kernel_prior(kernel, scales), "noise": hyper.noise_prior(1)}
         objective = hyper.with_prior(objective, hyper.independent_priors(on))
@@ -167,7 +174,10 @@ def hold_out(cells: Cells, problem: Problem, random: np.random.RandomState) -> l
                 for t in tasks:
                     fold[cells.starts[t] + mixed] = quarter
     folds = [fold == k for k in range(FOLDS)]
-    return [_put_aside(cells, problem.basis, mask) for mask in folds if mask.any() and not mask.all()]
+    held = [_put_aside(cells, problem.basis, mask) for mask in folds if mask.any() and not mask.all()]
+    if problem.spread is None:
+        return held
+    return [replace(h, rest=replace(h.rest, spread=SpreadGroups(problem.spread.crew))) for h in held]
 
 
 def few_of(folds: list[Held], problem: Problem) -> list[Held]:
@@ -224,6 +234,12 @@ class Choice:
 
 def spread(problem: Problem, state: State, moments: Moments) -> float:
     """Root mean square of the tasks' functions over all labelled inputs."""
+    Phi, m = problem.basis.Phi, problem.m
+    if moments.sums is not None:
+        crossed = np.multiply.outer(state.mu, moments.sums[1])
+        S = moments.sums[0] + crossed + crossed.T + m * np.multiply.outer(state.mu, state.mu)
+        squares = np.trace(S) if Phi is None else np.einsum("ij,ij->", Phi @ S, Phi)
+        return float(np.sqrt(squares / (m * len(S if Phi is None else Phi))))
     theta = state.mu[:, None] + moments.D[:, np.concatenate([g.tasks for g in problem.groups])]
     f = theta if problem.basis.Phi is None else problem.basis.Phi @ theta
     return float((f**2).mean()) ** 0.5

@@ -77,8 +77,9 @@ class Selection:
     gain: Array  # (d,)
     tau: Array  # (d,)
     z: Array  # (d,)
-    mean: Array  # (N,)
+    mean: Array  # (N,); not known here where rows are on workers
     variance: Array  # (N,)
+    score: Array | None = None  # (d,), by which each was chosen
 
 
 class Active(NamedTuple):
@@ -136,12 +137,12 @@ def select(
             if len(inside[m]):
                 score(m)
     d = min(d, len(X)) if order is None else len(order)
-    active, before = np.empty(d, dtype=np.intp), np.empty((2, d))
+    active, before, scores = np.empty(d, dtype=np.intp), np.empty((2, d)), np.full(d, np.nan)
     task_of = np.repeat(np.arange(len(spans)), np.diff(starts))
     for k in range(d):
         if order is None:
             m = int(best.argmax())
-            n, (g, nu) = row[m], slopes[m]
+            n, (g, nu), scores[k] = row[m], slopes[m], best[m]
         else:
             m = int(task_of[order[k]])
             n = int(order[k]) - spans[m].start
@@ -158,7 +159,7 @@ def select(
     gains = factors.gain(active, factors.slopes(active, *before)[1], before[1])
     tau, z = factors.sites(active, *before)
     mean, variance = (np.concatenate([to_host(getattr(q, name)) for q in tasks]) for name in ("mean", "variance"))
-    return Selection(active, gains, tau, z, mean, np.maximum(variance, 0.0))
+    return Selection(active, gains, tau, z, mean, np.maximum(variance, 0.0), scores)
 
 
 def _start(kernel: Kernel, X: Array, whole: bool) -> TaskPosterior:

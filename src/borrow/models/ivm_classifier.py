@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow import hyper
 from borrow.covariance import SharedCovariance
+from borrow.covariance.spread import Spread
 from borrow.data import Cells, Codes, list_labels
 from borrow.hyper import Objective, Optimum, Values
 from borrow.inference.adf import LEAST_PRECISION, ProbitFactors
@@ -25,6 +26,7 @@ from borrow.models.ivm import Active, Selection, condition, frozen_objective, ga
 from borrow.models.ivm_adapt import inputs_alone, keep_names
 from borrow.models.ivm_rounds import Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
+from borrow.models.ivm_spread import ProbitTasks, select_spread
 from borrow.reading import Schema
 from borrow.reading_classes import read_classes
 from borrow.table import Table
@@ -41,6 +43,7 @@ class Classification:
     prior: str | None
     max_iter: int
     ep_sweeps: int = 0
+    spread: Spread | None = None  # while a fit has workers
 
     @property
     def n_rows(self) -> int:
@@ -51,8 +54,12 @@ class Classification:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
-        factors = ProbitFactors(c.y, self.bias[c.task])
-        chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
+        if self.spread is None:
+            factors = ProbitFactors(c.y, self.bias[c.task])
+            chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
+        else:
+            tasks = [ProbitTasks(self.bias[at]) for at in self.spread.bounds]
+            chosen = select_spread(self.spread, kernel, tasks, d, order, report)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
 
     def refine(self, selection: Selection, kernel: Kernel) -> Selection:
@@ -105,7 +112,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
 
     Parameters
     ----------
-    n_active, kernel, n_rounds, selection, verbose : as in `MultiTaskIVMRegressor`. The paper's kernel is
+    n_active, kernel, n_rounds, selection, verbose, workers : as in `MultiTaskIVMRegressor`. The paper's kernel is
         `borrow.kernels.SmoothLinear` with one lengthscale a column.
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
@@ -133,6 +140,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         verbose: bool | None = None,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.n_active = n_active
@@ -146,6 +154,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         self.verbose = verbose
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def _check_settings(self) -> None:
         check_settings(self)
@@ -161,7 +170,10 @@ class MultiTaskIVMClassifier(TaskClassifier):
     def _model(self, data: BinaryData, kernel: Kernel, how: Settings) -> IVMModel:
         cells = as_task_data(data).cells
         bias = class_bias(cells)
-        problem = Classification(cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps)
+        spread = None if data.crew is None else Spread(data.crew, cells)
+        problem = Classification(
+            cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps, spread
+        )
         found = alternate(problem, {"kernel": kernel.theta}, how)
         active = problem.active(found.selection)
         kernel = kernel.with_theta(found.values["kernel"])
@@ -210,7 +222,7 @@ class MultiTaskIVMClassifier(TaskClassifier):
         features = inputs_alone(self, X, self._schema)
         if np.ndim(y) != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y the shape {np.shape(y)}; adapt takes one label a row")
-        child = clone(self).set_params(task=None, optimizer=None, n_active=max(len(features), 1))
+        child = clone(self).set_params(task=None, optimizer=None, workers=None, n_active=max(len(features), 1))
         _, codes, seen, _ = read_classes(child, features, y, None)
         if unknown := [v for v in seen.tolist() if v not in self.classes_.tolist()]:
             known = list_labels(self.classes_.tolist())

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow import hyper
 from borrow.covariance.shared import LOG_2PI, Prediction
+from borrow.covariance.spread import Spread
 from borrow.data import Cells, Codes, Rows, Scaling, TaskData, begins, build, units_of_new_task
 from borrow.hyper import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.inference.adf import GaussianFactors
@@ -25,6 +26,7 @@ from borrow.models.ivm_adapt import inputs_alone, keep_names
 from borrow.models.ivm_noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm_rounds import Outcome, Settings, alternate
 from borrow.models.ivm_settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
+from borrow.models.ivm_spread import GaussianTasks, select_spread
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
@@ -45,6 +47,7 @@ class Regression:
     prior: str | None
     max_iter: int
     noise_from: str = "rest"
+    spread: Spread | None = None  # while a fit has workers
 
     @property
     def n_rows(self) -> int:
@@ -59,6 +62,10 @@ class Regression:
     def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
+        if self.spread is not None:
+            noise = self.noise_of(values, np.arange(len(c.dof)))
+            tasks = [GaussianTasks(noise[at]) for at in self.spread.bounds]
+            return select_spread(self.spread, self.kernel.with_theta(values["kernel"]), tasks, d, order, report)
         factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
         return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report, c.device)
 
@@ -156,6 +163,8 @@ class MultiTaskIVMRegressor(GPRegressor):
     n_rounds : how often rows are chosen and the kernel learnt; the paper has 5.
     selection : "entropy", or "random" sub-sampling.
     verbose : True reports on standard error how many rows are chosen; None does so on a terminal.
+    workers : None chooses rows in this process; a number of processes, or "dask" for the workers of the current Dask
+        client: the same rows in the same order (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
@@ -187,6 +196,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         verbose: bool | None = None,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.n_active = n_active
@@ -203,6 +213,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         self.verbose = verbose
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def _arrange(self, rows: Rows) -> TaskData:
         check_ivm(self)
@@ -212,6 +223,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         return data if known is None else _rescaled(data, known)
 
     def _fit(self, data: TaskData) -> Fitted:
+        spread: Spread | None = data.spread
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
         require_memory(self.n_active, cells.starts, cells.device)
         start = np.log(self._start_noise(data))
@@ -219,7 +231,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
             values["noise"] = start.mean(keepdims=True)  # tasks of different scales: in the middle
         n_noise = len(values["noise"])
-        problem = Regression(cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from)
+        problem = Regression(
+            cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from, spread
+        )
         learn, d = self.optimizer is not None, int(self.n_active)
         if learn and self.kernel is None and self.noise_from == "rest":
             values = problem.best_start(values)
@@ -292,7 +306,9 @@ class MultiTaskIVMRegressor(GPRegressor):
         their own figures as far as the rows carry them, else by those of the other tasks.
         """
         check_is_fitted(self, "log_marginal_likelihood_")
-        child = clone(self).set_params(task=None, kernel=self.kernel_, optimizer=None, selection="entropy")
+        child = clone(self).set_params(
+            task=None, kernel=self.kernel_, optimizer=None, selection="entropy", workers=None
+        )
         features = inputs_alone(self, X, self._schema)
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != len(features):

@@ -51,6 +51,7 @@ from borrow.covariance import (
     TaskAdjoints,
 )
 from borrow.covariance.kronecker import CompletePosterior
+from borrow.covariance.spread import LowRankRecipe, SharedRecipe, Spread, SpreadCovariance, TaskShard
 from borrow.data import Cells
 from borrow.hyper import Values
 from borrow.inference import ExactInference, Inference, Result
@@ -71,6 +72,8 @@ SMALL, SMALL_MEMORY = 400, 30
 HEAT = 4
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
+#: With more tasks than this on workers, their own fits are compared through the inducing inputs.
+START_PAIRS = 200
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class Setup:
     specific: Sequence[Kernel | None] = ()  # empty: no task has a function of its own
     share_noise: bool = False
     infer: Inference = EXACT
+    spread: Spread | None = None  # while a fit has workers
 
     @property
     def M(self) -> int:
@@ -143,10 +147,12 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
     R = parts.R if parts.R is not None else np.asarray(linalg.cholesky_jittered(parts.B)[0])
     if setup.path == "blocks":
         return _blocks(setup, parts._replace(R=R), kernel, Z, c, specific)
+    if setup.spread is not None:
+        return SpreadCovariance(LowRankRecipe(kernel, Z, R, c), setup.spread)
     return LowRankTasks(design, kernel, Z, R, c)
 
 
-def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, specific: list[Any]) -> SharedCovariance:
+def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, specific: list[Any]) -> Any:
     """One block a task given the shared functions: s_t^2 k^x, the intercept and the task's own kernel."""
     R = parts.R
     assert R is not None  # every form has a factor by now
@@ -157,6 +163,8 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
         terms += [specific[t]] if specific and specific[t] is not None else []
         own.append(Sum.of(*terms) if terms else None)
     bases = [Basis(kernel, Z)] if R.shape[1] else []
+    if setup.spread is not None:
+        return SpreadCovariance(SharedRecipe.with_kernels(bases, [0] * R.shape[1], R, own), setup.spread)
     return SharedCovariance(setup.cells.there, setup.design.starts, bases, [0] * R.shape[1], R, own)
 
 
@@ -173,6 +181,8 @@ def multitask_objective(setup: Setup) -> hyper.Objective:
 
     def objective(values: Values) -> tuple[float, Values]:
         last[0] = fit = condition(values, setup, last[0])
+        if setup.spread is not None:
+            setup.spread.crew.watch(fit.evidence)
         return fit.evidence, evidence_gradient(fit, values, setup)
 
     return objective
@@ -244,24 +254,44 @@ def start_correlation(setup: Setup, kernel: Kernel, tau: Array) -> Array:
     Each task alone has beta_t = w (I + w k w)^-1 w y, w = sqrt(tau). A task without rows correlates with none.
     """
     design, M = setup.design, setup.M
-    chosen, beta = [], []
-    for t in range(M):
-        rows = np.arange(design.starts[t], design.starts[t + 1])
-        rows = rows[:: max(1, -(-len(rows) // START_ROWS))]
-        w = np.sqrt(tau[rows])
-        A = w[:, None] * kernel(design.X[rows]) * w
-        A.flat[:: len(A) + 1] += 1.0
-        chosen.append(rows)
-        beta.append(w * linalg.solve(linalg.cholesky(A), w * setup.cells.y[rows]))
-    C = np.eye(M)
-    size = np.ones(M)
-    for t in range(M):
-        for s in range(t + 1):
-            C[t, s] = C[s, t] = beta[t] @ kernel(design.X[chosen[t]], design.X[chosen[s]]) @ beta[s]
-        size[t] = np.sqrt(C[t, t]) if C[t, t] > 0 else np.inf
+    if setup.spread is not None and setup.Z is not None and M > START_PAIRS:
+        C = _products_through_Z(setup.spread, kernel, tau, setup.Z)
+    else:
+        chosen, beta = zip(*(_own_fit(setup.cells, t, kernel, tau) for t in range(M)), strict=True)
+        C = np.eye(M)
+        for t in range(M):
+            for s in range(t + 1):
+                C[t, s] = C[s, t] = beta[t] @ kernel(design.X[chosen[t]], design.X[chosen[s]]) @ beta[s]
+    size = np.sqrt(np.diagonal(C))
+    size = np.where(size > 0, size, np.inf)
     C = C / np.multiply.outer(size, size)
     C.flat[:: M + 1] = 1.0
     return C
+
+
+def _own_fit(cells: Cells, t: int, kernel: Kernel, tau: Array) -> tuple[Any, Array]:
+    """Rows of a task, thinned, and the coefficients of its own fit."""
+    rows = np.arange(cells.starts[t], cells.starts[t + 1])
+    rows = rows[:: max(1, -(-len(rows) // START_ROWS))]
+    w = np.sqrt(tau[rows])
+    A = w[:, None] * kernel(cells.X[rows]) * w
+    A.flat[:: len(A) + 1] += 1.0
+    return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
+
+
+def _products_through_Z(spread: Spread, kernel: Kernel, tau: Array, Z: Array) -> Array:
+    """beta_t'k beta_t' of all pairs with k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector a task, from its worker."""
+    given: list[tuple[Any, ...]] = [(kernel, tau[spread.rows(at)], Z) for at in spread.bounds]
+    placed = spread.place([None] * len(spread.cells.dof))
+    F = np.concatenate(spread.crew.map(_fits_at_Z, placed, given))
+    half = linalg.solve_lower(linalg.cholesky_jittered(kernel(Z))[0], np.ascontiguousarray(F.T))
+    return half.T @ half
+
+
+def _fits_at_Z(shard: TaskShard, kernel: Kernel, tau: Array, Z: Array, common: None) -> Array:
+    """k(Z, X_t) beta_t of the shard's tasks, one a row."""
+    fits = (_own_fit(shard.cells, t, kernel, tau) for t in range(len(shard.cells.dof)))
+    return np.stack([kernel(Z, shard.cells.X[rows]) @ beta for rows, beta in fits])
 
 
 def starts_of(setup: Setup, values: Values) -> list[Values]:

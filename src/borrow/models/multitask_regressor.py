@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import Design
 from borrow.covariance.shared import Prediction
+from borrow.covariance.spread import Spread, detached
 from borrow.data import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.hyper import Optimum, Values, with_prior
 from borrow.linalg import Array
@@ -61,6 +62,8 @@ class MultiTaskGPRegressor(GPRegressor):
     noise : starting value in the units of y (the value, with `optimizer=None`); a number or a dict by label.
     inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
     solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
+        with `rank` and `inducing`: tasks are spread over them (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
@@ -97,6 +100,7 @@ class MultiTaskGPRegressor(GPRegressor):
         max_iter: int = 1000,
         random_state: Any = 0,
         device: str = "cpu",
+        workers: Any = None,
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -118,6 +122,7 @@ class MultiTaskGPRegressor(GPRegressor):
         self.max_iter = max_iter
         self.random_state = random_state
         self.device = device
+        self.workers = workers
 
     def _read(
         self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
@@ -146,7 +151,14 @@ class MultiTaskGPRegressor(GPRegressor):
         return len(data.cells.y)
 
     def _fit(self, data: TaskData) -> Fitted:
+        spread: Spread | None = data.spread
         setup, values = self._prepare(data)
+        setup = replace(setup, spread=spread)
+        if spread is not None and setup.path in ("dense", "complete"):
+            raise ValueError(
+                f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
+                "and inducing=, or leave out workers="
+            )
         optimum: Optimum | None = None
         self.objective_trace_: list[float] | None = None
         if self.optimizer is not None:
@@ -157,7 +169,8 @@ class MultiTaskGPRegressor(GPRegressor):
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
-        self._setup, self._values, self._posterior = setup, values, fit.posterior
+        self._posterior = detached(fit.posterior)
+        self._setup, self._values = replace(setup, spread=None), values
         self._publish(data.labels)
         self._warn(data, fit.posterior)
         n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)

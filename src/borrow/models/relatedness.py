@@ -89,13 +89,14 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
     Given the others the shared function is N(a', P') with P'^-1 = B - W_t'W_t, so the task alone is Gaussian with mean
     G_t a' and covariance E_t + noise + G_t P' G_t': a small dense problem whatever the number of tasks.
     """
-    prior = posterior.prior
-    at, kernel, part = prior.rows(t), setup.specific[t], setup.specific_parts[t]
-    n = at.stop - at.start
+    rows, kernel, part = setup.cells.of(t), setup.specific[t], setup.specific_parts[t]
+    n = rows.stop - rows.start
     if n == 0:
         return np.nan
-    LB, a = (linalg.to_host(v) for v in posterior.without(t))
-    X, y, count = (v[setup.cells.of(t)] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
+    local, code = posterior.at(t)
+    prior, at = local.prior, local.prior.rows(code)
+    LB, a = (linalg.to_host(v) for v in local.without(code))
+    X, y, count = (v[rows] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
     first = prior.columns[0]
     V, residual = linalg.to_host(prior.carriers[0].V[at]), linalg.to_host(prior.carriers[0].residual[at])
     G = np.array(linalg.to_host(prior.G[at]))

@@ -34,9 +34,8 @@ def coverage(by_method: Mapping[str, Records], labels: Mapping[str, str], judged
         "levels": list(LEVELS),
         "methods": _shown(methods, judged),
         "all": methods,
-        "lead": "A 90 % band should hold nine of ten new measurements, a 50 % band half of them. Below the "
-        "dotted line a "
-        "method is too sure of itself, above it is more careful than it need be.",
+        "lead": "A 90 % band should hold nine of ten new measurements, a 50 % band half of them. Below the dotted "
+        "line a method is too sure of itself, above it is more careful than it need be.",
         "caption": f"Held-out rows over all folds. The grey lens is what chance allows a perfect method with {n} rows.",
     }
 

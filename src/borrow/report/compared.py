@@ -40,7 +40,12 @@ def part_of(comparison: Comparison, primary: Any) -> dict[str, Any]:
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
         f"{text_of(primary)}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
     )
-    notes = [f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()]
+    there = sum(map(len, by_method.values()))
+    folds = comparison.cv["folds"] * comparison.cv["repeats"]  # of the first primary; others may have had fewer rows
+    each = folds if len(comparison.primaries) == 1 else max(map(len, by_method.values()))
+    planned = each * len(comparison.methods)
+    notes = [f"Not finished: {there} of {planned} fits are there; run it again to go on."] * (there < planned)
+    notes += [f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()]
     notes += [f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()]
     return {
         "primary": text_of(primary),
@@ -70,8 +75,7 @@ def _verdict(comparison: Comparison, verdict: Any, rows: Sequence[Mapping[str, A
     else:
         interval = (
             f"On rows that it had not seen the {label} has a {comparison.scoring} of "
-            f"{number(alone + verdict.difference)}; "
-            f"without the other data it is {number(alone)}. {_span(verdict)}"
+            f"{number(alone + verdict.difference)}; without the other data it is {number(alone)}. {_span(verdict)}"
         )
     return {
         "answer": verdict.answer,
@@ -171,8 +175,7 @@ def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any]:
     return {
         "lead": "Measurements that would lower the uncertainty about the primary most, each given those before it.",
         "caption": "Reduction: by how much the average predictive variance of the primary falls. It does not "
-        "depend on what will "
-        "be measured, so it is known before.",
+        "depend on what will be measured, so it is known before.",
         "columns": columns,
         "numeric": numeric,
         "rows": [[table[k][i] for k in columns] for i in range(n)],

@@ -19,7 +19,7 @@ from borrow.report.svg import text_of
 #: How many of each are shown; a page that shows everything shows nothing.
 MOST_TASKS, MOST_PANELS, MOST_SWITCHES, MOST_CURVES = 30, 6, 20, 12
 #: Rows over which effects are averaged, points of a curve, cells of a map's side.
-BASE_SWITCH, BASE_CURVE, GRID_CURVE, GRID_LINE, GRID_MAP = 40, 12, 25, 81, 24
+BASE_SWITCH, BASE_CURVE, GRID_CURVE, GRID_LINE, GRID_MAP = 40, 12, 25, 161, 24
 
 
 def correlations(predictor: Predictor, primary: Any) -> dict[str, Any] | None:
@@ -120,7 +120,7 @@ def curves(
     return {
         "form": "curve",
         "heading": "What the model says",
-        "lead": f"{target} over {feature} for {text_of(primary)}, the only input.",
+        "lead": f"{target} of {text_of(primary)} over {feature}, the only input.",
         "feature": feature,
         "panels": panels,
         "caption": (band if panels[0]["low"] is not None else "") + beside,
@@ -195,9 +195,8 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
     if still := [text_of(predictor.features[j]) for j, v in enumerate(values) if len(v) < 2]:
         notes.append(f"Inputs that never vary: {', '.join(still[:8])}{' and more' if len(still) > 8 else ''}.")
     lead = (
-        f"What each input does to the {target} of {text_of(primary)}, all else as it was measured: an average "
-        "over its rows. "
-        "Effects that depend on other inputs are averaged out."
+        f"What each input does to the {target} of {text_of(primary)}, all else as it was measured: an average over "
+        "its rows. Effects that depend on other inputs are averaged out."
     )
     band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression
     known = alone is not None and bool(switches)

@@ -23,6 +23,7 @@ class Predictor:
     labels: tuple[Any, ...]
     label: str  # the model in words
     positive: Any = None  # classification: the class whose probability is shown
+    wanted: Any = None  # the task that the estimator was told to care for
 
     @classmethod
     def of(cls, model: Any, features: Any = None, label: str | None = None) -> Predictor:
@@ -32,8 +33,7 @@ class Predictor:
         if schema is None:
             raise ValueError(
                 f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
-                "fitted or "
-                "not of this package"
+                "fitted or not of this package"
             )
         names = schema.names if schema.names is not None else features
         if names is None or len(names) != schema.n_features:
@@ -41,7 +41,8 @@ class Predictor:
         classes = getattr(inner, "classes_", None)
         positive = None if classes is None else classes[-1]
         words = label or type(inner).__name__
-        return cls(inner, tuple(map(str, names)), tuple(schema.labels), words, positive)
+        wanted = getattr(model, "primary", None)
+        return cls(inner, tuple(map(str, names)), tuple(schema.labels), words, positive, wanted)
 
     @property
     def regression(self) -> bool:
@@ -50,8 +51,9 @@ class Predictor:
 
     def primary(self) -> Any:
         """The task that the model is about, or None."""
-        wanted = getattr(self.model, "primary", None)
-        return wanted if wanted in self.labels else self.labels[0] if len(self.labels) == 1 else None
+        if self.wanted in self.labels:
+            return self.wanted
+        return self.labels[0] if len(self.labels) == 1 else None
 
     def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Array, Array | None]:
         """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""

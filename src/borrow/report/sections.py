@@ -35,12 +35,12 @@ def hundredths(value: float | None) -> str:
     return aligned([{"v": 0.1}], "v")(value)
 
 
-def aligned(rows: Sequence[Mapping[str, Any]], *fields: str) -> Callable[[float | None], str]:
+def aligned(rows: Sequence[Mapping[str, Any]], *fields: str, least: int = 0) -> Callable[[float | None], str]:
     """How to write the numbers of these columns so that points stand under points and most have two digits."""
     sizes = sorted(abs(v) for row in rows for f in fields if (v := row.get(f)))
     if not sizes or sizes[-1] >= 1e6 or sizes[-1] < 1e-4:
         return number
-    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 4])), 0), 6)
+    decimals = min(max(1 - math.floor(math.log10(sizes[len(sizes) // 4])), least), 6)
 
     def write(value: float | None) -> str:
         shown = "\u2013" if value is None else f"{value:,.{decimals}f}".replace("-", "\u2212")
@@ -118,9 +118,8 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
         return [
             {
                 "role": verdict["answer"].replace(" ", "-"),
-                "question": f"Does the data of the other tasks help to predict "
-                f"\u201c{summary['data']['target']}\u201d for "
-                f"\u201c{primary}\u201d?",
+                "question": "Does the data of the other tasks help to predict "
+                f"\u201c{summary['data']['target']}\u201d for \u201c{primary}\u201d?",
                 "badge": BADGES[verdict["answer"]],
                 "sentence": verdict["headline"],
                 "interval": verdict["interval"],
@@ -139,9 +138,8 @@ def verdicts(summary: Mapping[str, Any]) -> list[Block]:
     return [
         {
             "role": role,
-            "question": f"Does the data of the other tasks help to predict "
-            f"\u201c{summary['data']['target']}\u201d? Every "
-            "task in turn.",
+            "question": f"Does the data of the other tasks help to predict \u201c{summary['data']['target']}\u201d? "
+            "Every task in turn.",
             "badge": "Every task",
             "sentence": said,
             "interval": "",
@@ -161,9 +159,10 @@ def headline_facts(summary: Mapping[str, Any]) -> list[Block]:
         names = {p["primary"] for p in summary["parts"]} if len(summary["parts"]) == 1 else set()
         others = [t for t in data["tasks"] if t["task"] not in names]
         if names:
-            pairs.append(("other tasks", f"{count(len(others), 'task')}, {sum(t['rows'] or 0 for t in others):,} rows"))
+            n = sum(t["rows"] or 0 for t in others)
+            pairs.append(("other tasks", count(len(others), "task") + (f", {n:,} rows" if n else "")))
         else:
-            pairs.append(("tasks", f"{len(others):,}, {rows:,} rows"))
+            pairs.append(("tasks", f"{len(others):,}" + (f", {rows:,} rows" if rows else "")))
     if data["features"]:
         pairs.append(("inputs", count(len(data["features"]), "column")))
     if data["cv"]:
@@ -193,9 +192,9 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
         title = f"Difference of each method from no transfer, {part['primary']}"
         drawn = figures.intervals(rows, next(name), title, axis, ("less error", "more error"))
         caption = (
-            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold "
-            f"together with {level} "
-            "and account for folds that share rows. Where a bar crosses the line, the folds do not show a difference."
+            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together "
+            f"with {level} and account for folds that share rows. Where a bar crosses the line, the folds do not "
+            "show a difference."
         )
         blocks.append(figure(drawn, caption, "named"))
     errors = aligned(comparison["rows"], "error", "std_error", "difference", "low", "high")
@@ -215,11 +214,9 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
     columns.append(("seconds", "seconds", aligned(comparison["rows"], "seconds")))
     sure = "" if kind == "regression" else " too sure by is mean confidence less share of right answers;"
     caption = (
-        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from "
-        "no transfer, "
-        f"with an interval; all intervals of the table hold together with {level}. Log density: per row, higher "
-        "is better;"
-        f"{sure} seconds: of all fits."
+        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
+        f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
+        f"higher is better;{sure} seconds: processor time of all fits."
     )
     mark = {"judged": lambda r: r["method"] == chosen, "note": lambda r: "judged" if r["method"] == chosen else ""}
     blocks.append(table(caption, columns, comparison["rows"], **mark))
@@ -268,9 +265,9 @@ def secondaries_section(part: Mapping[str, Any], name: Iterator[str], many: bool
     columns: list[tuple[str, str, Any]] = [("task", "task", None), ("rows", "rows", whole)]
     gain = aligned(rows["rows"], "gain", "low", "high")
     optional = [
-        ("rho", "rho", aligned(rows["rows"], "rho")),
+        ("rho", "rho", aligned(rows["rows"], "rho", least=2)),
         ("correlation", "correlation", hundredths),
-        ("\u00b1", "std_error", hundredths),
+        ("\u00b1", "std_error", aligned(rows["rows"], "std_error", least=2)),
         ("shared", "share", percent),
         ("lost without it", "gain", gain),
         ("low", "low", gain),

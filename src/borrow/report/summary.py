@@ -46,7 +46,8 @@ def summary(
 
     Parameters
     ----------
-    comparison : what `borrow.compare` returned; or leave it out and give a model alone.
+    comparison : what `borrow.compare` returned; or leave it out and give a model alone. That of an Auto estimator is
+        found in the model.
     model : a fitted estimator, for predictions and relatedness. With a comparison of one primary and its table, and no
         model, the method that the verdict says to use is fitted.
     table : the data that were compared (checked by their digest), or for a model alone rows to show it on.
@@ -59,6 +60,8 @@ def summary(
         raise ValueError("give a comparison, a fitted model, or both: there is nothing to report on")
     if comparison is not None and not isinstance(comparison, Comparison):
         raise ValueError(f"comparison is {type(comparison).__name__}; expected what borrow.compare returned")
+    if comparison is None:
+        comparison = getattr(model, "comparison_", None)  # an Auto estimator brings its own
     problem = None if comparison is None or table is None else _problem_of(comparison, table)
     caught: list[str] = []
     predictor, alone = _models(comparison, problem, model, caught)
@@ -108,9 +111,9 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
     problem = read_problem(table, comparison.target, comparison.task, comparison.features, comparison.kind)
     if problem.digest() != comparison.digest:
         raise ValueError(
-            f"table is not the data that were compared: its digest is {problem.digest()[:12]}\u2026 and that of "
-            "the comparison "
-            f"{comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without predictions"
+            f"table is not the data that were compared: its digest is {problem.digest()[:12]}\u2026 and that of the "
+            f"comparison {comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without "
+            "predictions"
         )
     return problem
 
@@ -163,8 +166,7 @@ def _points(problem: Problem | None, predictor: Predictor, table: Any, target: s
         else:
             raise ValueError(
                 f"the model has the inputs {', '.join(predictor.features)} and the comparison "
-                f"{', '.join(problem.features)}; "
-                "give the model that was fitted to the same columns"
+                f"{', '.join(problem.features)}; give the model that was fitted to the same columns"
             )
         y = problem.y if problem.kind == "regression" else np.full(len(problem.y), np.nan)
         return Points(problem.X[:, columns], np.asarray(y, dtype=float), problem.tasks)

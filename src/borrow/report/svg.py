@@ -18,8 +18,11 @@ from xml.etree import ElementTree
 
 Element = ElementTree.Element
 
-#: Characters that a page must not hold: control characters, halves of surrogate pairs, non-characters.
-_FOREIGN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+#: Characters that a page must not hold: control characters, those that turn the direction of what follows, halves of
+#: surrogate pairs, non-characters.
+_FOREIGN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 
 
 def text_of(value: Any) -> str:

@@ -59,7 +59,7 @@ def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> 
         )
         last[0] = fit = infer(prior, cells, values, last[0])
         adjoints, by_likelihood = fit.gradient()
-        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}  # type: ignore[dict-item]
+        return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}
 
     return objective
 
@@ -260,8 +260,8 @@ class PooledGPRegressor(GPRegressor):
     Parameters
     ----------
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
-    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`; one
-        noise for all tasks.
+    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`;
+        one noise for all tasks.
 
     Attributes
     ----------

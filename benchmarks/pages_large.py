@@ -1,0 +1,153 @@
+"""Blocks of docs/large.md that are about workers: see pages.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pages_parts import load, made_by, table
+
+MEMORY, MINUTE = 16 * 1024.0, 60.0  # MB, seconds
+
+
+def carried_on(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Rows at which the memory, or a minute a step, is reached: a power law, at least linear, through the last two."""
+    a, b = rows[-2], rows[-1]
+    out = {}
+    for name, most in (("MB", MEMORY), ("CPU seconds", MINUTE)):
+        ratio = max(b[name], 1e-9) / max(a[name], 1e-9)
+        power = max(math.log(ratio) / math.log(b["rows"] / a["rows"]), 1.0)
+        power = 1.0 if name == "MB" and b[name] < 50 else power  # so little is noise
+        out[name] = b["rows"] * (most / max(b[name], 1.0 if name == "MB" else 1e-9)) ** (1.0 / power)
+        out[f"power, {name}"] = power
+    return out
+
+
+def number(value: float) -> str:
+    """Three digits, with separators above a thousand."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{float(f'{value:.2g}'):,.0f}"
+
+
+def models() -> str:
+    result = load("how_far")
+    rows = []
+    for name, found in result["models"].items():
+        last, on = found["sizes"][-1], carried_on(found["sizes"])
+        rows.append(
+            [
+                f"`{name}`" if ", " not in name or "(" in name else f"`{name.split(', ')[0]}`, {name.split(', ')[1]}",
+                found["step"],
+                f"{last['rows']:,}",
+                number(last["CPU seconds"]),
+                number(last["MB"]),
+                f"{on['power, CPU seconds']:.1f}, {on['power, MB']:.1f}",
+                number(on["CPU seconds"]),
+                number(on["MB"]),
+            ]
+        )
+    head = [
+        "model",
+        "a step is",
+        "rows measured",
+        "CPU seconds",
+        "MB",
+        "powers",
+        "rows in a minute a step",
+        "rows in 16 GB",
+    ]
+    return table(head, rows) + made_by(result, "seed 0")
+
+
+def same() -> str:
+    result = load("bench_dask")
+    size, one, two, hurt = (result[k] for k in ("size", "one process", "two workers", "workers killed"))
+    end = result["converged"]["two workers"]
+    kills = ", ".join(str(k["after evaluations"]) for k in hurt["kills"])
+    at_start, at_end, apart = (
+        "evidence at the start, relative",
+        "objective at the end, relative",
+        "parameters at the end, largest",
+    )
+    what = f"{size['tasks']:,} secondary tasks of {size['rows']} rows"
+    rows = [
+        [f"{what}: evidence on two workers against one process, relative", f"{two[at_start]:.1e}"],
+        [f"after {one['iterations']} iterations ({one['evaluations']} evaluations): objective", f"{two[at_end]:.1e}"],
+        [f"the same: largest difference of a parameter (of {4 * size['tasks'] + 3:,})", f"{two[apart]:.1e}"],
+        [
+            f"{len(hurt['kills'])} workers killed, after {kills} evaluations ({hurt['passes repeated']} repeated): "
+            "objective, largest difference of a parameter, against two workers left alone",
+            f"{hurt[at_end]:.1e}, {hurt[apart]:.1e}",
+        ],
+        [
+            f"{size['converged']} tasks until a step gains less than 1e-4 nats ({end['iterations']} steps): objective, "
+            "largest difference of a parameter",
+            f"{end[at_end]:.1e}, {end[apart]:.1e}",
+        ],
+    ]
+    return table(["what", "measured"], rows) + made_by(result, "seed 0; kills from seed 1")
+
+
+def moved() -> str:
+    rows = [
+        [f"{r['tasks']:,}", r["rows"], r["shards"], f"{r['first'] / 1e3:,.0f}", f"{r['an evaluation'] / 1e3:,.0f}"]
+        for r in load("bench_dask")["bytes"]
+    ]
+    return table(
+        ["tasks", "rows a task", "shards", "kB, first evaluation (shards placed)", "kB, each further one"], rows
+    )
+
+
+def times() -> str:
+    t = load("bench_dask")["time"]
+    rows: list[list[Any]] = [["one process, no Dask", f"{t['one process']:.2f}", "", "", ""]]
+    for r in t["workers"]:
+        kind = f"{r['workers']} worker{'s' * (r['workers'] > 1)}"
+        rows.append([kind, f"{r['fastest']:.2f}", f"{r['predicted']:.2f}", f"{r['empty']:.3f}", r["load"]])
+    pieces = (
+        f"\n\nPieces: {t['CPU seconds in shards']:.2f} CPU seconds in {t['shards']} shards, "
+        f"{t['CPU seconds in the client']:.3f} in the client; the machine has {t['cores']} cores, and its other "
+        f"work stretched one process by {t['stretch']:.2f}."
+    )
+    return (
+        table(["", "seconds an evaluation", "predicted", "of which Dask's own", "load of the machine"], rows) + pieces
+    )
+
+
+def thousand() -> str:
+    result = load("bench_dask")
+    t, n_tasks = result["time"], result["size"]["tasks"]
+    work, client = (t[f"CPU seconds in {where}"] / n_tasks for where in ("shards", "the client"))
+    graph = min(r["empty"] for r in t["workers"]) / (2.15 * t["shards"] + 1)
+    rows = []
+    for workers, tasks in ((1, 10**4), (10, 10**5), (100, 10**6), (1000, 10**6), (1000, 10**7)):
+        shards = min(tasks * result["size"]["rows"] // 10_000, 1000)
+        parts = client * tasks, work * tasks / workers, graph * (2.15 * shards + 1)
+        share = parts[1] / sum(parts)
+        rows.append(
+            [f"{workers:,}", f"{tasks:,}", *(number(p) for p in parts), number(sum(parts)), f"{100 * share:.0f} %"]
+        )
+    head = ["machines, one core each", "tasks", "client", "shards", "Dask", "seconds an evaluation", "in shards"]
+    return table(head, rows)
+
+
+def unchanged() -> str:
+    result = load("bench_unchanged")
+    rows = [
+        [r["what"], r["before"], r["after"], "" if r["ratio"] is None else r["ratio"]]
+        for r in result["milliseconds, CPU"]
+        if r["ratio"] is not None
+    ]
+    return table(["milliseconds of CPU time", "before", "after", "ratio"], rows) + made_by(
+        result, f"against commit {result['before'][:7]}"
+    )
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "large models": models,
+    "large same": same,
+    "large bytes": moved,
+    "large time": times,
+    "large thousand": thousand,
+    "large unchanged": unchanged,
+}
