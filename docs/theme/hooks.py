@@ -25,7 +25,7 @@ FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHA
 
 #: Stands where the commands go.
 COMMANDS = "<!-- commands: written from the commands themselves when the site is built -->"
-LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
+LINK = re.compile(r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\(([^)\s#]+)(#[^)]*)?\)")
 sections: list[list[str]] = []
 
 
@@ -44,8 +44,9 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
 
     def turn(match: re.Match[str]) -> str:
         image, words, target, anchor = match.groups()
+        words = LINK.sub(turn, words)  # a picture may be a link
         if re.match(r"\w+:", target):
-            return match[0]
+            return f"{image}[{words}]({target}{anchor or ''})"
         place = posixpath.normpath(posixpath.join(posixpath.dirname(home), target))
         uri = FROM_ROOT.get(place, place.removeprefix("docs/"))
         if place not in FROM_ROOT and not place.startswith("docs/"):

@@ -193,15 +193,15 @@ def gram_minus_inverse(R: Array, L: Array) -> Array:
 
 
 @twinned
-def gram_minus_inverse_folded(r: Array, L: Array) -> Array:
-    """r r' - (L L')^-1 folded: twice its strict upper triangle, and its diagonal; zeros below.
+def gram_minus_inverse_folded(R: Array, L: Array) -> Array:
+    """R R' - (L L')^-1 folded: twice its strict upper triangle, and its diagonal; zeros below. R may be a vector.
 
     Any sum of its products with a symmetric matrix is that of the full one, without the pass that mirrors it.
     """
     if len(L) == 0:
         return np.zeros((0, 0))
     P, _ = lapack.dpotri(L, lower=1)
-    Q = blas.dsyrk(2.0, r[None, :], beta=-2.0, c=P, trans=1, lower=1, overwrite_c=1).T
+    Q = blas.dsyrk(2.0, R[None, :] if R.ndim == 1 else R.T, beta=-2.0, c=P, trans=1, lower=1, overwrite_c=1).T
     Q.flat[:: len(L) + 1] *= 0.5
     return Q
 

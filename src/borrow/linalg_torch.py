@@ -204,10 +204,17 @@ def gram_minus_inverse(R: Tensor, L: Tensor) -> Tensor:
     return _mirror(torch.baddbmm(P, R, R.mT, beta=-1.0, out=P))
 
 
-def gram_minus_inverse_folded(r: Tensor, L: Tensor) -> Tensor:
-    """r r' - (L L')^-1 folded: twice its strict lower triangle, and its diagonal; zeros above."""
-    P = _lower_of_inverse(L).addr_(r, r, beta=-2.0, alpha=2.0).tril_()
-    torch.diagonal(P).mul_(0.5)
+def gram_minus_inverse_folded(R: Tensor, L: Tensor) -> Tensor:
+    """R R' - (L L')^-1 folded: twice its strict lower triangle, and its diagonal; zeros above. R may be a vector."""
+    P = _lower_of_inverse(L)
+    if R.ndim == 1:
+        P.addr_(R, R, beta=-2.0, alpha=2.0)
+    elif P.ndim == 2:
+        P.addmm_(R, R.mT, beta=-2.0, alpha=2.0)
+    else:
+        P.baddbmm_(R, R.mT, beta=-2.0, alpha=2.0)
+    P.tril_()
+    torch.diagonal(P, dim1=-2, dim2=-1).mul_(0.5)
     return P
 
 

@@ -5,9 +5,9 @@ something small back. Evidence with gradient is two passes with a sum between th
 
     first(shard) -> sums;   solved = solve(sum of sums);   second(shard, solved) -> its part of the answer.
 
-Sums are added in a tree whose shape depends on the number of shards alone, and shards on the data alone: the answer
-has the same bits whichever worker was first, and however many there are. What a first pass made may be kept beside its
-shard (`Kept`) for the second one; where it is gone, it is made again. So a lost worker costs time and nothing else.
+Sums are added in a tree whose shape depends on the number of shards alone, and shards on the data alone: the answer is
+the same whichever worker was first, and however many there are. What a first pass made may be kept beside its shard
+(`Kept`) for the second one; where it is gone, it is made again. So a lost worker costs time and nothing else.
 """
 
 from __future__ import annotations

@@ -19,28 +19,41 @@ log = logging.getLogger("borrow")
 
 #: Seconds to wait for a worker where none is left: a busy cluster takes minutes to bring one up.
 PATIENCE = 300
+#: So often, in seconds, it is looked whether those who have the shards are still there.
+LOOK = 10
 NOBODY = "the Dask client has no worker, and none came; start workers, or give a number of processes"
 
 
 class Placed:
-    """Shards at the client, and the futures that stand for them on the workers."""
+    """Shards at the client, and the futures that stand for them on the workers; each is worked on where it lies."""
 
     def __init__(self, client: Any, shards: list[Any]) -> None:
         self.client, self.shards = client, shards
         self.futures: list[Any] = [None] * len(shards)
+        self.homes: list[str] = [""] * len(shards)
 
-    def put(self) -> int:
-        """Scatter the shards that are not there, in turn over the workers; how many that were."""
-        gone = [i for i, f in enumerate(self.futures) if f is None or f.status != "finished"]
-        if gone:
-            try:
-                self.client.wait_for_workers(1, timeout=PATIENCE)
-            except TimeoutError:
-                raise LostWorkersError(NOBODY) from None
-            found = self.client.scatter([self.shards[i] for i in gone], hash=False)
-            for i, future in zip(gone, found, strict=True):
-                self.futures[i] = future
-        return len(gone)
+    def gone(self) -> list[int]:
+        """Shards that are not there, or whose worker is not."""
+        alive = self.client.nthreads()
+        parts = enumerate(zip(self.futures, self.homes, strict=True))
+        return [i for i, (f, home) in parts if f is None or f.status != "finished" or home not in alive]
+
+    def put(self) -> None:
+        """Scatter what is gone, in turn over the workers."""
+        gone = self.gone()
+        if not gone:
+            return
+        try:
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise LostWorkersError(NOBODY) from None
+        workers = sorted(self.client.nthreads())
+        for k, home in enumerate(workers):
+            mine = gone[k :: len(workers)]
+            if mine:
+                found = self.client.scatter([self.shards[i] for i in mine], workers=[home], hash=False)
+                for i, future in zip(mine, found, strict=True):
+                    self.futures[i], self.homes[i] = future, home
 
 
 class OnDask(Crew):
@@ -108,27 +121,27 @@ class OnDask(Crew):
 
     def _each(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any) -> list[Any]:
         return [
-            self._submit(on_one_thread, f, shard, *args, common)
-            for shard, args in zip(placed.futures, given, strict=True)
+            self._submit(on_one_thread, f, shard, *args, common, workers=[home])
+            for shard, home, args in zip(placed.futures, placed.homes, given, strict=True)
         ]
 
     def _tree(self, parts: list[Any]) -> Any:
         return add_in_tree(parts, lambda some: self._submit(add, some))
 
-    def _submit(self, f: Callable[..., Any], *args: Any) -> Any:
-        return self.client.submit(f, *args, pure=False)
+    def _submit(self, f: Callable[..., Any], *args: Any, **where: Any) -> Any:
+        return self.client.submit(f, *args, pure=False, **where)
 
-    def _gather(self, futures: list[Any]) -> list[Any]:
-        """The results, unless nobody is left to make them: Dask itself would wait for ever."""
+    def _gather(self, placed: Placed, futures: list[Any]) -> list[Any]:
+        """The results, unless those who should make them are gone: Dask itself would wait for ever."""
         from distributed import wait
 
         while True:
             try:
-                wait(futures, timeout=PATIENCE)
+                wait(futures, timeout=LOOK)
                 return self.client.gather(futures)
             except TimeoutError:
-                if not self.client.nthreads():
-                    raise LostWorkersError(NOBODY) from None
+                if placed.gone():
+                    raise CancelledError("a worker is gone") from None
 
     def _persist(self, placed: Placed, ask: Callable[[], list[Any]]) -> list[Any]:
         """The results of what was asked, again where workers were lost on the way."""
@@ -138,7 +151,7 @@ class OnDask(Crew):
         for _ in range(TRIES):
             try:
                 placed.put()
-                return self._gather(ask())
+                return self._gather(placed, ask())
             except (CancelledError, KilledWorker, TimeoutError, OSError) as loss:
                 self.lost, last = self.lost + 1, loss
                 log.info("workers were lost (%s); the pass is repeated", type(loss).__name__)

@@ -80,8 +80,8 @@ class _Dense:
         return linalg.log_determinant(self.L)
 
     def adjoint(self, R: Array, alpha: Array) -> Array:
-        """alpha alpha' + R R' - A^-1."""
-        return linalg.gram_minus_inverse(namespace(R).concatenate([R, alpha[..., None]], axis=-1), self.L)
+        """alpha alpha' + R R' - A^-1, folded: it is summed with symmetric matrices only."""
+        return linalg.gram_minus_inverse_folded(namespace(R).concatenate([R, alpha[..., None]], axis=-1), self.L)
 
     def only(self, i: int | None, n: int) -> _Dense:
         """The factor of one task of several, without padding."""

@@ -216,7 +216,7 @@ def comparison_section(part: Mapping[str, Any], kind: str, name: Iterator[str], 
     caption = (
         f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
         f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
-        f"higher is better;{sure} seconds: of all fits."
+        f"higher is better;{sure} seconds: processor time of all fits."
     )
     mark = {"judged": lambda r: r["method"] == chosen, "note": lambda r: "judged" if r["method"] == chosen else ""}
     blocks.append(table(caption, columns, comparison["rows"], **mark))

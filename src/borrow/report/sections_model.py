@@ -157,7 +157,7 @@ def made_section(made: Mapping[str, Any], name: Iterator[str]) -> Block:
         if made[key] is not None:
             pairs.append((title, made[key]))
     if made["seconds"] is not None:
-        pairs.append(("computing time", f"{number(made['seconds'], 3)} s, summed over the fits"))
+        pairs.append(("processor time", f"{number(made['seconds'], 3)} s, summed over the fits"))
     pairs.append(("versions", ", ".join(f"{k} {v}" for k, v in made["versions"].items())))
     pairs.append(("written", made["written"]))
     blocks.append(facts("", pairs, code=("data", "model")))
