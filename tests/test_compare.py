@@ -121,6 +121,13 @@ def test_the_kind_is_seen_from_the_target(values, kind, classes):
     assert (problem.kind, problem.classes) == (kind, classes)
 
 
+def test_names_are_not_classes():
+    """A column that is different in every row was named by mistake; a fit of each against the rest would take ages."""
+    with pytest.raises(ValueError, match="42 different values in 42 rows, too many for classes; is it the right"):
+        read_problem(TABLE.assign(y=[f"name {i}" for i in range(42)]), "y", "who")
+    assert len(read_problem(TABLE.assign(y=[f"name {i // 2}" for i in range(42)]), "y", "who").classes) == 21
+
+
 def test_frames_and_dicts_are_one_problem():
     plain = {c: TABLE[c].tolist() for c in TABLE}
     digests = {read_problem(t, "y", "who").digest() for t in (TABLE, pl.DataFrame(plain), plain)}

@@ -99,11 +99,11 @@ class Prediction:
     covariance: Array | None = None
 
 
-def marginal_variances(K: Array, L: Array, w: Array) -> Array:
-    """diag(K - K w A^-1 w K), A = I + w K w = L L'.
+def marginal_variances(K: Array, L: Array, w: Array, e: Array | None = None) -> Array:
+    """diag(E - E w A^-1 w E), A = I + w E w = L L', E = K + diag(e).
 
-    w K w = A - I, so tau v = 1 - diag A^-1, a third of the flops of a solve. Sites too weak for that difference take
-    their columns of K instead.
+    w E w = A - I, so tau v = 1 - diag A^-1, a third of the flops of a solve. Sites too weak for that difference take
+    their columns of E instead; it is not formed otherwise.
     """
     rest = 1.0 - linalg.diagonal_of_inverse(L)
     weak = rest < 1e-4
@@ -111,13 +111,20 @@ def marginal_variances(K: Array, L: Array, w: Array) -> Array:
         xp = namespace(K)
         variance = rest / xp.where(weak, 1.0, w * w)
         if bool(weak.any()):
-            half = linalg.solve_lower(L, w[..., None] * K)
-            variance = xp.where(weak, linalg.diagonal(K) - linalg.column_dots(half, half), variance)
+            E = linalg.copy(K)
+            if e is not None:
+                linalg.add_diagonal(E, e)
+            half = linalg.solve_lower(L, w[..., None] * E)
+            variance = xp.where(weak, linalg.diagonal(E) - linalg.column_dots(half, half), variance)
         return variance
     variance = np.divide(rest, w * w, out=np.zeros_like(w), where=~weak)
     if weak.any():
-        half = linalg.solve_lower(L, w[:, None] * K[:, weak])
-        variance[weak] = np.diagonal(K)[weak] - np.einsum("ij,ij->j", half, half)
+        rows = np.flatnonzero(weak)
+        columns = K[:, rows]
+        if e is not None:
+            columns[rows, np.arange(len(rows))] += e[rows]
+        half = linalg.solve_lower(L, w[:, None] * columns)
+        variance[rows] = columns[rows, np.arange(len(rows))] - np.einsum("ij,ij->j", half, half)
     return variance
 
 

@@ -365,13 +365,12 @@ class SharedPosterior(_Forgetful):
                 variance[at] = e[at] / factor.root**2  # type: ignore[union-attr]
                 J[at] -= gain[:, None] * self.H[at]
                 continue
-            E = linalg.copy(K)
-            linalg.add_diagonal(E, block.of(e))
-            known = E @ (wb * block.of(self.alpha))[..., None]
-            mean[at] += known.reshape(-1)
-            block.put(variance, marginal_variances(E, factor.L, wb))  # type: ignore[union-attr]
+            eb, known = block.of(e), wb * block.of(self.alpha)
+            mean[at] += ((K @ known[..., None])[..., 0] + eb * known).reshape(-1)
+            block.put(variance, marginal_variances(K, factor.L, wb, eb))  # type: ignore[union-attr]
             if J.shape[1]:
-                block.put(J, block.of(J) - E @ (wb[..., None] * block.of(self.H)))
+                wH = wb[..., None] * block.of(self.H)
+                block.put(J, block.of(J) - K @ wH - eb[..., None] * wH)
         J = linalg.right_solve_transposed(J, self.LB)
         collect = prior.layout.collect
         found = collect(mean), collect(variance + linalg.row_dots(J, J))

@@ -106,7 +106,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     classes = sort_labels(v for v in entries if v is not None)
     if len(classes) < 2:
         raise ValueError(f"the target {name!r} has one class only, {classes[0]!r}; there is nothing to tell apart")
-    if len(classes) > max(20, len(present) // 3):
+    if len(classes) > max(2, len(present) // 2):
         raise ValueError(
             f"the target {name!r} has {len(classes)} different values in {len(present)} rows, too many for classes; "
             "is it the right column? For numbers give kind='regression'"
