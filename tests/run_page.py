@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ELSEWHERE = ("make", "python", "gcc", "valgrind", "git", "pip")
 #: Plain commands that show a file.
 SHELL = ("head", "cat", "ls")
+#: What the commands find as their terminal.
+TERMINAL = {"COLUMNS": "90", "NO_COLOR": "1"}
 #: The command line of the source under test, whatever is installed.
 BORROW = f"borrow() {{ {shlex.quote(sys.executable)} -W error -c 'from borrow.cli import main; main()' \"$@\"; }}\n"
 
@@ -54,12 +56,26 @@ def commands(code: str) -> list[str]:
     return [" ".join(shlex.split(line, comments=True)) and line for line in lines if shlex.split(line, comments=True)]
 
 
+def run_command(words: list[str], line: str) -> str:
+    """One call of the command line, in this process: starting another costs more than most of them do."""
+    from typer.testing import CliRunner
+
+    from borrow.cli import main
+
+    done = CliRunner().invoke(main, words, env=TERMINAL)
+    if done.exit_code:
+        raise SystemExit(f"{line}\n{done.output}")
+    return done.stdout
+
+
 def run_shell(code: str) -> str:
     """What the commands print. A command of another kind must name something that exists."""
-    printed, env = "", {**os.environ, "COLUMNS": "90", "NO_COLOR": "1"}
+    printed, env = "", {**os.environ, **TERMINAL}
     for line in commands(code):
         words = shlex.split(line, comments=True)
-        if words[0] == "borrow" or words[0] in SHELL:
+        if words[0] == "borrow" and not set("|<>") & set(words):
+            printed += run_command(words[1:], line)
+        elif words[0] == "borrow" or words[0] in SHELL:
             done = subprocess.run(["bash", "-c", BORROW + line], capture_output=True, text=True, env=env)
             if done.returncode:
                 raise SystemExit(f"{line}\n{done.stdout}{done.stderr}")
