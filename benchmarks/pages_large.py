@@ -89,13 +89,13 @@ def same() -> str:
 
 
 def moved() -> str:
-    rows = [
-        [f"{r['tasks']:,}", r["rows"], r["shards"], f"{r['first'] / 1e3:,.0f}", f"{r['an evaluation'] / 1e3:,.0f}"]
-        for r in load("bench_dask")["bytes"]
-    ]
-    return table(
-        ["tasks", "rows a task", "shards", "kB, first evaluation (shards placed)", "kB, each further one"], rows
-    )
+    rows = []
+    for r in load("bench_dask")["bytes"]:
+        each = r["an evaluation"] / 1e3
+        kb = [f"{r['first'] / 1e3:,.0f}", f"{each:,.0f}", f"{each / r['shards']:.1f}"]
+        rows.append([f"{r['tasks']:,}", r["rows"], r["shards"], *kb])
+    head = ["tasks", "rows a task", "shards", "kB, first evaluation (shards sent)", "kB, each further one", "a shard"]
+    return table(head, rows)
 
 
 def times() -> str:
