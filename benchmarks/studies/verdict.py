@@ -8,8 +8,8 @@ function at its own level and scale. "unrelated": each secondary is another func
 the function nor its smoothness can be borrowed. "unrelated, as smooth": other functions of lengthscale 1; a method that
 shares hyper-parameters may learn the smoothness from them. `AutoRegressor` compares no transfer, pooled, symmetric and
 focused by its default folds and fits the winner; its error, and that of no transfer, is the mean absolute error against
-the true function at 400 further inputs. Hierarchical GP, RBF network and IVM are left out for time; they would take their part
-of the 5 % that the others share.
+the true function at 400 further inputs. Hierarchical GP, RBF network and IVM are left out for time; they would take
+their part of the 5 % that the others share.
 
 Draws of development were 9000 and above. Results of each draw are kept under out/, so that a run goes on where it
 stopped.
