@@ -143,7 +143,7 @@ def figure(draws: dict[str, list[dict[str, Any]]], path: Path) -> None:
 
     colours = {"helps": "#0072B2", "cannot tell": "#8A8A8A", "hurts": "#D55E00"}
     with matplotlib.rc_context(figures.STYLE):
-        fig = Figure(figsize=(8.0, 3.6), layout="constrained")
+        fig = Figure(figsize=(8.5, 3.8), layout="constrained")
         axes = np.atleast_1d(fig.subplots(1, len(draws), sharey=True))
         for ax, (family, found) in zip(axes, draws.items(), strict=True):
             verdicts = [Comparison.from_dict(d["comparison"]).verdict() for d in found]
@@ -153,7 +153,7 @@ def figure(draws: dict[str, list[dict[str, Any]]], path: Path) -> None:
                 ax.plot(i, v.difference, "o", ms=2.8, color=colours[v.answer])
             ax.axhline(0.0, color=figures.INK, lw=0.8)
             share = sum(v.answer == "helps" for v in verdicts)
-            ax.set_title(f"{family}: “helps” in {share} of {len(verdicts)}", fontsize=9)
+            ax.set_title(f"{family}\n“helps” in {share} of {len(verdicts)}", fontsize=9)
             ax.set_xlabel("draws, by difference")
             ax.set_xticks([])
             ax.grid(False, axis="x")
