@@ -39,7 +39,7 @@ from borrow.data import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
-from borrow.models import focused, focused_classifier, focused_search
+from borrow.models import focused, focused_alone, focused_classifier, focused_search
 from borrow.models.baselines import gp_classifiers
 from borrow.models.baselines.gp import fit_single
 from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
@@ -124,7 +124,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
         stack.enter_context(patch.object(focused_search, "LABEL_RELATION_COST", settings["cost"]))
         if settings["own"] is not None:
             stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
-            stack.enter_context(patch.object(focused_search, "fit_single", partial(fit_own_centred, settings["own"])))
+            stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))
         for module in (gp_classifiers, focused_classifier):
             stack.enter_context(patch.object(module, "inference_of", infer))
         X, y = p.X[p.own], p.y[p.own]
