@@ -6,7 +6,7 @@
 Each part is kept under out/dask_scale/ when it is done, and read from there when the command is given again.
 
 - `one`, `two`: 2,000 secondary tasks of 100 rows, 12 iterations of L-BFGS in one process and on two workers;
-  `long_one`, `long_two`: 20 tasks to convergence.
+  `long_one`, `long_two`: 60 tasks to convergence.
 - `killed`: the same 12 iterations while workers are killed (SIGKILL), three times, at random moments.
 - `bytes`: everything that client, scheduler and workers write to their sockets in one evaluation, at 50, 100 and 200
   rows a task.
@@ -47,7 +47,7 @@ from borrow.shards_dask import OnDask
 from results import ROOT, provenance, write_result
 
 OUT = ROOT / "out" / "dask_scale"
-FULL = {"tasks": 2000, "rows": 100, "iterations": 12, "converged": 20, "bytes": 200, "repeats": 3, "most": 300}
+FULL = {"tasks": 2000, "rows": 100, "iterations": 12, "converged": 60, "bytes": 200, "repeats": 3, "most": 300}
 SMALL = {"tasks": 12, "rows": 8, "iterations": 4, "converged": 6, "bytes": 8, "repeats": 2, "most": 10}
 
 
