@@ -39,13 +39,13 @@ def read_training(
     """Everything `fit` was given, as rows."""
     name = type(estimator).__name__
     X, y, tasks = unfold(estimator, X, y, tasks)
-    table = _split(estimator, X, tasks, estimator.task, reset=True)
-    targets, columns = _targets(y)
+    table = split_task(estimator, X, tasks, estimator.task, reset=True)
+    targets, columns = read_targets(y)
     n, values = len(table.features), table.tasks
     if len(targets) != n:
         raise ValueError(f"X has {n} rows and y has {len(targets)}; give one target a row")
-    features, weight = table.features, _per_row(sample_weight, "sample_weight", n, zero=True)
-    counts, wide = _per_row(replicates, "replicates", n, zero=False), None
+    features, weight = table.features, per_row(sample_weight, "sample_weight", n, zero=True)
+    counts, wide = per_row(replicates, "replicates", n, zero=False), None
     if targets.ndim == 2:
         if values is not None:
             text = f"y has {targets.shape[1]} columns, one a task, and X or tasks= names tasks too"
@@ -91,16 +91,16 @@ def read_new(
     """
     if default is None and len(schema.labels) == 1:
         default = 0
-    if schema.task is not None and _lacks(X, schema):
-        features = _without_task(estimator, X, schema)
-        values = None if tasks is None else _task_values(tasks, len(features))
-        if values is None and _frame(X) is None and len(schema.labels) > 1:
+    if schema.task is not None and lacks_task(X, schema):
+        features = without_task(estimator, X, schema)
+        values = None if tasks is None else task_values(tasks, len(features))
+        if values is None and as_frame(X) is None and len(schema.labels) > 1:
             default = None  # an array says nothing of its columns: a task column left out may be a mistake
     elif schema.task is not None and tasks is not None:
         raise ValueError(f"X has the task column {schema.task!r} and tasks= was given too; give one of them")
     else:
-        column = schema.position if _frame(X) is None else schema.task
-        table = _split(estimator, X, tasks, column, reset=False)
+        column = schema.position if as_frame(X) is None else schema.task
+        table = split_task(estimator, X, tasks, column, reset=False)
         features, values = table.features, table.tasks
     if values is not None:
         return features, encode(values, schema.labels)
@@ -126,9 +126,9 @@ class _Table:
     tasks: list[Any] | None = None
 
 
-def _split(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Table:
+def split_task(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Table:
     """Features and the task labels of the rows, from the column of X or from `tasks`."""
-    frame = _frame(X)
+    frame = as_frame(X)
     if frame is None:
         X = _array(X)
         if not reset and np.ndim(X) == 2:
@@ -138,7 +138,7 @@ def _split(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Tab
     if tasks is not None or column is None:
         features = _numbers(estimator, X)
         validate_data(estimator, X=X, skip_check_array=True, reset=reset)
-        labels = None if tasks is None else _task_values(tasks, len(features))
+        labels = None if tasks is None else task_values(tasks, len(features))
         return _Table(features, None if frame is None else tuple(frame.columns), tasks=labels)
     if frame is not None:
         column, position = _find_column(column, list(frame.columns))
@@ -158,21 +158,21 @@ def _split(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Tab
         raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
     features = _numbers(estimator, without, skipped=position)
     validate_data(estimator, X=X, skip_check_array=True, reset=reset)
-    return _Table(features, names, column, position, _task_values(values, len(features)))
+    return _Table(features, names, column, position, task_values(values, len(features)))
 
 
-def _lacks(X: Any, schema: Schema) -> bool:
+def lacks_task(X: Any, schema: Schema) -> bool:
     """Whether X comes without the task column that fit saw."""
-    frame = _frame(X)
+    frame = as_frame(X)
     if frame is not None and schema.names is not None:
         return schema.task not in frame.columns
     shape = np.shape(X) if frame is None else frame.shape
     return len(shape) == 2 and shape[1] == schema.n_features
 
 
-def _without_task(estimator: Any, X: Any, schema: Schema) -> Array:
+def without_task(estimator: Any, X: Any, schema: Schema) -> Array:
     """Features of a table without the task column that fit saw; a frame must have just the others."""
-    frame = _frame(X)
+    frame = as_frame(X)
     if frame is not None and schema.names is not None:
         columns = list(frame.columns)
         if missing := [c for c in schema.names if c not in columns]:
@@ -180,7 +180,7 @@ def _without_task(estimator: Any, X: Any, schema: Schema) -> Array:
         if extra := [c for c in columns if c not in schema.names]:
             raise ValueError(
                 f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
-                f"{schema.task!r}{_did_you_mean(schema.task, extra)}"
+                f"{schema.task!r}{did_you_mean(schema.task, extra)}"
             )
         X = frame.select(list(schema.names)).to_native()
     return _numbers(estimator, X)
@@ -191,7 +191,7 @@ def _find_column(column: Any, columns: list[Any]) -> tuple[Any, int]:
     if column not in columns and isinstance(column, (int, np.integer)):
         column = columns[_position(column, len(columns))]
     if column not in columns:
-        hint = _did_you_mean(column, columns)
+        hint = did_you_mean(column, columns)
         raise ValueError(f"task={column!r} is not a column of X; columns are {list_labels(columns)}{hint}")
     return column, columns.index(column)
 
@@ -202,13 +202,14 @@ def _position(column: Any, width: int) -> int:
     return int(column) % width
 
 
-def _did_you_mean(name: Any, among: Iterable[Any]) -> str:
+def did_you_mean(name: Any, among: Iterable[Any]) -> str:
+    """A question with the nearest name, or nothing."""
     by_lower = {str(c).lower(): c for c in among}
     near = difflib.get_close_matches(str(name).lower(), list(by_lower), 1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
-def _frame(X: Any) -> Any:
+def as_frame(X: Any) -> Any:
     """X as a narwhals frame, or None where it is none."""
     try:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -233,28 +234,28 @@ def _array(X: Any) -> Any:
 
 def _numbers(estimator: Any, X: Any, skipped: int | None = None) -> Array:
     """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages."""
-    frame, names = _frame(X), []
+    frame, names = as_frame(X), []
     if frame is not None:
         names = [repr(c) for c in frame.columns]
-        columns = [_floats(frame.get_column(c).to_numpy(), f"column {c!r} of X") for c in frame.columns]
+        columns = [to_floats(frame.get_column(c).to_numpy(), f"column {c!r} of X") for c in frame.columns]
         X = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
     elif np.ndim(X) == 2 and not hasattr(X, "toarray"):
         names = [str(j + (skipped is not None and j >= skipped)) for j in range(np.shape(X)[1])]
         if getattr(X, "dtype", np.dtype(float)).kind in "OUSmM":
-            parts = [_floats(c, f"column {j} of X") for j, c in zip(names, np.asarray(X).T, strict=True)]
+            parts = [to_floats(c, f"column {j} of X") for j, c in zip(names, np.asarray(X).T, strict=True)]
             X = np.column_stack(parts) if parts else X
     features = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
     if len(bad := np.argwhere(~np.isfinite(features))):
         rows = np.unique(bad[:, 0]).tolist()
         which = [names[j] for j in np.unique(bad[:, 1])]
         raise ValueError(
-            f"X holds NaN or infinity (inf) in {_some(rows)}, column {', '.join(which[:6])}; drop or fill "
+            f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
             "these rows first (NaN is allowed in y only, for rows that were not observed)"
         )
     return features
 
 
-def _floats(values: Any, where: str) -> Array:
+def to_floats(values: Any, where: str) -> Array:
     """A column as floats, NaN where missing; what is no number is refused, with its row."""
     values = np.asarray(values)
     if values.dtype.kind == "c":
@@ -265,7 +266,7 @@ def _floats(values: Any, where: str) -> Array:
             return values.astype(np.float64)
         except (TypeError, ValueError):
             pass  # to be explained, or to be read without its missing values
-    entries = [np.nan if _is_missing(v) else v for v in (list(values) if dates else values.tolist())]
+    entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
     for i, v in enumerate(entries):
         if isinstance(v, (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)):
             raise ValueError(
@@ -284,29 +285,29 @@ def _floats(values: Any, where: str) -> Array:
     return np.array(entries, dtype=np.float64)
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
 
 
-def _targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
+def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
     """(n,) or (N, M) floats with NaN, and the names of the columns of a frame."""
-    frame = _frame(y)
+    frame = as_frame(y)
     if frame is not None:
-        columns = [_floats(frame.get_column(c).to_numpy(), f"column {c!r} of y") for c in frame.columns]
+        columns = [to_floats(frame.get_column(c).to_numpy(), f"column {c!r} of y") for c in frame.columns]
         array = np.column_stack(columns)
     else:
         array = np.asarray(y)
         if array.ndim == 2 and array.shape[1] > 1:
-            array = np.column_stack([_floats(c, f"column {j} of y") for j, c in enumerate(array.T)])
+            array = np.column_stack([to_floats(c, f"column {j} of y") for j, c in enumerate(array.T)])
         else:
-            array = _floats(array.ravel(), "y").reshape(array.shape)
+            array = to_floats(array.ravel(), "y").reshape(array.shape)
     if np.isinf(array).any():
         rows = np.unique(np.argwhere(np.isinf(array))[:, 0]).tolist()
         raise ValueError(
-            f"Input y contains infinity or a value too large for dtype('float64') in {_some(rows)}; use NaN "
+            f"Input y contains infinity or a value too large for dtype('float64') in {name_some(rows)}; use NaN "
             "for what was not observed"
         )
     if array.ndim == 2 and array.shape[1] > 1:
@@ -314,12 +315,12 @@ def _targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
     return column_or_1d(array, warn=True), None
 
 
-def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
+def per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     """One positive number a row (a number stands for all rows; None for 1)."""
     if values is None:
         return np.ones(n)
     array = np.asarray(values)
-    array = _floats(array.ravel(), name).reshape(array.shape)
+    array = to_floats(array.ravel(), name).reshape(array.shape)
     array = np.full(n, float(array)) if array.ndim == 0 else array
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
@@ -329,11 +330,11 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
         kind = "finite and not negative" if zero else "finite and positive"
-        raise ValueError(f"{name} must be {kind}; it is {array[rows[0]]:g} in {_some(rows)}")
+        raise ValueError(f"{name} must be {kind}; it is {array[rows[0]]:g} in {name_some(rows)}")
     return array
 
 
-def _task_values(values: Any, n: int) -> list[Any]:
+def task_values(values: Any, n: int) -> list[Any]:
     """Labels of the rows, checked; a single label stands for all rows."""
     if isinstance(values, (str, int, float, np.generic)):
         values = [values.item() if isinstance(values, np.generic) else values] * n
@@ -347,9 +348,9 @@ def _task_values(values: Any, n: int) -> list[Any]:
     values = list(values)
     if len(values) != n:
         raise ValueError(f"there are {len(values)} task labels for {n} rows; give one a row, or one for all")
-    if missing := [i for i, v in enumerate(values) if _is_missing(v)]:
+    if missing := [i for i, v in enumerate(values) if is_missing(v)]:
         raise ValueError(
-            f"the task is missing (NaN) in {_some(missing)}; every row needs one: name it, or drop these rows"
+            f"the task is missing (NaN) in {name_some(missing)}; every row needs one: name it, or drop these rows"
         )
     if odd := [i for i, v in enumerate(values) if not isinstance(v, Hashable)]:
         raise ValueError(
@@ -369,7 +370,7 @@ def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     widths = {label: np.shape(X)[1] for label, (X, _) in items}
     if len(set(widths.values())) > 1:
         raise ValueError(f"X of the tasks differ in their number of columns: {widths}; all tasks share one input space")
-    frames = [_frame(X) for _, (X, _) in items]
+    frames = [as_frame(X) for _, (X, _) in items]
     if all(f is not None for f in frames):
         columns = frames[0].columns
         for (label, _), f in zip(items, frames, strict=True):
@@ -385,7 +386,7 @@ def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     return table, y, [label for label, (X, _) in items for _ in range(len(X))]
 
 
-def _some(rows: list[int], most: int = 8) -> str:
+def name_some(rows: list[int], most: int = 8) -> str:
     """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
     more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
     return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, validate_data
 from borrow.data import Codes, Rows, encode, is_pairs, sort_labels
 from borrow.data import column_scales as dense_scales
 from borrow.linalg import Array
-from borrow.reading import Schema, _per_row, _targets, _task_values, read_new, read_training, unfold
+from borrow.reading import Schema, per_row, read_new, read_targets, read_training, task_values, unfold
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def read_pool(
 ) -> tuple[Pool, Schema]:
     """Everything `fit` was given, as a pool."""
     X, y, tasks = unfold_sparse(estimator, X, y, tasks)
-    targets, columns = _targets(y)
+    targets, columns = read_targets(y)
     wide = targets.ndim == 2
     if wide and (tasks is not None or estimator.task is not None) and not sparse.issparse(X):
         read_training(estimator, X, y, tasks)  # which refuses it, and says why
@@ -71,7 +71,7 @@ def read_points(
         return read_new(estimator, X, schema, tasks, default)
     X = _check_sparse(estimator, X, reset=False)
     if tasks is not None:
-        return X, encode(_task_values(tasks, X.shape[0]), schema.labels)
+        return X, encode(task_values(tasks, X.shape[0]), schema.labels)
     if len(schema.labels) == 1:
         return X, np.zeros(X.shape[0], dtype=np.intp)
     if schema.wide is not None:
@@ -107,11 +107,11 @@ def _read_sparse(
     n = X.shape[0]
     if len(y) != n:
         raise ValueError(f"X has {n} rows and y has {len(y)}; give one target a row")
-    values = None if tasks is None else _task_values(tasks, n)
+    values = None if tasks is None else task_values(tasks, n)
     labels = (0,) if values is None else sort_labels(values)
     task = np.zeros(n, dtype=np.intp) if values is None else encode(values, labels)
-    weight = _per_row(sample_weight, "sample_weight", n, zero=True)
-    rows = Rows(X, task, labels, y, weight, _per_row(replicates, "replicates", n, zero=False))
+    weight = per_row(sample_weight, "sample_weight", n, zero=True)
+    rows = Rows(X, task, labels, y, weight, per_row(replicates, "replicates", n, zero=False))
     return rows.take(weight > 0), Schema(None, None, None, X.shape[1], labels)
 
 

@@ -18,7 +18,7 @@ from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.models.hierarchical_fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
-from borrow.reading import Schema, _frame, _lacks, _targets
+from borrow.reading import Schema, as_frame, lacks_task, read_targets
 from borrow.reading_pool import read_points, read_pool
 from borrow.shards import hired
 from borrow.table import Table
@@ -251,8 +251,8 @@ def tried_table(fit: Fit) -> Table:
 def read_inputs(estimator: Any, X: Any) -> Any:
     """Input columns of a table; the task column is dropped where it is there."""
     schema: Schema = estimator._schema
-    if schema.task is not None and not sparse.issparse(X) and not _lacks(X, schema):
-        frame = _frame(X)
+    if schema.task is not None and not sparse.issparse(X) and not lacks_task(X, schema):
+        frame = as_frame(X)
         keep = [j for j in range(np.shape(X)[1]) if j != schema.position]
         X = np.asarray(X)[:, keep] if frame is None else frame.drop(schema.task).to_native()
     return read_points(estimator, X, schema, None if len(schema.labels) == 1 else schema.labels[0])[0]
@@ -260,7 +260,7 @@ def read_inputs(estimator: Any, X: Any) -> Any:
 
 def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     """Labelled rows of a task never seen."""
-    rows, (target, _) = read_inputs(estimator, X), _targets(y)
+    rows, (target, _) = read_inputs(estimator, X), read_targets(y)
     if target.ndim != 1 or len(target) != rows.shape[0]:
         raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target a row")
     seen = np.isfinite(target)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from borrow.linalg import Array
-from borrow.reading import Schema, _lacks, _split, _without_task
+from borrow.reading import Schema, lacks_task, split_task, without_task
 
 
 def inputs_alone(estimator: Any, X: Any, schema: Schema) -> Array:
     """The input columns of X; the task column, where fit had one, may be there or not."""
-    if schema.task is not None and _lacks(X, schema):
-        return _without_task(estimator, X, schema)
+    if schema.task is not None and lacks_task(X, schema):
+        return without_task(estimator, X, schema)
     column = schema.task if hasattr(X, "columns") and schema.names is not None else schema.position
-    return _split(estimator, X, None, column, reset=False).features
+    return split_task(estimator, X, None, column, reset=False).features
 
 
 def keep_names(child: Any, X: Any, schema: Schema) -> None:

@@ -14,7 +14,7 @@ from borrow.data import Rows, sort_labels
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels
 from borrow.models.focused import primary_code
-from borrow.reading import Schema, _frame, _lacks, read_training
+from borrow.reading import Schema, as_frame, lacks_task, read_training
 from borrow.reading_classes import read_classes
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
@@ -81,7 +81,7 @@ class _Auto(BaseEstimator):
         schema = self._schema
         if tasks is not None or len(schema.labels) == 1 or schema.wide is not None:
             return tasks
-        if schema.task is None or (_frame(X) is not None and _lacks(X, schema)):
+        if schema.task is None or (as_frame(X) is not None and lacks_task(X, schema)):
             return self._primary
         return None
 

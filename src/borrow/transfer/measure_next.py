@@ -30,7 +30,7 @@ from borrow.models.focused import condition, primary_code
 from borrow.models.focused_regressor import FocusedGPRegressor
 from borrow.models.hierarchical_regressor import HierarchicalGPRegressor
 from borrow.models.rbf_regressor import MultiTaskRBFRegressor
-from borrow.reading import _did_you_mean, _frame, read_new
+from borrow.reading import as_frame, did_you_mean, read_new
 from borrow.table import Table
 
 #: The focused model gets inducing inputs at candidates too, up to this many in all.
@@ -168,12 +168,12 @@ def _cost_column(candidates: Any, cost: Any) -> tuple[Any, Any]:
     """Costs that are a column of the candidates are taken out of it."""
     if not isinstance(cost, str):
         return candidates, cost
-    frame = _frame(candidates)
+    frame = as_frame(candidates)
     if frame is None or cost not in frame.columns:
         columns = [] if frame is None else frame.columns
         raise ValueError(
             f"cost={cost!r} is not a column of the candidates; columns are {list_labels(columns)}"
-            f"{_did_you_mean(cost, columns)}"
+            f"{did_you_mean(cost, columns)}"
         )
     return frame.drop(cost).to_native(), frame.get_column(cost).to_numpy()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from borrow.data import Codes, list_labels, sort_labels
 from borrow.linalg import Array
-from borrow.reading import _did_you_mean, _floats, _frame, _is_missing, _some, _task_values
+from borrow.reading import as_frame, did_you_mean, is_missing, name_some, task_values, to_floats
 
 KINDS = ("regression", "classification")
 
@@ -91,15 +91,15 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     """What kind of target it is, its values, and its classes."""
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind={kind!r}: expected 'auto', 'regression' or 'classification'")
-    entries = [None if _is_missing(v) else plain(v) for v in _to_list(values)]
+    entries = [None if is_missing(v) else plain(v) for v in _to_list(values)]
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
     kind = _kind_of(present) if kind == "auto" else kind
     if kind == "regression":
-        y = _floats(np.array(entries, dtype=object), f"the target {name!r}")
+        y = to_floats(np.array(entries, dtype=object), f"the target {name!r}")
         if np.isinf(y).any():
-            raise ValueError(f"the target {name!r} is infinite in {_some(np.flatnonzero(np.isinf(y)).tolist())}")
+            raise ValueError(f"the target {name!r} is infinite in {name_some(np.flatnonzero(np.isinf(y)).tolist())}")
         return kind, y, ()
     if all(isinstance(v, float) and v.is_integer() for v in present):  # whole numbers that a frame made floats of
         entries = [None if v is None else int(v) for v in entries]
@@ -146,7 +146,7 @@ def _columns(table: Any) -> dict[str, Any]:
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of the table differ in length: {lengths}")
         return dict(table)
-    frame = _frame(table)
+    frame = as_frame(table)
     if frame is None:
         raise ValueError(
             f"table is {type(table).__name__}; expected a data frame (pandas, polars, Arrow) or a dict of columns"
@@ -163,7 +163,7 @@ def _to_list(values: Any) -> list[Any]:
 def _require(name: Any, role: str, columns: Mapping[str, Any]) -> None:
     if name not in columns:
         raise ValueError(
-            f"{role}={name!r} is not a column; columns are {list_labels(list(columns))}{_did_you_mean(name, columns)}"
+            f"{role}={name!r} is not a column; columns are {list_labels(list(columns))}{did_you_mean(name, columns)}"
         )
 
 
@@ -177,13 +177,13 @@ def _listed(features: Any, columns: Mapping[str, Any]) -> list[str]:
 def _numbers(values: Any, name: str) -> Array:
     values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     try:
-        column = _floats(values, f"column {name!r}")
+        column = to_floats(values, f"column {name!r}")
     except ValueError as problem:
         text = str(problem).split(";")[0]
         raise ValueError(f"{text}; encode it as numbers, or leave it out with features=") from None
     if len(bad := np.flatnonzero(~np.isfinite(column))):
         raise ValueError(
-            f"column {name!r} has no number in {_some(bad.tolist())}; drop or fill these rows, or leave the column "
+            f"column {name!r} has no number in {name_some(bad.tolist())}; drop or fill these rows, or leave the column "
             "out with features= (only the target may be missing)"
         )
     return column
@@ -191,6 +191,6 @@ def _numbers(values: Any, name: str) -> Array:
 
 def _labels(values: Any, name: str, n: int) -> list[Any]:
     try:
-        return _task_values(_to_list(values), n)
+        return task_values(_to_list(values), n)
     except ValueError as problem:
         raise ValueError(f"column {name!r}: {problem}") from None

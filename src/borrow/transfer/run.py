@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from borrow import __version__
 from borrow.data import list_labels
 from borrow.progress import Progress
-from borrow.reading import _did_you_mean
+from borrow.reading import did_you_mean
 from borrow.transfer.comparison import Comparison, record_key
 from borrow.transfer.folds import LEAST_ROWS, SCORINGS, SHORT, Job, evaluate, is_splitter, read_cv, splits_of
 from borrow.transfer.ledger import Ledger
@@ -203,7 +203,7 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     if primary is not None:
         primary = plain(primary)
         if primary not in counts:
-            hint = _did_you_mean(primary, problem.labels)
+            hint = did_you_mean(primary, problem.labels)
             raise ValueError(f"primary={primary!r} is not a task; tasks are {list_labels(problem.labels)}{hint}")
         if counts[primary] < LEAST_ROWS:
             raise ValueError(
