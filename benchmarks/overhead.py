@@ -1,7 +1,7 @@
 """What code for GPUs costs those who have none: import time and evaluations on the host, before and after, in turn.
 
-    git worktree add /tmp/before <commit>
-    python benchmarks/overhead.py --before /tmp/before    prints, and writes docs/results/bench_overhead.json
+    git worktree add ../before <commit>
+    python benchmarks/overhead.py --before ../before    prints, and writes docs/results/bench_overhead.json
 
 Every figure is the least of several fresh processes of each checkout, taken in turn, on one thread, in processor time.
 Evaluations are of evidence with gradient (focused: 50 tasks of 100 rows; 2,000 tasks of one small row count; dense: ten
