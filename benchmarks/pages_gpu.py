@@ -120,14 +120,6 @@ def fits() -> str:
     return table(head, rows) + by_whom(result)
 
 
-def overhead() -> str:
-    result = load("bench_overhead")
-    rows = [[r["what"], r["before, ms"], r["after, ms"], r["ratio"]] for r in result["rows"]]
-    return table(["what", "before, ms", "after, ms", "ratio"], rows) + made_by(
-        result, f"seed 0; {result['turns']} processes of each, in turn, one thread"
-    )
-
-
 def headline() -> str:
     result = load("bench_gpu")
     largest = result["dense"][-1]
@@ -151,6 +143,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "gpu against host": against_host,
     "gpu begins": begins,
     "gpu fits": fits,
-    "gpu overhead": overhead,
     "headline gpu": headline,
 }

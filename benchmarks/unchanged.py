@@ -65,6 +65,14 @@ pool = merge(places, task, y, one, one, M)
 problem = arrange(basis_of(borrow.kernels.SquaredExponential(1.0, 0.5), inputs), pool)
 state = start(problem.basis, 0.1)
 steps["hierarchical, E-step"] = lambda: expect(state, problem)
+from dataclasses import replace
+from borrow.inference import EPInference
+from borrow.likelihoods import Probit
+few = slice(0, min(M, 4) * rows)
+labels = merge(X[few], task[few], np.sign(y[few]), one[few], one[few], min(M, 4))
+signs = replace(setup, cells=labels, specific=setup.specific[: min(M, 4)], infer=EPInference(Probit()))
+at = {"kernel": kernel.theta, "rho": values["rho"][: min(M, 4) - 1], "specific": np.tile(own.theta, min(M, 4) - 1)}
+steps["focused labels, EP and gradient"] = lambda: focused.condition(at, signs).gradient()
 factors = GaussianFactors(cells.y, np.full(len(cells.y), 0.1))
 steps["IVM, 200 rows chosen"] = lambda: select(kernel, cells.X, cells.starts, factors, 200)
 for name, step in steps.items():

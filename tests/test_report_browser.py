@@ -4,7 +4,6 @@ import pytest
 
 import report_samples as samples
 from borrow import report
-from browser import Browser, find_chromium
 
 ALL = ["regression", "hostile", "curve", "surface", "classification", "every_task"]
 PHONE = 360
@@ -14,16 +13,6 @@ PHONE = 360
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     return {name: report.write(folder / f"{name}.html", getattr(samples, name)()) for name in ALL}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = find_chromium()
-    if path is None:
-        pytest.skip("Chromium is not installed (apt-get install chromium, or name one in BORROW_CHROMIUM)")
-    started = Browser(path, tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 def column(browser, table, index):

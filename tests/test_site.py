@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from browser import Browser, find_chromium
 from run_page import ROOT
 
 pytest.importorskip("mkdocs", reason="the site needs borrow[docs]")
@@ -20,16 +19,6 @@ def site(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = find_chromium()
-    if path is None:
-        pytest.skip("Chromium is not installed (apt-get install chromium, or name one in BORROW_CHROMIUM)")
-    started = Browser(path, tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 def test_nothing_is_fetched_from_elsewhere(site):

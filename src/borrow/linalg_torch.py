@@ -313,6 +313,6 @@ def sparse_product(V: Tensor, S: Any) -> Tensor:
     """S V with S a sparse matrix of the host, in CSR form."""
     at = [torch.tensor(v, dtype=torch.int64, device=V.device) for v in (S.indptr, S.indices)]
     values = torch.tensor(S.data, dtype=V.dtype, device=V.device)
-    with warnings.catch_warnings():  # PyTorch calls its CSR tensors a beta
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
         return torch.sparse_csr_tensor(*at, values, size=S.shape) @ V

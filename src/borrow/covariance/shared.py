@@ -45,6 +45,7 @@ from borrow.covariance.carrier import (
     marginal_variances,
     unit_noise,
 )
+from borrow.covariance.factors import DenseFactor, DiagonalFactor
 from borrow.device import Device
 from borrow.kernels import Kernel
 from borrow.kernels.stacked import TaskKernels
@@ -59,55 +60,6 @@ class Adjoints(NamedTuple):
     inducing: list[Array | None]
     specific: list[Array | None]
     noise: Array
-
-
-class _Dense:
-    """chol(A) of a task with its own kernel, or of several."""
-
-    def __init__(self, K: Array, e: Array, w: Array) -> None:
-        A = K * w[..., None, :]
-        A *= w[..., None]
-        linalg.add_diagonal(A, w * w * e + 1.0)
-        self.L = linalg.cholesky(A, overwrite=True)
-
-    def half(self, B: Array) -> Array:
-        return linalg.solve_lower(self.L, B)
-
-    def half_transposed(self, B: Array) -> Array:
-        return linalg.solve_lower_transposed(self.L, B)
-
-    def log_determinant(self) -> float:
-        return linalg.log_determinant(self.L)
-
-    def adjoint(self, R: Array, alpha: Array) -> Array:
-        """alpha alpha' + R R' - A^-1, folded: it is summed with symmetric matrices only."""
-        return linalg.gram_minus_inverse_folded(namespace(R).concatenate([R, alpha[..., None]], axis=-1), self.L)
-
-    def only(self, i: int | None, n: int) -> _Dense:
-        """The factor of one task of several, without padding."""
-        if i is None:
-            return self
-        one = object.__new__(_Dense)
-        one.L = self.L[i, :n, :n]
-        return one
-
-
-class _Diagonal:
-    """The same for a task whose residual covariance is diagonal (the primary)."""
-
-    def __init__(self, e: Array, w: Array) -> None:
-        self.root = namespace(w).sqrt(1.0 + w * w * e)
-
-    def half(self, B: Array) -> Array:
-        return B / self.root if B.ndim == 1 else B / self.root[:, None]
-
-    half_transposed = half
-
-    def log_determinant(self) -> float:
-        return 2.0 * float(namespace(self.root).log(self.root).sum())
-
-    def adjoint(self, R: Array, alpha: Array) -> Array:
-        return linalg.row_dots(R, R) + alpha * alpha - self.root**-2
 
 
 class SharedCovariance(_Forgetful):
@@ -208,9 +160,9 @@ class SharedPosterior(_Forgetful):
         self.w, s = unit_noise(spread(nu, prior.X), spread(tau, prior.X))
         w, e = self.w, prior.residual
         W, r = prior.G * w[:, None], s + 0.0
-        self.factors: list[_Dense | _Diagonal] = []
+        self.factors: list[DenseFactor | DiagonalFactor] = []
         for block, K in zip(blocks, prior.K_specific, strict=True):
-            factor = _Diagonal(e[block.at], w[block.at]) if K is None else _Dense(K, block.of(e), block.of(w))
+            factor = DiagonalFactor(e[block.at], w[block.at]) if K is None else DenseFactor(K, block.of(e), block.of(w))
             self.factors.append(factor)
             block.put(W, factor.half(block.of(W)))
             block.put(r, factor.half(block.of(r)))
@@ -258,10 +210,10 @@ class SharedPosterior(_Forgetful):
             return self.factors[t] if self.prior.layout.index is None else None
         b, i = self.prior.layout.place_of(t)
         factor = self.factors[b]
-        if isinstance(factor, _Dense):
+        if isinstance(factor, DenseFactor):
             return factor.only(i, at.stop - at.start)
         begin = at.start - self.prior.layout.blocks[b].at.start
-        one = object.__new__(_Diagonal)
+        one = object.__new__(DiagonalFactor)
         one.root = factor.root[begin : begin + at.stop - at.start]
         return one
 

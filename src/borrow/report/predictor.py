@@ -59,7 +59,7 @@ class Predictor:
         """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
         given, tasks = self.form(X, [task] * len(X))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of arrays where names were known, and of what fit has said already
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # we know them
             if not self.regression:
                 return self.model.predict_proba(given, **tasks)[:, -1], None
             want = {"return_cov": True} if full else {"return_std": True}
@@ -96,16 +96,15 @@ class Points:
 
 def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
-    try:
-        cells = predictor.model._marginals()[0]
-        M = len(cells.starts) - 1
-        center, scale = predictor.model._center, predictor.model._scale
-    except (AttributeError, NotImplementedError):
+    if not hasattr(predictor.model, "_marginals"):
         X = getattr(predictor.model, "X_", None)
         if not isinstance(X, np.ndarray):
             return None
         owner = predictor.primary() if predictor.primary() is not None else predictor.labels[0]
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X))
+    cells = predictor.model._marginals()[0]
+    M = len(cells.starts) - 1
+    center, scale = predictor.model._center, predictor.model._scale
     labels = predictor.labels if len(predictor.labels) == M else (predictor.primary(),) * M
     y = center[cells.task] + scale[cells.task] * cells.y
     return Points(np.asarray(cells.X), y, tuple(labels[t] for t in cells.task))

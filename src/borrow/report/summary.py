@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import math
 import platform
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -24,7 +23,7 @@ from borrow.report.predictor import Points, Predictor, remembered
 from borrow.report.svg import text_of
 from borrow.table import Table
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.folds import fit_for
+from borrow.transfer.folds import fit_for, heard
 from borrow.transfer.measure_next import suggest
 from borrow.transfer.methods import ESTIMATORS, LABELS
 from borrow.transfer.problem import Problem, read_problem
@@ -63,8 +62,16 @@ def summary(
     if comparison is None:
         comparison = getattr(model, "comparison_", None)  # an Auto estimator brings its own
     problem = None if comparison is None or table is None else _problem_of(comparison, table)
-    caught: list[str] = []
-    predictor, alone = _models(comparison, problem, model, caught)
+    with heard() as said:
+        content, predictor = _content(comparison, problem, model, table, suggestions, target)
+    return plain({**content, "made": _made(comparison, predictor, command, said)})
+
+
+def _content(
+    comparison: Comparison | None, problem: Problem | None, model: Any, table: Any, suggestions: Any, target: str | None
+) -> tuple[dict[str, Any], Predictor | None]:
+    """Every part but how it was made, and the model that is shown."""
+    predictor, alone = _models(comparison, problem, model)
     primary = _primary_of(comparison, predictor)
     content: dict[str, Any] = {
         "format": FORMAT,
@@ -76,7 +83,6 @@ def summary(
         "covariance": _covariance(comparison, problem, predictor, primary),
         "predictions": None,
         "suggestions": None,
-        "made": _made(comparison, predictor, command, caught),
     }
     if comparison is None and predictor is not None and hasattr(predictor.model, "relatedness"):
         content["parts"] = _model_part(predictor)
@@ -90,7 +96,7 @@ def summary(
         suggestions = _ask_suggest(predictor, problem, primary)
     if suggestions is not None and suggestions is not False:
         content["suggestions"] = suggested(suggestions, _features(comparison, predictor))
-    return plain(content)
+    return content, predictor
 
 
 def plain(value: Any) -> Any:
@@ -119,7 +125,7 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
 
 
 def _models(
-    comparison: Comparison | None, problem: Problem | None, model: Any, caught: list[str]
+    comparison: Comparison | None, problem: Problem | None, model: Any
 ) -> tuple[Predictor | None, Predictor | None]:
     """The model to show, and no transfer to show beside it; fitted here where only the data were given."""
     if comparison is None or len(comparison.primaries) != 1:
@@ -127,17 +133,12 @@ def _models(
     primary = comparison.primaries[0]
     key = comparison.verdict().method if model is None else _key_of(model)
     alone = None
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        if model is None:
-            if problem is None:
-                return None, None
-            model = fit_for(problem, key or "single", primary, comparison.seed)
-        if problem is not None and key != "single":
-            alone = Predictor.of(
-                fit_for(problem, "single", primary, comparison.seed), comparison.features, "no transfer"
-            )
-    caught += [f"{w.category.__name__}: {w.message}" for w in seen]
+    if model is None:
+        if problem is None:
+            return None, None
+        model = fit_for(problem, key or "single", primary, comparison.seed)
+    if problem is not None and key != "single":
+        alone = Predictor.of(fit_for(problem, "single", primary, comparison.seed), comparison.features, "no transfer")
     return Predictor.of(model, comparison.features, LABELS.get(key or "")), alone
 
 
@@ -209,9 +210,7 @@ def _data(comparison: Comparison | None, predictor: Predictor | None, target: st
 
 def _model_part(predictor: Predictor) -> list[dict[str, Any]]:
     """A model without a comparison: what it knows of the relations."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = predictor.model.relatedness()
+    found = predictor.model.relatedness()
     tables: list[Table] = found if isinstance(found, list) else [found]
     primary = predictor.primary()
     rows = [dict(r) for r in tables[0].rows() if r["task"] != primary]
@@ -228,14 +227,12 @@ def _covariance(
     comparison: Comparison | None, problem: Problem | None, predictor: Predictor | None, primary: Any
 ) -> dict[str, Any] | None:
     """Of the symmetric model, which sees all pairs, fitted here where it was compared; else of what there is."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        shown = predictor
-        if comparison is not None and problem is not None and primary is not None:
-            seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
-            if not seen and "symmetric" in comparison.candidates(primary):
-                shown = Predictor.of(fit_for(problem, "symmetric", primary, comparison.seed), comparison.features)
-        found = None if shown is None else learnt.correlations(shown, primary)
+    shown = predictor
+    if comparison is not None and problem is not None and primary is not None:
+        seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
+        if not seen and "symmetric" in comparison.candidates(primary):
+            shown = Predictor.of(fit_for(problem, "symmetric", primary, comparison.seed), comparison.features)
+    found = None if shown is None else learnt.correlations(shown, primary)
     if found is None and comparison is not None and primary is not None:
         known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
         c = [1.0, *(float("nan") if r["correlation"] is None else r["correlation"] for r in known)]
@@ -259,12 +256,10 @@ def _ask_suggest(predictor: Predictor, problem: Problem, primary: Any) -> Table 
     if not len(rows):
         return None
     given, more = predictor.form(rows, own)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return suggest(predictor.model, given, min(NEXT, len(rows)), primary=primary, **more)
-        except ValueError:  # it says which models can; the report only leaves the part out
-            return None
+    try:
+        return suggest(predictor.model, given, min(NEXT, len(rows)), primary=primary, **more)
+    except ValueError:  # it says which models can; the report only leaves the part out
+        return None
 
 
 def _features(comparison: Comparison | None, predictor: Predictor | None) -> Sequence[str]:

@@ -13,7 +13,6 @@ y_i - [A^-1 (y - mu)]_i/[A^-1]_ii and its variance 1/[A^-1]_ii.
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from borrow.linalg import Array
 from borrow.models.baselines.gp import PooledGPRegressor
 from borrow.models.hierarchical_regressor import HierarchicalGPRegressor
 from borrow.table import Table
-from borrow.transfer.folds import fit_for, score_numbers
+from borrow.transfer.folds import fit_for, heard, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 from borrow.transfer.run import read_primaries, read_scoring, read_seed
@@ -58,8 +57,7 @@ def quick_look(
     rows = []
     for key in keys:
         started = time.perf_counter()
-        with warnings.catch_warnings(), threadpool_limits(1):
-            warnings.simplefilter("ignore")
+        with heard() as said, threadpool_limits(1):
             y, mean, std = left_out(fit_for(problem, key, main, seed), problem, main)
         scores = score_numbers(y, mean, std, error)
         rows.append(
@@ -67,7 +65,7 @@ def quick_look(
                 "method": key,
                 **{k: scores[k] for k in ("error", "log_density", "coverage")},
                 "seconds": time.perf_counter() - started,
-                "note": OPTIMISTIC,
+                "note": "; ".join([OPTIMISTIC, *said]),
             }
         )
     return Table({name: [r[name] for r in rows] for name in rows[0]})

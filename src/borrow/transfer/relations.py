@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from borrow.table import Table
-from borrow.transfer.folds import fit_for
+from borrow.transfer.folds import fit_for, heard
 from borrow.transfer.problem import Problem
 
 
 def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
     """One entry a secondary: rho, correlation with its standard error, share. Of several classes, the strongest."""
     out: dict[str, Any] = {"primary": primary, "relations": [], "failure": None}
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")
+    with heard() as out["warnings"], threadpool_limits(1):
         try:
             found = fit_for(problem, "focused", primary, seed).relatedness()
         except Exception as failure:  # it is evidence beside the verdict, not the verdict
