@@ -35,11 +35,11 @@ from scipy.linalg import lapack
 sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
 from borrow import kernels
 from borrow.covariance import SharedCovariance, choose_inducing
-from borrow.data import Cells
+from borrow.data.cells import Cells
 from borrow.inference.ep import EP, EPInference, ep
-from borrow.likelihoods import Probit
-from borrow.models.focused import Setup, focused_objective
-from borrow.models.focused_classifier import FocusedGPClassifier
+from borrow.inference.likelihoods import Probit
+from borrow.models.focused.classifier import FocusedGPClassifier
+from borrow.models.focused.model import Setup, focused_objective
 from results import write_result
 
 N, D = 500, 5

@@ -6,7 +6,7 @@
 Files have 44 columns (40 numbers, a quoted text, a task, an input, a target), of which three are used, and are made
 of one block of 20,000 drawn rows over and over. Every reading is a process of its own:
 - "bytes": the file is only read, in blocks; the yardstick.
-- "used": `borrow.commands.source` reads the three columns, and they become numbers and labels as in `borrow fit`.
+- "used": `borrow.cli.read` reads the three columns, and they become numbers and labels as in `borrow fit`.
 - "all": polars reads all columns with their types, as a plain `polars.read_csv` does.
 - "predict": the whole command `borrow predict MODEL FILE --only --output OUT`, a model of 60 rows and one input.
 Seconds are of the processor, all threads together, so that a busy machine does not count; wall-clock seconds stand
@@ -29,9 +29,9 @@ import numpy as np
 import polars as pl
 
 import borrow
-from borrow.cli import main as command
-from borrow.commands.columns import read_table
-from borrow.commands.source import BLOCK, open_source
+from borrow.cli.app import main as command
+from borrow.cli.columns import read_table
+from borrow.cli.read import BLOCK, open_source
 from results import write_result
 
 ROWS = 20_000

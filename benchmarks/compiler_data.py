@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from borrow import figures
+from borrow import plot as figures
 from borrow.datasets import CompilerData, load_compiler
 from results import FIGURES, ROOT, write_result
 

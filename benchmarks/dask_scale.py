@@ -37,13 +37,14 @@ import numpy as np
 import psutil
 from distributed import Client, LocalCluster, comm
 
-from borrow import hyper, kernels
+from borrow import kernels
 from borrow.covariance.spread import Spread
-from borrow.data import merge
-from borrow.models.baselines.gp import bounds_of
-from borrow.models.focused import Setup, objective_of
-from borrow.shards import Here
-from borrow.shards_dask import OnDask
+from borrow.data.cells import merge
+from borrow.models.focused.model import Setup, objective_of
+from borrow.models.gp.regressors import bounds_of
+from borrow.numerics import optimise as hyper
+from borrow.tasks.dask import OnDask
+from borrow.tasks.workers import Here
 from results import ROOT, provenance, write_result
 
 OUT = ROOT / "out" / "dask_scale"

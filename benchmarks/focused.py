@@ -25,8 +25,8 @@ from scipy.linalg import blas, lapack
 
 from borrow import kernels
 from borrow.covariance import choose_inducing
-from borrow.data import merge
-from borrow.models.focused import Setup, focused_objective
+from borrow.data.cells import merge
+from borrow.models.focused.model import Setup, focused_objective
 from results import write_result
 
 ROWS = 100

@@ -41,16 +41,18 @@ from threadpoolctl import threadpool_limits
 import borrow
 from borrow import kernels
 from borrow.covariance import Design, choose_inducing
-from borrow.data import merge
-from borrow.device import Device, missing
+from borrow.data.cells import merge
 from borrow.inference import EPInference
-from borrow.likelihoods import Probit
-from borrow.linalg import inverse_from_factor
-from borrow.models import focused, focused_search, multitask
-from borrow.models import hierarchical as h
-from borrow.models import hierarchical_basis as bases
-from borrow.models.hierarchical_device import basis_there
-from borrow.models.task_covariance import FreeForm
+from borrow.inference.likelihoods import Probit
+from borrow.models.focused import model as focused
+from borrow.models.focused import search as focused_search
+from borrow.models.hierarchical import basis as bases
+from borrow.models.hierarchical import model as h
+from borrow.models.hierarchical.device import basis_there
+from borrow.models.multitask import model as multitask
+from borrow.models.multitask.task_covariance import FreeForm
+from borrow.numerics.device import Device, missing
+from borrow.numerics.linalg import inverse_from_factor
 from results import write_result
 
 GPU = Device("cuda") if missing() is None else Device("cpu")

@@ -26,11 +26,11 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 import borrow
-from borrow.data import merge
+from borrow.data.cells import merge
 from borrow.kernels import Matern
-from borrow.models import hierarchical as h
-from borrow.models import hierarchical_basis as bases
-from borrow.models.hierarchical_search import fit_em
+from borrow.models.hierarchical import basis as bases
+from borrow.models.hierarchical import model as h
+from borrow.models.hierarchical.search import fit_em
 from results import write_result
 
 N, TASKS, LABELS = 1000, 50, 300

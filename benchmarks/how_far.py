@@ -28,15 +28,16 @@ import numpy as np
 import psutil
 
 import borrow
-from borrow.data import build
-from borrow.models import focused, multitask
-from borrow.models.baselines import gp
-from borrow.models.baselines.gp_classifiers import inference_of
-from borrow.models.hierarchical import Strengths, arrange, expect, maximise, start
-from borrow.models.hierarchical_basis import basis_of
-from borrow.models.ivm import select
-from borrow.models.ivm_spread import GaussianTasks
-from borrow.reading import read_training
+from borrow.data.cells import build
+from borrow.data.read import read_training
+from borrow.models.focused import model as focused
+from borrow.models.gp import regressors as gp
+from borrow.models.gp.classifiers import inference_of
+from borrow.models.hierarchical.basis import basis_of
+from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
+from borrow.models.ivm.model import select
+from borrow.models.ivm.spread import GaussianTasks
+from borrow.models.multitask import model as multitask
 from pages_large import MEMORY, MINUTE, carried_on
 from results import write_result
 

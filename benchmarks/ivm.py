@@ -31,13 +31,13 @@ from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
 import borrow
-from borrow import hyper
-from borrow.data import Cells
+from borrow.data.cells import Cells
 from borrow.datasets.vowel import load_vowel
 from borrow.inference.adf import GaussianFactors, ProbitFactors
 from borrow.kernels import SquaredExponential
-from borrow.models.ivm import Active, select
-from borrow.models.ivm_regressor import Regression
+from borrow.models.ivm.model import Active, select
+from borrow.models.ivm.regressor import Regression
+from borrow.numerics import optimise as hyper
 from results import write_result
 
 BIG = """

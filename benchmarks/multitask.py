@@ -40,10 +40,10 @@ from scipy.linalg import blas, lapack
 
 from borrow import MultiTaskGPRegressor
 from borrow.covariance import Design
-from borrow.data import merge
+from borrow.data.cells import merge
 from borrow.kernels import SquaredExponential
-from borrow.models import multitask
-from borrow.models.task_covariance import FreeForm
+from borrow.models.multitask import model as multitask
+from borrow.models.multitask.task_covariance import FreeForm
 from results import write_result
 
 PEERS = Path(__file__).resolve().parent / "peers"

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 import borrow
-from borrow.data import Rows, Scaling, merge
+from borrow.data.cells import Rows, Scaling, merge
 from borrow.datasets.shared_data import load_school
-from borrow.models.rbf_network import Candidates, grow
-from borrow.models.rbf_recursion import Stack, stack_rows
+from borrow.models.rbf.model import Candidates, grow
+from borrow.models.rbf.recursion import Stack, stack_rows
 from results import write_result
 
 STEPS = 10

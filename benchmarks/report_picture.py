@@ -28,7 +28,7 @@ from browser import Browser, find_chromium
 from results import FIGURES, write_result
 
 WIDTH, HEIGHT, PHONE, GAP, SCALE, EDGE = 900, 1500, 360, 36, 1.5, "#b9b9b2"
-DEMO = "from borrow.cli import main; main()"
+DEMO = "from borrow.cli.app import main; main()"
 
 
 def run_demo(folder: Path) -> Path:

@@ -34,11 +34,12 @@ began = clock()
 borrow.FocusedGPRegressor
 found["first estimator"] = clock() - began
 import numpy as np
-from borrow.data import merge
-from borrow.models import focused, multitask
-from borrow.models.hierarchical import arrange, expect, start
-from borrow.models.hierarchical_basis import basis_of
-from borrow.models.ivm import select
+from borrow.data.cells import merge
+from borrow.models.focused import model as focused
+from borrow.models.multitask import model as multitask
+from borrow.models.hierarchical.model import arrange, expect, start
+from borrow.models.hierarchical.basis import basis_of
+from borrow.models.ivm.model import select
 from borrow.inference.adf import GaussianFactors
 found["dask, distributed imported"] = float(any(m in sys.modules for m in ("dask", "distributed")))
 n_tasks, repeats = int(sys.argv[1]), int(sys.argv[2])
@@ -67,7 +68,7 @@ state = start(problem.basis, 0.1)
 steps["hierarchical, E-step"] = lambda: expect(state, problem)
 from dataclasses import replace
 from borrow.inference import EPInference
-from borrow.likelihoods import Probit
+from borrow.inference.likelihoods import Probit
 few = slice(0, min(M, 4) * rows)
 labels = merge(X[few], task[few], np.sign(y[few]), one[few], one[few], min(M, 4))
 signs = replace(setup, cells=labels, specific=setup.specific[: min(M, 4)], infer=EPInference(Probit()))

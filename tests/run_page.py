@@ -32,7 +32,7 @@ SHELL = ("head", "cat", "ls")
 #: What the commands find as their terminal.
 TERMINAL = {"COLUMNS": "90", "NO_COLOR": "1"}
 #: The command line of the source under test, whatever is installed.
-BORROW = f"borrow() {{ {shlex.quote(sys.executable)} -W error -c 'from borrow.cli import main; main()' \"$@\"; }}\n"
+BORROW = f"borrow() {{ {shlex.quote(sys.executable)} -W error -c 'from borrow.cli.app import main; main()' \"$@\"; }}\n"
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
@@ -60,7 +60,7 @@ def run_command(words: list[str], line: str) -> str:
     """One call of the command line, in this process: starting another costs more than most of them do."""
     from typer.testing import CliRunner
 
-    from borrow.cli import main
+    from borrow.cli.app import main
 
     done = CliRunner().invoke(main, words, env=TERMINAL)
     if done.exit_code:

@@ -6,8 +6,8 @@ import pytest
 import borrow
 import oracles
 from borrow import kernels
-from borrow.data import merge
-from borrow.models.baselines.gp import fit_single, single_objective, sparse_objective
+from borrow.data.cells import merge
+from borrow.models.gp.regressors import fit_single, single_objective, sparse_objective
 
 
 def data(n, d=1, seed=0):

@@ -10,10 +10,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import borrow
 from borrow import kernels
 from borrow.covariance import SharedCovariance
-from borrow.hyper import kernel_prior
 from borrow.inference import ExactInference, ep
-from borrow.likelihoods import Logistic, Probit
-from borrow.models.baselines.gp_classifiers import GPModel, inference_of
+from borrow.inference.likelihoods import Logistic, Probit
+from borrow.inference.priors import kernel_prior
+from borrow.models.gp.classifiers import GPModel, inference_of
 
 GP_CLASSIFIERS = [
     borrow.FocusedGPClassifier(max_iter=30),

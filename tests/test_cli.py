@@ -8,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow import demo, figures, report
-from borrow.cli import main, methods_table
+from borrow import plot as figures
+from borrow import report
+from borrow.cli import demo
+from borrow.cli.app import main, methods_table
 
 TINY = ["demo", "--secondaries", "2", "--seed", "3", "--no-report"]
 

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow.cli import main
-from borrow.commands import compare, fit, info, predict, report, suggest
+from borrow.cli import compare, fit, info, main, predict, report, suggest
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]
@@ -238,7 +237,7 @@ def test_compare_prints_the_verdict_of_the_library(compared, place):
 
 def test_a_stored_comparison_is_not_done_twice_and_is_described(compared, place, monkeypatch):
     lines = (place / "run.jsonl").read_text()
-    monkeypatch.setattr("borrow.transfer.run.evaluate", None)  # nothing is left to do
+    monkeypatch.setattr("borrow.transfer.compare.evaluate", None)  # nothing is left to do
     again = good("compare", place / "scores.csv", *QUICK, "-p", "St Mary", "--store", place / "run.jsonl")
     assert again.stdout.split("Results:")[0] == compared.stdout.split("Results:")[0]
     assert (place / "run.jsonl").read_text() == lines
@@ -392,7 +391,7 @@ def test_info_goes_on_from_block_to_block(tmp_path, monkeypatch):
     text = "a,b,c\n" + "".join(f"{i},{'' if i % 2 else 'x'},{i if i < 90 else 'late'}\n" for i in range(100))
     (tmp_path / "t.csv").write_text(text)
     whole = good("info", tmp_path / "t.csv", "--json").stdout
-    monkeypatch.setattr("borrow.commands.source.BLOCK", 64)
+    monkeypatch.setattr("borrow.cli.read.BLOCK", 64)
     parts = good("info", tmp_path / "t.csv", "--json").stdout
     assert json.loads(parts) == json.loads(whole)
     a, b, c = json.loads(whole)["columns"]

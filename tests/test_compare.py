@@ -11,7 +11,8 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
-from borrow.transfer import folds, ledger, methods, quick, relations, run
+from borrow.transfer import compare as run
+from borrow.transfer import folds, ledger, methods, quick, relations
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import borrow
-from borrow.data import Rows, build, list_labels, sort_labels, units_of_new_task
+from borrow.data.cells import Rows, build, list_labels, sort_labels, units_of_new_task
 from borrow.kernels import SquaredExponential
 
 VARIANCE, LENGTH, NOISE = 1.3, 0.8, 0.2

@@ -1,7 +1,7 @@
 """`device=` of the estimators: the same answers on tensors as on the host, and sentences where there is no GPU.
 
-Tensors lie on the CPU here, or where BORROW_TEST_DEVICE says: `borrow.device.find_gpu` is the one function that says
-where a GPU is.
+Tensors lie on the CPU here, or where BORROW_TEST_DEVICE says: `borrow.numerics.device.find_gpu` is the one function
+that says where a GPU is.
 """
 
 import os
@@ -18,8 +18,8 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 import borrow
-from borrow import device as devices
 from borrow.kernels import Linear
+from borrow.numerics import device as devices
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
 PLACE = os.environ.get("BORROW_TEST_DEVICE", "cpu")

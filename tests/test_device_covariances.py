@@ -12,12 +12,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
-from borrow.data import merge
-from borrow.device import Device
+from borrow.data.cells import merge
 from borrow.inference import EPInference
+from borrow.inference.likelihoods import Logistic, Probit
 from borrow.kernels import Constant, Linear, Matern, Periodic, SquaredExponential
-from borrow.likelihoods import Logistic, Probit
-from borrow.linalg import to_host
+from borrow.numerics.device import Device
+from borrow.numerics.linalg import to_host
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
 

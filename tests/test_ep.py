@@ -11,11 +11,11 @@ from scipy.stats import norm
 import oracles
 from borrow import kernels
 from borrow.covariance import Basis, SharedCovariance
-from borrow.data import Cells
+from borrow.data.cells import Cells
 from borrow.inference import EPInference, ep
 from borrow.inference.ep import class_bias
-from borrow.likelihoods import Logistic, Probit
-from borrow.models import focused
+from borrow.inference.likelihoods import Logistic, Probit
+from borrow.models.focused import model as focused
 
 
 def dense_prior(X, kernel):

@@ -9,8 +9,10 @@ import pytest
 import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
-from borrow.hyper import Optimum
-from borrow.models import focused, focused_search, relatedness
+from borrow.models.focused import model as focused
+from borrow.models.focused import search as focused_search
+from borrow.models.focused import relatedness
+from borrow.numerics.optimise import Optimum
 
 
 def median_error(model, problem):

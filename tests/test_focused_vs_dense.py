@@ -7,8 +7,8 @@ import borrow
 import oracles
 from borrow import kernels
 from borrow.covariance import Basis, SharedCovariance
-from borrow.data import merge
-from borrow.models import focused
+from borrow.data.cells import merge
+from borrow.models.focused import model as focused
 
 KERNELS = {
     "se": kernels.SquaredExponential(1.3, 0.9),

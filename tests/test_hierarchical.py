@@ -7,13 +7,13 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import borrow
-from borrow.data import build, merge
+from borrow.data.cells import build, merge
+from borrow.data.pool import read_pool
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
-from borrow.models import hierarchical as h
-from borrow.models import hierarchical_basis as bases
-from borrow.models import hierarchical_search as search
-from borrow.reading_pool import read_pool
+from borrow.models.hierarchical import basis as bases
+from borrow.models.hierarchical import model as h
+from borrow.models.hierarchical import search
 from oracles import central_difference, gaussian_posterior
 from oracles_hierarchical import alpha_iteration, penalised_likelihood, weight_iteration
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import borrow
-from borrow import hyper, kernels
+from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
-from borrow.models import focused
+from borrow.models.focused import model as focused
+from borrow.numerics import optimise as hyper
 
 
 def test_band_equals_the_delta_method_written_out():
@@ -80,9 +81,9 @@ def test_bands_of_small_samples_cover():
 
 
 def test_at_the_edge_of_what_can_be_factored_the_step_goes_the_other_way():
+    from borrow.inference.hyper_uncertainty import measure
     from borrow.kernels import SquaredExponential
-    from borrow.linalg import NotPositiveDefiniteError
-    from borrow.models.hyper_uncertainty import measure
+    from borrow.numerics.linalg import NotPositiveDefiniteError
 
     kernel, Z = SquaredExponential(1.0, 1.0), np.zeros((1, 1))
     at = {"kernel": kernel.theta, "noise": np.array([0.5])}

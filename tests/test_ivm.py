@@ -11,12 +11,12 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
-from borrow import progress
-from borrow.hyper import Optimum
 from borrow.kernels import Constant, SquaredExponential
-from borrow.models.ivm import Selection
-from borrow.models.ivm_noise import rows_left_out
-from borrow.models.ivm_rounds import Settings, alternate, overlap
+from borrow.models.ivm.model import Selection
+from borrow.models.ivm.noise import rows_left_out
+from borrow.models.ivm.rounds import Settings, alternate, overlap
+from borrow.numerics import progress
+from borrow.numerics.optimise import Optimum
 
 Regressor, Classifier = borrow.MultiTaskIVMRegressor, borrow.MultiTaskIVMClassifier
 
@@ -247,7 +247,7 @@ def test_two_cycles_are_noticed():
     found = alternate(Circular(), {"kernel": np.zeros(1)}, Settings(3, 9, "entropy", True, 0, False))
     assert found.cycle == (1, 3)
     assert len(found.rounds["round"]) == 2
-    from borrow.models.ivm_settings import warn_cycle
+    from borrow.models.ivm.settings import warn_cycle
 
     with pytest.warns(ConvergenceWarning, match="rounds 1 and 3 chose the same rows.*circle"):
         warn_cycle(found.cycle)

@@ -5,13 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles_ivm as oracle
-from borrow.data import Cells
-from borrow.hyper import pack, unpack
+from borrow.data.cells import Cells
 from borrow.inference.adf import GaussianFactors, ProbitFactors
+from borrow.inference.likelihoods import hazard
 from borrow.kernels import Constant, Linear, Matern, SmoothLinear, SquaredExponential
-from borrow.likelihoods import hazard
-from borrow.models.ivm import blocks_of, condition, frozen_objective, gather, log_evidence, select
-from borrow.models.ivm_regressor import Regression
+from borrow.models.ivm.model import blocks_of, condition, frozen_objective, gather, log_evidence, select
+from borrow.models.ivm.regressor import Regression
+from borrow.numerics.optimise import pack, unpack
 from contracts import assert_same_gradient
 from oracles import central_difference
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from borrow import linalg
-from borrow.linalg import NotPositiveDefiniteError
+from borrow.numerics import linalg
+from borrow.numerics.linalg import NotPositiveDefiniteError
 
 
 @pytest.fixture(params=[1, 5, 70], ids="n={}".format)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from borrow import linalg
-from borrow.device import Device
-from borrow.linalg import NotPositiveDefiniteError, to_host
+from borrow.numerics import linalg
+from borrow.numerics.device import Device
+from borrow.numerics.linalg import NotPositiveDefiniteError, to_host
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
 put = Device(os.environ.get("BORROW_TEST_DEVICE", "cpu")).put
@@ -18,7 +18,7 @@ put = Device(os.environ.get("BORROW_TEST_DEVICE", "cpu")).put
 def blocks(request, monkeypatch):
     """Sizes of blocks so small that every branch of the recursions runs on small matrices."""
     if request.param == "small blocks":
-        from borrow import linalg_torch
+        from borrow.numerics import linalg_torch
 
         for name, size in (("BASE", 3), ("BASE_OF_MANY", 2), ("LEAF", 4)):
             monkeypatch.setattr(linalg_torch, name, size)

@@ -12,10 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 import oracles_multitask as oracle
 from borrow.covariance import Design
-from borrow.data import merge
-from borrow.hyper import pack, unpack
+from borrow.data.cells import merge
 from borrow.kernels import Matern, SquaredExponential
-from borrow.models.multitask import (
+from borrow.models.multitask.model import (
     Setup,
     choose_path,
     condition,
@@ -24,7 +23,8 @@ from borrow.models.multitask import (
     objective_of,
     starts_of,
 )
-from borrow.models.task_covariance import Features, FreeForm, Given, LowRank, Uniform
+from borrow.models.multitask.task_covariance import Features, FreeForm, Given, LowRank, Uniform
+from borrow.numerics.optimise import pack, unpack
 from oracles import central_difference
 
 # --- every form x every path --------------------------------------------------------------------------------------

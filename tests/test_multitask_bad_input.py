@@ -9,9 +9,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import borrow
-import borrow.hyper
+import borrow.numerics.optimise
 from borrow.kernels import Matern, SquaredExponential
-from borrow.models.multitask import parameter_names
+from borrow.models.multitask.model import parameter_names
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.uniform(0, 5, 15), "subject": ["s1", "s2", "s3"] * 5, "z": RNG.normal(size=15)})
@@ -250,7 +250,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize("message", BOUNDS)
 def test_parameter_at_a_bound_is_named(message, monkeypatch):
-    monkeypatch.setattr(borrow.hyper, "LOG_BOUND", 0.1)  # so near that the data want to go further
+    monkeypatch.setattr(borrow.numerics.optimise, "LOG_BOUND", 0.1)  # so near that the data want to go further
     with pytest.warns(ConvergenceWarning, match=rf"{message}.* is not identified: other values explain"):
         model(optimizer="lbfgs", task_prior=None, **BOUNDS[message]).fit(TABLE, 3.0 * Y)
 

@@ -9,14 +9,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import borrow
 import oracles
 import oracles_multitask
-from borrow import hyper, kernels
+from borrow import kernels
 from borrow.covariance import Design
-from borrow.data import Cells
+from borrow.data.cells import Cells
 from borrow.inference import EPInference
 from borrow.inference.ep import class_bias
-from borrow.likelihoods import Probit
-from borrow.models.multitask import Setup, condition, multitask_objective
-from borrow.models.task_covariance import Features, FreeForm, LowRank, Uniform
+from borrow.inference.likelihoods import Probit
+from borrow.models.multitask.model import Setup, condition, multitask_objective
+from borrow.models.multitask.task_covariance import Features, FreeForm, LowRank, Uniform
+from borrow.numerics import optimise as hyper
 
 
 @parametrize_with_checks([borrow.MultiTaskGPClassifier(max_iter=30)])

@@ -10,18 +10,18 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 import oracles_multitask as oracle
 from borrow.covariance import Design
-from borrow.data import column_scales, merge
-from borrow.hyper import NOISE_MEAN, NOISE_SD, kernel_prior
+from borrow.data.cells import column_scales, merge
+from borrow.inference.priors import NOISE_MEAN, NOISE_SD, kernel_prior
 from borrow.kernels import Matern, SquaredExponential
-from borrow.models.multitask import Setup, condition, objective_of, optimise
-from borrow.models.multitask_em import (
+from borrow.models.multitask.em import (
     em_step,
     maximise_by_em,
     update_kernel,
     update_noise,
     update_task_covariance,
 )
-from borrow.models.task_covariance import FreeForm
+from borrow.models.multitask.model import Setup, condition, objective_of, optimise
+from borrow.models.multitask.task_covariance import FreeForm
 
 ROUGH = Matern(1.0, 0.7, nu=0.5, fixed=("variance",))
 B = np.array([[1.0, 0.6, -0.3], [0.6, 1.4, 0.2], [-0.3, 0.2, 0.8]])

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from borrow import MultiTaskGPRegressor, hyper
-from borrow.models import multitask
-from borrow.models.multitask_scoring import average_information, can_score
+from borrow import MultiTaskGPRegressor
+from borrow.models.multitask import model as multitask
+from borrow.models.multitask.scoring import average_information, can_score
+from borrow.numerics import optimise as hyper
 
 
 def prepared(share_noise, seed=0, M=3, n=12):

@@ -5,7 +5,7 @@ import pytest
 
 import oracles_multitask as oracle
 from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks
-from borrow.data import merge
+from borrow.data.cells import merge
 from borrow.kernels import Constant, Matern, SquaredExponential
 
 

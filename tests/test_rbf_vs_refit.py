@@ -7,9 +7,9 @@ from scipy.stats import multivariate_normal
 
 import oracles_rbf as oracle
 from borrow import MultiTaskRBFRegressor
-from borrow.data import Rows, Scaling, merge
+from borrow.data.cells import Rows, Scaling, merge
 from borrow.datasets.shared_data import load_school
-from borrow.models.rbf_designs import (
+from borrow.models.rbf.designs import (
     Settings,
     Sizes,
     best_path,
@@ -18,7 +18,7 @@ from borrow.models.rbf_designs import (
     network_of,
     sized,
 )
-from borrow.models.rbf_network import (
+from borrow.models.rbf.model import (
     Basis,
     Candidates,
     absorb,
@@ -28,7 +28,7 @@ from borrow.models.rbf_network import (
     grow,
     select_rows,
 )
-from borrow.models.rbf_recursion import Recursion, stack_rows
+from borrow.models.rbf.recursion import Recursion, stack_rows
 
 SIZES = (9, 14, 6, 11)
 

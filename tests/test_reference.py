@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import borrow
-from borrow.models.classifier import TaskClassifier
-from borrow.models.estimator import GPRegressor
+from borrow.estimators.classifier import TaskClassifier
+from borrow.estimators.regressor import GPRegressor
 from run_page import ROOT
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")

@@ -15,10 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from borrow.kernels import SquaredExponential
-from borrow.models.baselines import dirichlet_process, regularized, shared_structure
-from borrow.models.baselines.dirichlet_process import DirichletProcessClassifier
-from borrow.models.baselines.regularized import RegularizedMultiTaskClassifier
-from borrow.models.baselines.shared_structure import SharedStructureClassifier
+from borrow.models.reference import dirichlet_process, regularized, shared_structure
+from borrow.models.reference.dirichlet_process import DirichletProcessClassifier
+from borrow.models.reference.regularized import RegularizedMultiTaskClassifier
+from borrow.models.reference.shared_structure import SharedStructureClassifier
 
 EVERY = [SharedStructureClassifier, DirichletProcessClassifier, RegularizedMultiTaskClassifier]
 every = pytest.mark.parametrize("estimator", EVERY)

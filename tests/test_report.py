@@ -19,9 +19,9 @@ from borrow.report import calibration, learnt, page, sections, svg
 from borrow.report.compared import _verdict as plain_verdict
 from borrow.report.compared import suggested
 from borrow.report.predictor import Points, Predictor, remembered
+from borrow.transfer.compare import compare
 from borrow.transfer.folds import fit_for
 from borrow.transfer.problem import read_problem
-from borrow.transfer.run import compare
 
 SAMPLES = ["regression", "hostile", "curve", "surface", "classification", "every_task"]
 

@@ -15,17 +15,18 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import borrow
-from borrow import shards
 from borrow.covariance.spread import Spread
-from borrow.data import build
+from borrow.data.cells import build
+from borrow.data.read import read_training
 from borrow.kernels import SquaredExponential
-from borrow.models import focused, multitask
-from borrow.models.baselines.gp_classifiers import inference_of
-from borrow.models.ivm import select
-from borrow.models.ivm_spread import GaussianTasks, select_spread
-from borrow.progress import Watch
-from borrow.reading import read_training
-from borrow.shards import Here, Processes, add_in_tree, bounds_of_shards
+from borrow.models.focused import model as focused
+from borrow.models.gp.classifiers import inference_of
+from borrow.models.ivm.model import select
+from borrow.models.ivm.spread import GaussianTasks, select_spread
+from borrow.models.multitask import model as multitask
+from borrow.numerics.progress import Watch
+from borrow.tasks import workers as shards
+from borrow.tasks.workers import Here, Processes, add_in_tree, bounds_of_shards
 
 SIZES = (7, 0, 12, 5, 9, 3, 1, 8)
 
@@ -171,7 +172,7 @@ def test_a_learnt_focused_model_is_the_same_with_its_standard_errors():
 
 
 def test_standard_errors_task_by_task_are_the_same(monkeypatch):
-    monkeypatch.setattr("borrow.models.relatedness.WHOLE", 1)
+    monkeypatch.setattr("borrow.models.focused.relatedness.WHOLE", 1)
     X, y, tasks = table(sizes=(10, 12, 8, 11), d=1)
     model = borrow.FocusedGPRegressor(primary="t0", optimizer=None, rho=0.7, noise=0.05)
     one, spread = (clone(model).set_params(workers=w).fit(X, y, tasks=tasks) for w in (None, 1))

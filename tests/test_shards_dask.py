@@ -18,12 +18,12 @@ from sklearn.base import clone
 
 import borrow
 from borrow.covariance.spread import Spread
-from borrow.models.focused import focused_objective
-from borrow.shards import Here
+from borrow.models.focused.model import focused_objective
+from borrow.tasks.workers import Here
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'borrow[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'borrow[dask]'")
-from borrow.shards_dask import LostWorkersError, OnDask  # noqa: E402
+from borrow.tasks.dask import LostWorkersError, OnDask  # noqa: E402
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -143,7 +143,7 @@ def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, loca
 
 
 def test_a_cluster_without_workers_is_said(monkeypatch):
-    monkeypatch.setattr("borrow.shards_dask.PATIENCE", 0.2)
+    monkeypatch.setattr("borrow.tasks.dask.PATIENCE", 0.2)
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with (
         distributed.LocalCluster(n_workers=0, processes=False, **quiet) as empty,
@@ -155,7 +155,7 @@ def test_a_cluster_without_workers_is_said(monkeypatch):
 
 
 def test_workers_that_always_die_are_given_up(client, monkeypatch):
-    monkeypatch.setattr("borrow.shards_dask.TRIES", 2)
+    monkeypatch.setattr("borrow.tasks.dask.TRIES", 2)
     crew = OnDask(client)
     placed = crew.place([1.0, 2.0])
 

@@ -10,8 +10,8 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borrow.commands import columns as c
-from borrow.commands import source as s
+from borrow.cli import columns as c
+from borrow.cli import read as s
 
 
 def opened(tmp_path, data, delimiter=None, name="t.csv"):

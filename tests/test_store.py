@@ -372,7 +372,9 @@ def test_every_class_of_the_list_exists():
             assert kinds.class_of(f"{module}.{name}").__name__ == name
 
 
-@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "borrow.data.np", "borrow.data", "Cells", "", "."])
+@pytest.mark.parametrize(
+    "name", ["os.system", "builtins.eval", "borrow.data.cells.np", "borrow.data.cells", "Cells", "", "."]
+)
 def test_only_the_list_is_looked_up(name, tmp_path):
     path = rewritten(tmp_path, lambda page, _: page.update(entries=[{"class": name, "fields": {}}], root={"at": 0}))
     with pytest.raises(store.StoreError, match="which this borrow does not know; update borrow"):
@@ -498,12 +500,14 @@ CHANGES = {
     "unknown entry": (lambda page, _: page.update(entries=[{"call": "x"}]), "where an object is expected"),
     "a list inside": (lambda page, _: page.update(deep), "a list stands where"),
     "fields of another": (
-        lambda page, _: page.update(entries=[{"class": "borrow.data.Scaling", "fields": {"a": 1}}], root={"at": 0}),
+        lambda page, _: page.update(
+            entries=[{"class": "borrow.data.cells.Scaling", "fields": {"a": 1}}], root={"at": 0}
+        ),
         "do not agree; it comes from another version",
     ),
     "settings missing": (
         lambda page, _: page.update(
-            entries=[{"class": "borrow.models.baselines.gp.PooledGPRegressor", "fields": {}}], root={"at": 0}
+            entries=[{"class": "borrow.models.gp.regressors.PooledGPRegressor", "fields": {}}], root={"at": 0}
         ),
         "lacks the settings",
     ),
@@ -514,7 +518,7 @@ CHANGES = {
         "1 values for",
     ),
     "a class as a table": (
-        lambda page, _: page.update(entries=[{"class": "borrow.data.Scaling", "items": []}], root={"at": 0}),
+        lambda page, _: page.update(entries=[{"class": "borrow.data.cells.Scaling", "items": []}], root={"at": 0}),
         "in a form that does not fit",
     ),
     "long integer": (
@@ -574,7 +578,10 @@ json_values = st.recursive(
     | st.dictionaries(
         st.sampled_from(["at", "array", "list", "tuple", "dict", "class", "fields", "values", "items", "numpy", "bytes",
                          "sparse", "parts", "shape", "objects", "slice", "float", "date", "random", "state"]),
-        inner | st.sampled_from(["borrow.data.Cells", "borrow.table.Table", "borrow.covariance.carrier.Basis", "<f8"]),
+        inner
+        | st.sampled_from(
+            ["borrow.data.cells.Cells", "borrow.data.table.Table", "borrow.covariance.carrier.Basis", "<f8"]
+        ),
         max_size=3,
     ),
     max_leaves=12,

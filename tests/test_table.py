@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from borrow.table import Table, format_value
+from borrow.data.table import Table, format_value
 
 TABLE = Table(
     task=["s1", "a longer name"],

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow.cli import main
-from borrow.commands import console
+from borrow.cli import output as console
+from borrow.cli.app import main
 from borrow.store import container
 
 TABLE = "school,hours,score,passed,note\n" + "".join(
@@ -233,7 +233,7 @@ def test_what_is_not_foreseen_is_a_sentence_too_with_another_code(place, monkeyp
     def broken(*_, **__):
         raise ZeroDivisionError("by chance")
 
-    monkeypatch.setattr("borrow.commands.fit.fit_table", broken)
+    monkeypatch.setattr("borrow.cli.fit.fit_table", broken)
     answer = run("fit", "data.csv", *USUAL)
     refused(answer, "something went wrong (ZeroDivisionError: by chance); BORROW_DEBUG=1 shows where", code=1)
     debugged = run("fit", "data.csv", *USUAL, env={"BORROW_DEBUG": "1"})
@@ -244,9 +244,9 @@ def test_interrupting_says_so_and_leaves_with_130(place, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("borrow.commands.fit.fit_table", stop)
+    monkeypatch.setattr("borrow.cli.fit.fit_table", stop)
     refused(run("fit", "data.csv", *USUAL), "interrupted", code=130)
-    monkeypatch.setattr(borrow.transfer.run, "compare_problem", stop)
+    monkeypatch.setattr(borrow.transfer.compare, "compare_problem", stop)
     answer = run("compare", "data.csv", *USUAL, "--store", "run.jsonl")
     refused(answer, "interrupted; the same command goes on from 'run.jsonl'", code=130)
 
@@ -268,7 +268,7 @@ def test_messages_speak_of_options(text, said):
 
 
 def command(*arguments):
-    code = "from borrow.cli import main; main(prog_name='borrow')"
+    code = "from borrow.cli.app import main; main(prog_name='borrow')"
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 

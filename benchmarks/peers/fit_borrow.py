@@ -9,7 +9,7 @@ begun = time.process_time()
 import numpy as np
 
 from borrow import MultiTaskGPRegressor
-from borrow.models import multitask
+from borrow.models.multitask import model as multitask
 
 imported = time.process_time() - begun
 warnings.simplefilter("ignore")

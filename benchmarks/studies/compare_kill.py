@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from borrow.transfer import run
+from borrow.transfer import compare as run
 from borrow.transfer.comparison import Comparison
 from results import write_result
 

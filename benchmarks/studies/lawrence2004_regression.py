@@ -38,7 +38,7 @@ from matplotlib.figure import Figure
 from scipy.linalg import cholesky, solve_triangular
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.kernels import Constant, SquaredExponential
 from results import FIGURES, ROOT, write_result
 

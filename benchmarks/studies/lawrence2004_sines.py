@@ -21,7 +21,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.kernels import SquaredExponential
 from results import FIGURES, write_result
 

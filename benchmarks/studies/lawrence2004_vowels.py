@@ -40,7 +40,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.datasets.shared_data import find_shared
 from borrow.datasets.vowel import Vowels, load_vowel
 from borrow.kernels import SmoothLinear, SquaredExponential

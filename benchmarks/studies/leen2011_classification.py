@@ -45,16 +45,16 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from borrow import figures
-from borrow.data import column_scales
+from borrow import plot as figures
+from borrow.data.cells import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.models.baselines.dirichlet_process import DirichletProcessClassifier
-from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
-from borrow.models.baselines.regularized import RegularizedMultiTaskClassifier
-from borrow.models.baselines.shared_structure import SharedStructureClassifier
-from borrow.models.classifier import BinaryData
-from borrow.models.focused_classifier import FocusedGPClassifier
-from borrow.models.multitask_classifier import MultiTaskGPClassifier
+from borrow.estimators.classifier import BinaryData
+from borrow.models.focused.classifier import FocusedGPClassifier
+from borrow.models.gp.classifiers import PooledGPClassifier, SingleTaskGPClassifier
+from borrow.models.multitask.classifier import MultiTaskGPClassifier
+from borrow.models.reference.dirichlet_process import DirichletProcessClassifier
+from borrow.models.reference.regularized import RegularizedMultiTaskClassifier
+from borrow.models.reference.shared_structure import SharedStructureClassifier
 from results import FIGURES, ROOT, write_result
 
 QUESTIONS = ("S1_obj",) * 3 + ("S2_match",) * 2  # of the five secondaries

@@ -34,17 +34,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from leen2011_classification import ALL, FEW, QUESTIONS, Problem, ordered
 from sklearn.metrics import log_loss
 
-from borrow import hyper
-from borrow.data import column_scales
+from borrow.data.cells import column_scales
 from borrow.datasets.shared_data import load_eeg
+from borrow.estimators.classifier import BinaryData
+from borrow.inference import priors
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
-from borrow.models import focused, focused_alone, focused_classifier, focused_search
-from borrow.models.baselines import gp_classifiers
-from borrow.models.baselines.gp import fit_single
-from borrow.models.baselines.gp_classifiers import PooledGPClassifier, SingleTaskGPClassifier
-from borrow.models.classifier import BinaryData
-from borrow.models.focused_classifier import FocusedGPClassifier
+from borrow.models.focused import alone as focused_alone
+from borrow.models.focused import classifier as focused_classifier
+from borrow.models.focused import model as focused
+from borrow.models.focused import search as focused_search
+from borrow.models.focused.classifier import FocusedGPClassifier
+from borrow.models.gp import classifiers as gp_classifiers
+from borrow.models.gp.classifiers import PooledGPClassifier, SingleTaskGPClassifier
+from borrow.models.gp.regressors import fit_single
+from borrow.numerics import optimise as hyper
 from results import ROOT, write_result
 
 SUBJECTS = range(0, 16, 2)
@@ -92,10 +96,10 @@ def early_problem(subject: int, draw: int, few: bool, count: int) -> Problem:
 def own_centred(own: float, setup: focused.Setup, scales: np.ndarray) -> hyper.Objective:
     """The priors of the focused model, what a secondary has of its own centred apart from the function."""
     kernels = [k for k in setup.specific if k is not None]
-    return hyper.independent_priors(
+    return priors.independent_priors(
         {
-            "kernel": hyper.kernel_prior(setup.kernel, scales, setup.infer.log_variance),
-            "specific": hyper.join_priors([hyper.kernel_prior(k, scales, own) for k in kernels]),
+            "kernel": priors.kernel_prior(setup.kernel, scales, setup.infer.log_variance),
+            "specific": priors.join_priors([priors.kernel_prior(k, scales, own) for k in kernels]),
         }
     )
 

@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.datasets import focused_gap
 from borrow.kernels import SquaredExponential
 from results import FIGURES, write_result

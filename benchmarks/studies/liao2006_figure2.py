@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 from school_splits import PAPER, Store, mean_squared, ridge_error, split, with_intercepts
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.datasets.shared_data import School, load_school
 from results import FIGURES, write_result
 

@@ -34,11 +34,11 @@ from school_splits import PAPER, Store, mean_squared, ridge_error, split, with_i
 from sklearn.exceptions import ConvergenceWarning
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
+from borrow.data.read import read_training
 from borrow.datasets.shared_data import School, load_school
-from borrow.models.rbf_designs import best_path, network_of, search_two_levels, two_level_network
-from borrow.models.rbf_problem import prepare
-from borrow.reading import read_training
+from borrow.models.rbf.designs import best_path, network_of, search_two_levels, two_level_network
+from borrow.models.rbf.problem import prepare
 from results import FIGURES, write_result
 
 LITERAL = ("multi-task", "independent", "one")

@@ -139,7 +139,7 @@ def figure(draws: dict[str, list[dict[str, Any]]], path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from borrow import figures
+    from borrow import plot as figures
 
     colours = {"helps": "#0072B2", "cannot tell": "#8A8A8A", "hurts": "#D55E00"}
     with matplotlib.rc_context(figures.STYLE):

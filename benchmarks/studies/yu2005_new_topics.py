@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 from yu2005_text import Draw, Ridge, area, best_lambda, fit_svm, svm_cost
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.datasets.rcv1 import Topics, load_rcv1
 from results import FIGURES, ROOT, write_result
 

@@ -36,7 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 import borrow
-from borrow import figures
+from borrow import plot as figures
 from borrow.kernels import NeuralNetwork, SquaredExponential
 from results import FIGURES, write_result
 

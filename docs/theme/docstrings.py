@@ -16,7 +16,7 @@ from typing import Any
 import griffe
 
 #: Names that are not public, but have an entry in the reference.
-BASES = {"GPRegressor": "borrow.models.estimator", "TaskClassifier": "borrow.models.classifier"}
+BASES = {"GPRegressor": "borrow.estimators.regressor", "TaskClassifier": "borrow.estimators.classifier"}
 HEADS = ("Parameters", "Attributes")
 
 

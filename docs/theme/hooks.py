@@ -66,7 +66,7 @@ def commands() -> str:
     """Every command with its help, arguments and options, from the command line itself."""
     from typer.main import get_command
 
-    from borrow.cli import main
+    from borrow.cli.app import main
 
     group = get_command(main)
     lines = []

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from borrow import linalg
-from borrow.device import Device, place
 from borrow.kernels import Kernel
-from borrow.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics import linalg
+from borrow.numerics.device import Device, place
+from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from borrow import linalg
 from borrow.covariance.carrier import LOG_2PI, Prediction, _Forgetful, marginal_variances, unit_noise
 from borrow.covariance.design import Codes, Design
 from borrow.kernels import Kernel
-from borrow.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 
 #: Below this share of distinct inputs the kernel is evaluated on these alone.
 REPEATED = 0.6

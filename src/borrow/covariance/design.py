@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from borrow.data import Cells
-from borrow.device import Device, place
-from borrow.linalg import Array, is_tensor
+from borrow.data.cells import Cells
+from borrow.numerics.device import Device, place
+from borrow.numerics.linalg import Array, is_tensor
 
 Codes = npt.NDArray[np.intp]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from borrow import linalg
-from borrow.linalg import Array, namespace
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array, namespace
 
 
 class DenseFactor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from borrow.kernels import Kernel
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 #: A primary input whose variance given those already chosen is below this share adds nothing but rounding error.
 REDUNDANT = 1e-10

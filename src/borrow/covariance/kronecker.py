@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from borrow import linalg
 from borrow.covariance.carrier import LOG_2PI, Prediction, _Forgetful
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.kernels import Kernel
-from borrow.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 
 
 class CompleteTasks(_Forgetful):

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow.device import Device
-from borrow.linalg import is_tensor, to_host
+from borrow.numerics.device import Device
+from borrow.numerics.linalg import is_tensor, to_host
 
 Codes = npt.NDArray[np.intp]
 

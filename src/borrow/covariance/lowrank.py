@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from borrow import linalg
 from borrow.covariance.carrier import LOG_2PI, Basis, Prediction, _Carrier, _Forgetful, unit_noise
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.covariance.shared import posterior_of_shared
 from borrow.kernels import Kernel
-from borrow.linalg import Array, is_tensor, like, row_dots, to_host
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array, is_tensor, like, row_dots, to_host
 
 #: Rows predicted at a time: the joint coefficients of a block are held at once.
 BLOCK = 4096

@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from borrow import linalg
 from borrow.covariance import layout as layouts
 from borrow.covariance.carrier import (
     LOG_2PI,
@@ -46,10 +45,11 @@ from borrow.covariance.carrier import (
     unit_noise,
 )
 from borrow.covariance.factors import DenseFactor, DiagonalFactor
-from borrow.device import Device
 from borrow.kernels import Kernel
 from borrow.kernels.stacked import TaskKernels
-from borrow.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics import linalg
+from borrow.numerics.device import Device
+from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 
 
 class Adjoints(NamedTuple):

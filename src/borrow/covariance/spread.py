@@ -1,7 +1,7 @@
 """The covariances of `shared` and `lowrank` with their tasks spread over workers.
 
 Given the shared functions' posterior, which is (LB, a), tasks are independent; and that posterior needs of a task only
-what it adds to B and b. So an evaluation is two passes over shards of tasks (`borrow.shards`):
+what it adds to B and b. So an evaluation is two passes over shards of tasks (`borrow.tasks.workers`):
 
     first:  sums of W'W and W'r over the shard's tasks, (m, m) and (m,);     then B = I + sum, LB = chol B, a = B^-1 b
     second: with LB and a, the shard's share of the evidence, of its adjoints, or the marginals of its rows.
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from borrow import linalg
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.covariance.lowrank import LowRankPosterior, LowRankTasks
@@ -36,10 +35,11 @@ from borrow.covariance.shared import (
     SharedPosterior,
     posterior_of_shared,
 )
-from borrow.data import Cells
+from borrow.data.cells import Cells
 from borrow.kernels import Kernel
-from borrow.linalg import Array
-from borrow.shards import Crew, Kept, bounds_of_shards, stamp
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array
+from borrow.tasks.workers import Crew, Kept, bounds_of_shards, stamp
 
 #: Tasks whose factors are computed at a time where there are no workers.
 AT_A_TIME = 50

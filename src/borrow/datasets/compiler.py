@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 Counts = npt.NDArray[np.int64]
 #: Columns of the file: kind of setting, then the flags, then the programs.

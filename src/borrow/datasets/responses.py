@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from borrow.datasets.shared_data import find_shared
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 Text = npt.NDArray[np.str_]
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from borrow.kernels import SquaredExponential
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 
 class FocusedProblem(NamedTuple):

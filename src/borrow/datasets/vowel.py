@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data import Codes
+from borrow.data.cells import Codes
 from borrow.datasets.shared_data import Text, find_shared
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 
 @dataclass(frozen=True)

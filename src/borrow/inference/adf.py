@@ -23,9 +23,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from borrow.device import Device, place
-from borrow.likelihoods import hazard
-from borrow.linalg import Array, copy, like, namespace
+from borrow.inference.likelihoods import hazard
+from borrow.numerics.device import Device, place
+from borrow.numerics.linalg import Array, copy, like, namespace
 
 #: Site precisions stay above this: the probit's underflow at margins above 38.
 LEAST_PRECISION = 1e-300

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from borrow.linalg import NotPositiveDefiniteError
+from borrow.numerics.linalg import NotPositiveDefiniteError
 
 log = logging.getLogger("borrow")
 

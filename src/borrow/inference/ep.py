@@ -26,10 +26,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
-from borrow.data import Cells
-from borrow.device import place
-from borrow.hyper import Values
-from borrow.linalg import Array, namespace
+from borrow.data.cells import Cells
+from borrow.numerics.device import place
+from borrow.numerics.linalg import Array, namespace
+from borrow.numerics.optimise import Values
 
 log = logging.getLogger("borrow")
 

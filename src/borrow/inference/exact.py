@@ -9,10 +9,10 @@ import numpy as np
 
 from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
 from borrow.covariance.spread import SpreadCovariance, SpreadPosterior, TaskShard
-from borrow.data import Cells
-from borrow.hyper import Values
-from borrow.likelihoods import Gaussian
-from borrow.linalg import Array
+from borrow.data.cells import Cells
+from borrow.inference.likelihoods import Gaussian
+from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Values
 
 
 @dataclass(frozen=True)

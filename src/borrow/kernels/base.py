@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from borrow.linalg import Array, is_tensor, like, namespace
+from borrow.numerics.linalg import Array, is_tensor, like, namespace
 
 
 class Gradient(NamedTuple):

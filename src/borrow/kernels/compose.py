@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 
 @dataclass(frozen=True)

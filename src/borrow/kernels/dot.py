@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from borrow.kernels.base import Gradient, Homogeneous, Leaf, Pullback
-from borrow.linalg import Array, column_dots, inner, is_tensor, namespace, weigh_rows
+from borrow.numerics.linalg import Array, column_dots, inner, is_tensor, namespace, weigh_rows
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from scipy import sparse
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
-from borrow.linalg import Array, inner, like, row_dots
+from borrow.numerics.linalg import Array, inner, like, row_dots
 
 
 @dataclass(frozen=True, eq=False, repr=False)

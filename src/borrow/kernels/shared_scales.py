@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from borrow.kernels.base import Gradient, Leaf, Pullback
-from borrow.linalg import Array, column_dots, inner, namespace, row_dots, squared_distances
+from borrow.numerics.linalg import Array, column_dots, inner, namespace, row_dots, squared_distances
 
 
 @dataclass(frozen=True, repr=False)

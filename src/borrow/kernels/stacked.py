@@ -17,7 +17,7 @@ from borrow.kernels.base import Kernel, Leaf
 from borrow.kernels.compose import Composite
 from borrow.kernels.dot import Constant
 from borrow.kernels.stationary import Matern, RationalQuadratic, SquaredExponential
-from borrow.linalg import Array, like
+from borrow.numerics.linalg import Array, like
 
 STACKABLE = (Constant, Matern, RationalQuadratic, SquaredExponential)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from borrow.kernels.base import Gradient, Homogeneous, Pullback
-from borrow.linalg import Array, column_dots, inner, namespace, squared_distances, to_host, weigh_rows
+from borrow.numerics.linalg import Array, column_dots, inner, namespace, squared_distances, to_host, weigh_rows
 
 Slope = Callable[[], Array]
 

@@ -1,1 +1,1 @@
-"""One paper, one file; the papers' reference methods under `baselines`."""
+"""One folder per paper; the papers' reference methods under `reference`."""

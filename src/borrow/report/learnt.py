@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 from borrow.report.predictor import BAND, Points, Predictor, Z
 from borrow.report.svg import text_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.linalg import Array
+from borrow.numerics.linalg import Array
 
 #: Bands of the report hold this much, and the normal quantile that makes them.
 BAND, Z = 0.90, 1.6448536269514722

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from borrow import __version__
+from borrow.data.table import Table
 from borrow.report import learnt
 from borrow.report.compared import cv_words, part_of, related, suggested
 from borrow.report.page import FORMAT, VERSION
 from borrow.report.predictor import Points, Predictor, remembered
 from borrow.report.svg import text_of
-from borrow.table import Table
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import fit_for, heard
-from borrow.transfer.measure_next import suggest
 from borrow.transfer.methods import ESTIMATORS, LABELS
 from borrow.transfer.problem import Problem, read_problem
 from borrow.transfer.relations import correlation_error
+from borrow.transfer.suggest import suggest
 
 #: Warnings listed; suggestions made, and rows that they are chosen from.
 MOST_WARNINGS, NEXT, MOST_CANDIDATES = 8, 5, 200

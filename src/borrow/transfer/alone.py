@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data import Rows, TaskData
-from borrow.models.baselines.gp import SingleTaskGPRegressor
-from borrow.models.baselines.gp_classifiers import SingleTaskGPClassifier
-from borrow.models.classifier import BinaryData, BinaryModel
+from borrow.data.cells import Rows, TaskData
+from borrow.estimators.classifier import BinaryData, BinaryModel
+from borrow.models.gp.classifiers import SingleTaskGPClassifier
+from borrow.models.gp.regressors import SingleTaskGPRegressor
 
 
 class AloneRegressor(SingleTaskGPRegressor):

@@ -10,17 +10,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data import Rows, sort_labels
-from borrow.linalg import Array
-from borrow.models.estimator import as_labels
-from borrow.models.focused import primary_code
-from borrow.reading import Schema, as_frame, lacks_task, read_training
-from borrow.reading_classes import read_classes
+from borrow.data.cells import Rows, sort_labels
+from borrow.data.classes import read_classes
+from borrow.data.read import Schema, as_frame, lacks_task, read_training
+from borrow.estimators.regressor import as_labels
+from borrow.models.focused.model import primary_code
+from borrow.numerics.linalg import Array
+from borrow.transfer.compare import compare_problem, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
 from borrow.transfer.methods import build, check, choose
 from borrow.transfer.problem import Problem, plain
-from borrow.transfer.run import compare_problem, read_seed
 from borrow.transfer.verdict import Verdict
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data import list_labels
-from borrow.table import Table
+from borrow.data.cells import list_labels
+from borrow.data.table import Table
 from borrow.transfer import ledger
 from borrow.transfer.methods import LABELS
 from borrow.transfer.resampled import Interval, differences, interval

@@ -14,8 +14,8 @@ from scipy.special import ndtri
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from borrow.data import Codes
-from borrow.linalg import Array
+from borrow.data.cells import Codes
+from borrow.numerics.linalg import Array
 from borrow.transfer.alone import AloneClassifier, AloneRegressor
 from borrow.transfer.methods import build
 from borrow.transfer.problem import Problem, plain

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from borrow import linalg
-from borrow.linalg import Array
-from borrow.models.baselines.gp import PooledGPRegressor
-from borrow.models.hierarchical_regressor import HierarchicalGPRegressor
-from borrow.table import Table
+from borrow.data.table import Table
+from borrow.models.gp.regressors import PooledGPRegressor
+from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array
+from borrow.transfer.compare import read_primaries, read_scoring, read_seed
 from borrow.transfer.folds import fit_for, heard, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
-from borrow.transfer.run import read_primaries, read_scoring, read_seed
 
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from borrow.table import Table
+from borrow.data.table import Table
 from borrow.transfer.folds import fit_for, heard
 from borrow.transfer.problem import Problem
 

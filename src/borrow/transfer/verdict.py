@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from borrow.table import Table
+from borrow.data.table import Table
 from borrow.transfer.comparison import DESIGNATED, LEVEL, Comparison, paired, test_to_train
 from borrow.transfer.methods import LABELS, estimator_name
 from borrow.transfer.resampled import Interval, differences, interval

@@ -1,0 +1,1 @@
+"""Tables of every form, read once into rows, merged and scaled by task."""

@@ -1,0 +1,1 @@
+"""What every estimator shares: validation, prediction at the public edge, warnings."""

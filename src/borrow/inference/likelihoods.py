@@ -1,0 +1,132 @@
+"""Observation models. A Gaussian likelihood is a set of fixed sites, so exact inference is one `condition`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from borrow.covariance.carrier import LOG_2PI
+from borrow.data.cells import Cells
+from borrow.numerics.linalg import Array, erfcx, like, log_ndtr, log_sum_exp, namespace
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """y = f + noise, with one variance a task, observed as cell means with counts.
+
+    A cell of several rows with the same input and task contributes its mean, of variance noise/count, and the scatter
+    within it: -dof/2 log(2 pi noise) - scatter/(2 noise) + constant. Both together are the likelihood of the rows
+    written out, to the last digit.
+    """
+
+    cells: Cells
+    noise: Array  # (M,)
+
+    def sites(self) -> tuple[Array, Array]:
+        """nu and tau of every cell."""
+        tau = self.cells.count / self.noise[self.cells.task]
+        return tau * self.cells.y, tau
+
+    def log_normaliser(self, tau: Array) -> float:
+        """What turns the evidence of unit-noise observations into the evidence of the rows as they were given."""
+        c = self.cells
+        scatter = -0.5 * (c.dof * (LOG_2PI + np.log(self.noise)) + c.scatter / self.noise)
+        return float(0.5 * np.log(tau).sum() + scatter.sum() + c.log_count.sum())
+
+    def pullback(self, bvariance: Array, tau: Array) -> Array:
+        """Derivative by log noise of each task, from the adjoint of every cell's variance 1/tau."""
+        c = self.cells
+        by_cells = np.bincount(c.task, bvariance / tau, minlength=len(self.noise))
+        return by_cells - 0.5 * (c.dof - c.scatter / self.noise)
+
+
+class Probit:
+    """p(y | f) = Phi(y f) for y in -1, +1; a bias is added to the mean by the caller.
+
+    With z = y m / sqrt(1 + v) and r = phi(z) / Phi(z):
+
+        log Z = log Phi(z),   d1 = y r / sqrt(1 + v),   d2 = -r (z + r) / (1 + v).
+    """
+
+    def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """log Z and its first two derivatives by the mean."""
+        root = namespace(variance).sqrt(1.0 + variance)
+        z = y * mean / root
+        r, excess = hazard(z)
+        return log_ndtr(z), y * r / root, -r * excess / (1.0 + variance)
+
+
+def hazard(z: Array) -> tuple[Array, Array]:
+    """r = phi(z) / Phi(z) and z + r, both positive.
+
+    r = sqrt(2/pi) / erfcx(-z / sqrt 2), exact far into both tails; z + r, which cancels in the lower one, from the
+    asymptotic series of Mills' ratio below -50.
+    """
+    r = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
+    far = z < -50.0
+    if not bool(far.any()):
+        return r, z + r
+    q = 1.0 / z.clip(max=-50.0)
+    p = q * q
+    series = -q * (1.0 + p * (-2.0 + p * (10.0 + p * (-74.0 + 706.0 * p))))
+    return r, namespace(z).where(far, series, z + r)
+
+
+class Logistic:
+    """p(y | f) = s(y f) with s(t) = 1 / (1 + exp(-t)), its moments by quadrature. With M = y m and V = v:
+
+    V < 1: Gauss-Hermite over f, which s is smooth for.
+    V >= 1: s(f) is the chance that a logistic variable T is below f, so Z = E[Phi((M - T) / sqrt V)], a sum of probits
+    by the trapezium rule over T. With z, r of each as in `Probit` and expectations over the shares of the nodes in Z:
+
+        d1 = E[r] / sqrt V,   d2 = (Var[r] - E[r (z + r)]) / V > -1 / V, so that no site is negative.
+
+    s(f) = exp(f) s(-f), hence Z(M) = exp(M + V/2) Z(-M - V): where M < -V/2 the right-hand side is taken, and the nodes
+    that matter lie in -80 < T < 40.
+    """
+
+    def __init__(self, n_nodes: int = 48) -> None:
+        self.n_nodes = n_nodes
+        nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+        self.nodes, self.log_weights = nodes, np.log(weights / weights.sum())
+        self.grid = np.arange(-80.0, 40.25, 0.5)
+        self.log_grid = np.log(0.5) - self.grid - 2.0 * np.logaddexp(0.0, -self.grid)  # log of 0.5 s'(T)
+
+    def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """log Z and its first two derivatives by the mean."""
+        wide = variance >= 1.0
+        if bool(wide.all()):
+            log_z, d1, d2 = self._wide(y * mean, variance)
+        elif not bool(wide.any()):
+            log_z, d1, d2 = self._narrow(y * mean, variance)
+        else:
+            both = self._wide(y * mean, variance.clip(min=1.0)), self._narrow(y * mean, variance.clip(max=1.0))
+            log_z, d1, d2 = (namespace(mean).where(wide, a, b) for a, b in zip(*both, strict=True))
+        return log_z, y * d1, d2
+
+    def _narrow(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
+        """E[s'] / Z and E[s''] / Z - d1^2 over the tilted distribution on the nodes."""
+        xp = namespace(M)
+        f = M[:, None] + xp.sqrt(V)[:, None] * like(M, self.nodes)
+        log_p = -xp.logaddexp(xp.zeros_like(f), -f)
+        terms = log_p + like(M, self.log_weights)
+        log_z = log_sum_exp(terms)
+        share, p = xp.exp(terms - log_z[:, None]), xp.exp(log_p)
+        d1 = (share * (1.0 - p)).sum(axis=1)
+        spread = (share * (1.0 - p - d1[:, None]) ** 2).sum(axis=1)
+        return log_z, d1, (spread - (share * p * (1.0 - p)).sum(axis=1)).clip(max=0.0)
+
+    def _wide(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
+        xp = namespace(M)
+        turned = M < -0.5 * V
+        root = xp.sqrt(V)
+        z = (xp.where(turned, -M - V, M)[:, None] - like(M, self.grid)) / root[:, None]
+        terms = log_ndtr(z) + like(M, self.log_grid)
+        log_z = log_sum_exp(terms)
+        share = xp.exp(terms - log_z[:, None])
+        r, excess = hazard(z)
+        mean_r = (share * r).sum(axis=1)
+        d2 = ((share * (r - mean_r[:, None]) ** 2).sum(axis=1) - (share * r * excess).sum(axis=1)) / V
+        log_z, d1 = xp.where(turned, M + 0.5 * V + log_z, log_z), mean_r / root
+        return log_z, xp.where(turned, 1.0 - d1, d1), d2.clip(max=0.0)

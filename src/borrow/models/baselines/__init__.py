@@ -1,1 +1,0 @@
-"""The reference methods: what any transfer must be compared with."""

@@ -1,0 +1,1 @@
+"""The focused multi-task GP of Leen, Peltonen & Kaski (2011)."""

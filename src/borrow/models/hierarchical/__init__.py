@@ -1,0 +1,1 @@
+"""The hierarchical GP of Yu, Tresp & Schwaighofer (2005)."""

@@ -1,0 +1,1 @@
+"""The multi-task informative vector machine of Lawrence & Platt (2004)."""

@@ -1,0 +1,112 @@
+"""The IVM's selection with tasks on workers.
+
+An inclusion touches one task only, so the order in which a shard would include its own rows does not depend on other
+shards. Each worker makes that list, with the score that every row had when its turn came; the list of all tasks is
+their merge, the next row always being the one whose score is highest among the heads. It is the list that one process
+makes, row by row. A shard that runs out before the merge is done is asked for twice as many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from borrow.covariance.spread import Spread, TaskShard
+from borrow.data.cells import Cells, Codes
+from borrow.inference.adf import Factors, GaussianFactors, ProbitFactors
+from borrow.kernels import Kernel
+from borrow.models.ivm.model import Report, Selection, select
+from borrow.numerics.linalg import Array
+
+#: A shard is first asked for its even share of the rows, and this part more.
+MORE = 0.3
+
+
+@dataclass(frozen=True)
+class GaussianTasks:
+    """Noise variance of each task of a shard."""
+
+    noise: Array
+
+    def factors(self, cells: Cells) -> Factors:
+        """One a row."""
+        return GaussianFactors(cells.y, self.noise[cells.task] / cells.count)
+
+
+@dataclass(frozen=True)
+class ProbitTasks:
+    """Bias of each task of a shard."""
+
+    bias: Array
+
+    def factors(self, cells: Cells) -> Factors:
+        """One a row."""
+        return ProbitFactors(cells.y, self.bias[cells.task])
+
+
+def select_spread(
+    spread: Spread,
+    kernel: Kernel,
+    tasks: list[Any],
+    d: int,
+    order: Codes | None = None,
+    report: Report | None = None,
+) -> Selection:
+    """As `ivm.select`; `tasks` says what every shard needs to know of its tasks. Rows keep what is known of them."""
+    placed = spread.place([None] * len(spread.cells.dof))
+    rows = [spread.rows(at) for at in spread.bounds]
+    sizes = np.array([at.stop - at.start for at in rows])
+
+    def ask(how_many: Any, orders: list[Any]) -> list[Any]:
+        given: list[tuple[Any, ...]] = [(kernel, *g) for g in zip(tasks, how_many, orders, strict=True)]
+        return spread.crew.map(_select_shard, placed, given)
+
+    if order is not None:
+        which = [np.flatnonzero((order >= at.start) & (order < at.stop)) for at in rows]
+        lists = ask([0] * len(rows), [order[w] - at.start for w, at in zip(which, rows, strict=True)])
+        turn = np.argsort(np.concatenate(which), kind="stable")
+    else:
+        d = min(d, int(sizes.sum()))
+        asked = np.minimum(sizes, int((1.0 + MORE) * d / len(rows)) + 5)
+        lists = ask(asked, [None] * len(rows))
+        while (taken := _merge([s.score for s in lists], asked >= sizes, d)) is None:
+            asked = np.minimum(sizes, 2 * asked)
+            lists = ask(asked, [None] * len(rows))
+        lists = [_first(s, n) for s, n in zip(lists, np.bincount(taken, minlength=len(rows)), strict=True)]
+        turn = np.argsort(np.argsort(taken, kind="stable"), kind="stable")
+    active = np.concatenate([s.active + at.start for s, at in zip(lists, rows, strict=True)])
+    gain, tau, z = (np.concatenate([getattr(s, name) for s in lists]) for name in ("gain", "tau", "z"))
+    if report is not None:
+        report(len(active))
+    return Selection(active[turn], gain[turn], tau[turn], z[turn], np.zeros(0), np.zeros(0))
+
+
+def _merge(scores: list[Array], whole: Any, d: int) -> Codes | None:
+    """The shard of each of the first d rows; None where a shard's list ends too early. Ties go to the first shard."""
+    at = np.zeros(len(scores), dtype=int)
+    heads = np.array([s[0] if len(s) else -np.inf for s in scores])
+    taken = np.empty(d, dtype=np.intp)
+    for k in range(d):
+        i = int(heads.argmax())
+        taken[k] = i
+        at[i] += 1
+        if at[i] < len(scores[i]):
+            heads[i] = scores[i][at[i]]
+        elif whole[i] or k == d - 1:
+            heads[i] = -np.inf
+        else:
+            return None
+    return taken
+
+
+def _first(s: Any, n: int) -> Any:
+    return Selection(s.active[:n], s.gain[:n], s.tau[:n], s.z[:n], s.mean, s.variance, s.score[:n])
+
+
+def _select_shard(shard: TaskShard, kernel: Kernel, tasks: Any, d: int, order: Any, common: None) -> Selection:
+    """The shard's own list."""
+    cells = shard.cells
+    s = select(kernel, cells.X, cells.starts, tasks.factors(cells), int(d), order)
+    return Selection(s.active, s.gain, s.tau, s.z, np.zeros(0), np.zeros(0), s.score)

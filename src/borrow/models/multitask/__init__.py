@@ -1,0 +1,1 @@
+"""The symmetric multi-task GP of Bonilla, Chai & Williams (2008)."""

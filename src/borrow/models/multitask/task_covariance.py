@@ -1,0 +1,319 @@
+"""Forms of the task covariance K^f: parameters -> (M, M) matrix, and the way back (seed 001, sections 2 and 3).
+
+| form         | K^f                                         | parameters                                     |
+|--------------|---------------------------------------------|------------------------------------------------|
+| `FreeForm`   | L L', L lower triangular                    | `factor`: M (M + 1) / 2 entries of L           |
+| `LowRank`    | R R' + nothing, s^2 I, or diag(s_t^2)       | `loadings`: R (M, P); `own`: log s^2           |
+|              | rank 0 with a free diagonal: only the kernel is shared                                       |
+| `Uniform`    | a 11' + b I                                 | `uniform`: log a, log b                        |
+| `Features`   | k^f on task features                        | `task_kernel`: theta of k^f                    |
+| `Given`      | as given                                    | none                                           |
+
+A form answers `parts(values)`, `pullback(values, adjoints)`, `start(C)` from an M x M correlation found in the data,
+`log_prior(values)` and `names`. Entries of L and R are not logarithms: where the data want a singular K^f, as the plain
+likelihood often does, the optimum is at a finite point.
+
+Priors, in units of scaled targets. K^f of full rank: the inverse-Wishart penalty -strength/2 (tr K^-1 + log|K|), whose
+mode is I, with derivative strength/2 (K^-1 K^-1 - K^-1); strength M by default. Loadings alone: exchangeable (see
+`exchangeable`). Variances alone: log N(0, 2^2), as every kernel variance. For labels all of them are for K^f over
+exp(`log_variance`): that is where a kernel's variance is centred in units of the probit's noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from borrow.covariance import TaskAdjoints
+from borrow.data.cells import Codes
+from borrow.inference.priors import VARIANCE_SD, GaussianPrior, kernel_prior
+from borrow.kernels import Kernel
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Values
+
+#: Prior of the spread of loadings around their means: degrees of freedom and standard deviation.
+LOADINGS_DOF, LOADINGS_SD = 4.0, 0.3
+#: No task starts further from the others than this share of its variance, nor nearer than the rest.
+LEAST_OWN = 0.1
+
+
+@lru_cache(maxsize=32)
+def lower_entries(M: int) -> tuple[Codes, Codes]:
+    """Where the entries of a lower triangle are."""
+    return np.tril_indices(M)
+
+
+class Parts(NamedTuple):
+    """K^f, and its factors where it has them: B = R R' + diag(own)."""
+
+    B: Array
+    R: Array | None = None
+    own: Array | None = None
+
+
+def inverse_wishart(B: Array, strength: float, log_variance: float = 0.0) -> tuple[float, Array]:
+    """-strength/2 (c tr B^-1 + log|B|), c = exp(log_variance), and its derivative by B; the mode is c I."""
+    L, c = linalg.cholesky(B), float(np.exp(log_variance))
+    inverse = linalg.inverse_from_factor(L)
+    value = -0.5 * strength * (c * float(np.trace(inverse)) + linalg.log_determinant(L))
+    return value, 0.5 * strength * (c * (inverse @ inverse) - inverse)
+
+
+def log_normal(value: Array, centre: float = 0.0) -> tuple[float, Array]:
+    """The prior of log variances."""
+    away = value - centre
+    return float(-0.5 * np.sum(away**2) / VARIANCE_SD**2), -away / VARIANCE_SD**2
+
+
+def exchangeable(R: Array) -> tuple[float, Array]:
+    """Loadings R_tp ~ N(m_p, s^2), m_p ~ N(0, 1), 1/s^2 ~ Gamma(a/2, a s0^2/2) integrated out, up to a constant.
+
+    With D = R - m and k = (M P - P + a)/2 the log density is -k log(a s0^2 + |D|^2) - |m|^2/2, m the column means;
+    derivative -2 k D/(a s0^2 + |D|^2) - m/M. Rotating the columns of R changes nothing, as it changes nothing in R R'.
+    Where tasks load alike they are drawn together; where they do not, this is about N(0, s^2) with the s of the data.
+    """
+    m = R.mean(axis=0)
+    D = R - m
+    k = 0.5 * (R.size - R.shape[1] + LOADINGS_DOF)
+    total = LOADINGS_DOF * LOADINGS_SD**2 + float(np.sum(D * D))
+    value = -k * float(np.log(total)) - 0.5 * float(m @ m)
+    return value, -2.0 * k * D / total - m / len(R)
+
+
+@dataclass(frozen=True)
+class FreeForm:
+    """K^f = L L'."""
+
+    M: int
+    strength: float | None
+    log_variance: float = 0.0
+
+    rank = None
+
+    def _factor(self, values: Values) -> Array:
+        L = np.zeros((self.M, self.M))
+        L[lower_entries(self.M)] = values["factor"]
+        return L
+
+    def parts(self, values: Values) -> Parts:
+        """L is also a factor of full rank, for the low-rank path."""
+        L = self._factor(values)
+        return Parts(L @ L.T, R=L)
+
+    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+        """2 bB L, lower triangle."""
+        bL = adjoints.weights if adjoints.B is None else (adjoints.B + adjoints.B.T) @ self._factor(values)
+        assert bL is not None  # a path gives one or the other
+        return {"factor": bL[lower_entries(self.M)]}
+
+    def start(self, C: Array) -> Values:
+        """The factor of the correlation found, pulled towards independence."""
+        return self.of_matrix(np.exp(self.log_variance) * ((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M)))
+
+    def of_matrix(self, B: Array) -> Values:
+        """The factor of a matrix given."""
+        return {"factor": np.array(linalg.cholesky_jittered(B)[0])[lower_entries(self.M)]}
+
+    def log_prior(self, values: Values) -> tuple[float, Values]:
+        """Inverse Wishart, where it is on."""
+        if self.strength is None:
+            return 0.0, {}
+        value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
+        return value, self.pullback(values, TaskAdjoints(bB, bB, B=bB))
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """Entries of L."""
+        at = zip(*lower_entries(self.M), strict=True)
+        return {"factor": [f"entry ({labels[i]!r}, {labels[j]!r}) of the factor of K^f" for i, j in at]}
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """K^f = R R', alone or with what each task has of its own."""
+
+    M: int
+    rank: int
+    diagonal: str  # "none", "isotropic", "free"
+    strength: float | None
+    log_variance: float = 0.0
+
+    def parts(self, values: Values) -> Parts:
+        """R R' + diag(own)."""
+        R = values["loadings"] if self.rank else np.zeros((self.M, 0))
+        B = R @ R.T
+        if self.diagonal == "none":
+            return Parts(B, R)
+        own = np.broadcast_to(np.exp(values["own"]), self.M)
+        B.flat[:: self.M + 1] += own
+        return Parts(B, R, own)
+
+    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+        """bR = 2 bB R, b log s^2 = s^2 bB_tt."""
+        bR, bown = adjoints.weights, adjoints.diagonal
+        if adjoints.B is not None:
+            bR = (adjoints.B + adjoints.B.T) @ values["loadings"] if self.rank else None
+            bown = np.diagonal(adjoints.B)
+        out: Values = {}
+        if self.rank:
+            assert bR is not None  # a path gives one or the other
+            out["loadings"] = bR
+        if self.diagonal != "none":
+            assert bown is not None  # a path gives one or the other
+            by_log = bown * np.exp(values["own"])
+            out["own"] = by_log if self.diagonal == "free" else np.array([by_log.sum()])
+        return out
+
+    def start(self, C: Array) -> Values:
+        """Leading eigenvectors of the correlation found; they differ from each other, so the rank develops."""
+        e, U = linalg.symmetric_eigen(C)
+        e, U = e[::-1][: self.rank], U[:, ::-1][:, : self.rank]
+        floor = LEAST_OWN * max(float(e[0]), LEAST_OWN) if self.rank else 0.0
+        R = U * np.sqrt(np.maximum(e, floor))
+        own = np.maximum(1.0 - np.einsum("tp,tp->t", R, R), LEAST_OWN)
+        out: Values = {"loadings": np.exp(0.5 * self.log_variance) * R} if self.rank else {}
+        if self.diagonal != "none":
+            out["own"] = self.log_variance + (np.log(own) if self.diagonal == "free" else np.log([own.mean()]))
+        return out
+
+    def log_prior(self, values: Values) -> tuple[float, Values]:
+        """Inverse Wishart where K^f has full rank; loadings alone exchangeable; variances alone log-normal."""
+        if self.strength is None:
+            return 0.0, {}
+        if self.diagonal == "none":
+            root = float(np.exp(0.5 * self.log_variance))
+            value, by = exchangeable(values["loadings"] / root)
+            return value, {"loadings": by / root}
+        if not self.rank:
+            value, by = log_normal(values["own"], self.log_variance)
+            return value, {"own": by}
+        value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
+        return value, self.pullback(values, TaskAdjoints(bB, bB, B=bB))
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """Loadings by task and function, variances by task."""
+        own = [f"own variance of task {t!r}" for t in labels] if self.diagonal == "free" else ["own variance of tasks"]
+        return {"loadings": [f"loading {p} of task {t!r}" for t in labels for p in range(self.rank)], "own": own}
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s, section 4)."""
+
+    M: int
+    strength: float | None
+    log_variance: float = 0.0
+
+    rank = 1
+
+    def parts(self, values: Values) -> Parts:
+        """sqrt(a) on one function, b of its own."""
+        a, b = np.exp(values["uniform"])
+        R, own = np.full((self.M, 1), np.sqrt(a)), np.full(self.M, b)
+        return Parts(R @ R.T + np.diag(own), R, own)
+
+    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+        """By log a and log b."""
+        a, b = np.exp(values["uniform"])
+        if adjoints.B is not None:
+            return {"uniform": np.array([a * adjoints.B.sum(), b * np.trace(adjoints.B)])}
+        assert adjoints.weights is not None  # a path gives one or the other
+        assert adjoints.diagonal is not None
+        return {"uniform": np.array([0.5 * np.sqrt(a) * adjoints.weights.sum(), b * adjoints.diagonal.sum()])}
+
+    def start(self, C: Array) -> Values:
+        """The mean correlation, and the rest."""
+        a = (C.sum() - np.trace(C)) / max(self.M * (self.M - 1), 1)
+        a = float(np.clip(a, LEAST_OWN, 1.0 - LEAST_OWN))
+        return {"uniform": self.log_variance + np.log([a, 1.0 - a])}
+
+    def log_prior(self, values: Values) -> tuple[float, Values]:
+        """log-normal."""
+        if self.strength is None:
+            return 0.0, {"uniform": np.zeros(2)}
+        value, by = log_normal(values["uniform"], self.log_variance)
+        return value, {"uniform": by}
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """a and b."""
+        return {"uniform": ["variance a that all tasks share", "variance b of each task's own"]}
+
+
+@dataclass(frozen=True)
+class Features:
+    """K^f[t, t'] = k^f(features of t, features of t')."""
+
+    features: Array  # (M, p)
+    kernel: Kernel
+    scales: Array
+    strength: float | None
+    log_variance: float = 0.0
+
+    rank = None
+
+    def parts(self, values: Values) -> Parts:
+        """k^f at the features."""
+        return Parts(self.kernel.with_theta(values["task_kernel"])(self.features))
+
+    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+        """Through the kernel; the low-rank path hands back the adjoint of the factor of K^f."""
+        K, back = self.kernel.with_theta(values["task_kernel"]).evaluate(self.features)
+        bB = adjoints.B
+        if bB is None:
+            assert adjoints.weights is not None  # a path gives one or the other
+            bB = linalg.cholesky_pullback(linalg.cholesky_jittered(K)[0], adjoints.weights)
+        return {"task_kernel": back(0.5 * (bB + bB.T)).theta}
+
+    def start(self, C: Array) -> Values:
+        """The kernel as it was given."""
+        return {"task_kernel": self.kernel.theta}
+
+    def log_prior(self, values: Values) -> tuple[float, Values]:
+        """The weak prior of every kernel, on column scales of the features."""
+        if self.strength is None:
+            return 0.0, {}
+        prior: GaussianPrior = kernel_prior(self.kernel, self.scales, self.log_variance)
+        value, by = prior.log_density(values["task_kernel"])
+        return value, {"task_kernel": by}
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """Parameters of the kernel on features."""
+        return {"task_kernel": [f"{n} of the task kernel" for n in self.kernel.parameter_names()]}
+
+
+@dataclass(frozen=True)
+class Given:
+    """K^f as it was given, not learnt."""
+
+    B: Array
+
+    rank = None
+
+    def parts(self, values: Values) -> Parts:
+        """The matrix, and its root for the low-rank path."""
+        e, U = linalg.symmetric_eigen(self.B)
+        keep = e > 1e-12 * max(float(e[-1]), 0.0)
+        return Parts(self.B, R=U[:, keep] * np.sqrt(e[keep]))
+
+    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+        """Nothing to learn."""
+        return {}
+
+    def start(self, C: Array) -> Values:
+        """Nothing to start."""
+        return {}
+
+    def log_prior(self, values: Values) -> tuple[float, Values]:
+        """None."""
+        return 0.0, {}
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+
+Form = FreeForm | LowRank | Uniform | Features | Given

@@ -1,0 +1,1 @@
+"""The multi-task RBF network of Liao & Carin (2006)."""

@@ -1,0 +1,1 @@
+"""Reference methods of the papers: AZ, DP-MT and regularised multi-task learning."""

@@ -1,0 +1,262 @@
+"""Clusters of tasks: logistic regressions with a Dirichlet-process prior over their weights.
+
+Y. Xue, X. Liao, L. Carin, B. Krishnapuram: Multi-task learning for classification with Dirichlet process priors.
+Journal of Machine Learning Research 8, 35-63 (2007), the symmetric method; "DP-MT" in Leen, Peltonen & Kaski (2011).
+Bound of the logistic function s: T. Jaakkola, M. Jordan: Statistics and Computing 10, 25-37 (2000).
+
+Task m is in cluster k with probability pi_k, where p(y given x) = s(y w_k'x), x with a 1 for the intercept:
+
+    (1)  pi_k = V_k prod_{j<k} (1 - V_j),  V_k ~ Beta(1, alpha),  alpha ~ Gamma(0.05, rate 0.05),  w_k ~ N(0, v I)
+    (2)  log s(z) >= log s(xi) + (z - xi)/2 - r(xi) (z^2 - xi^2),  r(xi) = tanh(xi/2) / (4 xi)
+    (3)  q(w_k) = N(theta_k, Gamma_k),  1/Gamma_k = I/v + 2 sum phi_mk r(xi_k) x x',  theta_k = Gamma_k sum phi_mk y x/2
+    (4)  xi_k^2 = E (w_k'x)^2 = (theta_k'x)^2 + x'Gamma_k x
+    (5)  q(V_k) = Beta(1 + sum_m phi_mk, E alpha + sum_m sum_{j>k} phi_mj),  V_K = 1
+    (6)  q(alpha) = Gamma(0.05 + K - 1, 0.05 - sum_k E log(1 - V_k))
+    (7)  phi_mk prop. to exp(E log pi_k + sum_i [log s(xi_k) + (y theta_k'x - xi_k)/2])
+    (8)  p(y = 1 given x, m) = sum_k phi_mk s(theta_k'x / sqrt(1 + pi/8 x'Gamma_k x))
+
+The numbers are those of this page. M tasks, K clusters, n rows, D = 1 + number of columns.
+
+| symbol         | name here                | shape                                             |
+|----------------|--------------------------|---------------------------------------------------|
+| phi            | `State.phi`              | (M, K): how likely task m is in cluster k         |
+| xi             | `State.xi`               | (n, K)                                            |
+| theta, Gamma   | `State.theta`, `.Gamma`  | (K, D), (K, D, D)                                 |
+| E alpha, v     | `State.alpha`, `v`       | numbers                                           |
+
+| equation | function                                                                    |
+|----------|-----------------------------------------------------------------------------|
+| (2)      | `curvature`                                                                 |
+| (3)      | `weights`                                                                   |
+| (4)      | `moments`                                                                   |
+| (5)      | `sticks`                                                                    |
+| (6)      | `concentration`                                                             |
+| (7)      | `sweep`: all updates in turn, and the lower bound of the evidence           |
+| (8)      | `decision`                                                                  |
+
+Deviations, each with its reason:
+- xi is free for every row and cluster, the paper's for every row: a tighter bound.
+- K is the number of tasks, as in the paper, but at most 20 unless `n_components` says so.
+- The bound has many maxima, and tasks seldom leave a cluster for an empty one. The fit starts from the tasks' own
+  weights grouped (Ward) into 1, 2, ..., K clusters and once at random, and goes on from the best after ten sweeps.
+- Columns are centred and scaled over all rows, which gives the paper's v = 10 its meaning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.special import betaln, digamma, expit, gammaln, log_expit, logsumexp, softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from borrow.data.cells import Codes
+from borrow.estimators.classifier import BinaryData, TaskClassifier
+from borrow.estimators.regressor import is_number
+from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
+
+TAU = 0.05  # shape and rate of the prior of alpha
+TRIAL = 10  # sweeps before the best start is chosen
+LARGEST_K = 20
+
+
+class State(NamedTuple):
+    """What a sweep carries on."""
+
+    phi: Array
+    xi: Array
+    alpha: float
+    theta: Array = np.zeros((0, 0))
+    Gamma: Array = np.zeros((0, 0, 0))
+    trace: tuple[float, ...] = ()  # the bound after every sweep
+
+
+def curvature(xi: Array) -> Array:
+    """r of (2), 1/8 at 0."""
+    safe = np.maximum(xi, 1e-6)
+    return np.tanh(0.5 * safe) / (4.0 * safe)
+
+
+def weights(X: Array, y: Array, share: Array, xi: Array, v: float) -> tuple[Array, Array, float]:
+    """theta and Gamma of every cluster (3), and the divergence of q(w) from its prior; `share` is phi by rows."""
+    D, K = X.shape[1], share.shape[1]
+    theta, Gamma, divergence = np.empty((K, D)), np.empty((K, D, D)), 0.0
+    slope, rate = 0.5 * X.T @ (y[:, None] * share), 2.0 * share * curvature(xi)
+    for k in range(K):
+        L = cholesky(np.eye(D) / v + (X * rate[:, k : k + 1]).T @ X)
+        Gamma[k] = inverse_from_factor(L)
+        theta[k] = Gamma[k] @ slope[:, k]
+        size = (np.trace(Gamma[k]) + theta[k] @ theta[k]) / v
+        divergence += 0.5 * (size - D + log_determinant(L) + D * np.log(v))
+    return theta, Gamma, divergence
+
+
+def moments(X: Array, theta: Array, Gamma: Array) -> tuple[Array, Array]:
+    """Mean and variance of w_k'x, rows by clusters: the parts of (4)."""
+    return X @ theta.T, np.column_stack([np.einsum("ij,ij->i", X @ G, X) for G in Gamma])
+
+
+def sticks(phi: Array, alpha: float) -> tuple[Array, Array, Array, Array]:
+    """q(V) (5): both parameters, E log V and E log(1 - V)."""
+    size = phi.sum(axis=0)
+    a, b = 1.0 + size[:-1], alpha + np.cumsum(size[::-1])[::-1][1:]
+    return a, b, digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
+
+
+def concentration(log_rest: Array, alpha: float | None) -> tuple[float, float, float]:
+    """E alpha, E log alpha and the divergence of q(alpha) from its prior (6); a given alpha stays."""
+    if alpha is not None:
+        return alpha, float(np.log(alpha)), 0.0
+    shape, rate = TAU + len(log_rest), TAU - float(log_rest.sum())
+    divergence = (shape - TAU) * digamma(shape) - gammaln(shape) + gammaln(TAU)
+    divergence += TAU * np.log(rate / TAU) + shape * (TAU - rate) / rate
+    return shape / rate, float(digamma(shape) - np.log(rate)), float(divergence)
+
+
+def sweep(X: Array, y: Array, starts: Codes, state: State, v: float, alpha: float | None) -> State:
+    """(3) to (7) in turn; the trace grows by the lower bound of the evidence after (7)."""
+    share = np.repeat(state.phi, np.diff(starts), axis=0)
+    theta, Gamma, divergence = weights(X, y, share, state.xi, v)
+    mean, variance = moments(X, theta, Gamma)
+    xi = np.sqrt(mean**2 + variance)
+    a, b, log_stick, log_rest = sticks(state.phi, state.alpha)
+    alpha_mean, log_alpha, alpha_divergence = concentration(log_rest, alpha)
+    log_pi = np.append(log_stick, 0.0) + np.append(0.0, np.cumsum(log_rest))
+    rows = log_expit(xi) + 0.5 * (y[:, None] * mean - xi)
+    sums = np.vstack([np.zeros(xi.shape[1]), np.cumsum(rows, axis=0)])
+    score = log_pi + sums[starts[1:]] - sums[starts[:-1]]
+    stick = log_alpha + (alpha_mean - b) * log_rest + betaln(a, b) - (a - 1.0) * log_stick  # E log p(V)/q(V)
+    bound = logsumexp(score, axis=1).sum() + stick.sum() - alpha_divergence - divergence
+    return State(softmax(score, axis=1), xi, alpha_mean, theta, Gamma, (*state.trace, float(bound)))
+
+
+def begin(X: Array, y: Array, starts: Codes, phi: Array, v: float, alpha: float | None, n: int) -> State:
+    """So many sweeps from given responsibilities."""
+    state = State(phi, np.ones((len(y), phi.shape[1])), alpha or 1.0)
+    for _ in range(n):
+        state = sweep(X, y, starts, state, v, alpha)
+    return state
+
+
+def partitions(X: Array, y: Array, starts: Codes, K: int, v: float, random_state: Any) -> list[Array]:
+    """phi to start from: tasks grouped by the weights that each has on its own, and at random."""
+    M, groups = len(starts) - 1, [np.zeros(len(starts) - 1, dtype=np.intp)]
+    if min(M, K) > 1:
+        parts = [(X[i:j], y[i:j], np.array([0, j - i])) for i, j in pairwise(starts.tolist())]
+        tree = linkage([begin(*part, np.ones((1, 1)), v, 1.0, TRIAL).theta[0] for part in parts], "ward")
+        groups += [fcluster(tree, c, "maxclust") for c in range(2, min(M, K) + 1)]
+        groups.append(check_random_state(random_state).randint(K, size=M))
+    coded = [np.unique(g, return_inverse=True, return_counts=True)[1:] for g in groups]
+    return [np.eye(K)[np.argsort(np.argsort(-size, kind="stable"))[code]] for code, size in coded]  # the largest first
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Every task a mixture of the clusters' classifiers."""
+
+    state: State
+    center: Array
+    scales: Array
+    converged: bool
+
+    def decision(self, X: Array, task: Codes) -> Array:
+        """Log odds of +1 (8)."""
+        mean, variance = moments(with_one((X - self.center) / self.scales), self.state.theta, self.state.Gamma)
+        z, phi = mean / np.sqrt(1.0 + np.pi / 8.0 * variance), self.state.phi[task]
+        return logsumexp(log_expit(z), axis=1, b=phi) - logsumexp(log_expit(-z), axis=1, b=phi)
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """Probability of +1."""
+        return expit(self.decision(X, task))
+
+
+def with_one(X: Array) -> Array:
+    """X and a column for the intercept."""
+    return np.column_stack([X, np.ones(len(X))])
+
+
+class DirichletProcessClassifier(TaskClassifier):
+    """Logistic regressions of tasks that fall into clusters; how many, the data say.
+
+    Parameters
+    ----------
+    task : as in every `TaskClassifier`.
+    concentration : of the Dirichlet process; a number, or "auto" for a vague Gamma prior.
+    n_components : the most clusters; None is one a task, at most 20.
+    prior_variance : of the weights, in scaled columns.
+    max_iter : the most sweeps.
+    tol : the rise of the bound, in nats a row, below which a fit has converged.
+    random_state : draws one of the starts.
+
+    Attributes
+    ----------
+    clusters_ : dict by task label of the likeliest cluster; like the others a list where there are more than two
+        classes, one entry for each against the rest.
+    responsibilities_ : how likely each task (in the order of `tasks_`) is in each cluster.
+    bound_trace_ : the lower bound of the evidence after every sweep.
+    concentration_ : that of the Dirichlet process, as given or found.
+    n_iter_, converged_ : sweeps, and whether the bound has stopped rising.
+    """
+
+    def __init__(
+        self,
+        task: str | int | None = None,
+        *,
+        concentration: Any = "auto",
+        n_components: int | None = None,
+        prior_variance: float = 10.0,
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        random_state: Any = 0,
+    ) -> None:
+        self.task = task
+        self.concentration = concentration
+        self.n_components = n_components
+        self.prior_variance = prior_variance
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _check_settings(self) -> None:
+        for name, other in (("concentration", "auto"), ("prior_variance", None), ("tol", None)):
+            value = getattr(self, name)
+            if not (is_number(value) and value > 0) and (other is None or value != other):
+                raise ValueError(f"{name}={value!r}: expected {f'{other!r} or ' if other else ''}a positive number")
+        for name, none in (("n_components", "None or "), ("max_iter", "")):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, np.integer)) and value >= 1) and not (none and value is None):
+                raise ValueError(f"{name}={value!r}: expected {none}a whole number of at least 1")
+
+    def _fit_binary(self, data: BinaryData) -> Mixture:
+        y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)
+        X = with_one((data.X - center) / data.column_scales)
+        alpha = None if self.concentration == "auto" else float(self.concentration)
+        K = min(len(data.labels), LARGEST_K) if self.n_components is None else int(self.n_components)
+        trials = partitions(X, y, starts, K, v, self.random_state)
+        tried = [begin(X, y, starts, phi, v, alpha, min(TRIAL, self.max_iter)) for phi in trials]
+        state, converged = max(tried, key=lambda s: s.trace[-1]), False
+        while not converged and len(state.trace) < self.max_iter:
+            state = sweep(X, y, starts, state, v, alpha)
+            converged = state.trace[-1] - state.trace[-2] < self.tol * len(y)
+        return Mixture(state, center, data.column_scales, converged)
+
+    def _after_fit(self, models: list[Any]) -> None:
+        states, labels = [m.state for m in models], self._schema.labels
+        own = {
+            "clusters_": [dict(zip(labels, s.phi.argmax(axis=1).tolist(), strict=True)) for s in states],
+            "responsibilities_": [s.phi for s in states],
+            "bound_trace_": [list(s.trace) for s in states],
+            "concentration_": [s.alpha for s in states],
+        }
+        for name, values in own.items():
+            setattr(self, name, values[0] if len(values) == 1 else values)
+        self.converged_ = all(m.converged for m in models)
+        self.n_iter_ = max(len(s.trace) for s in states)
+        if not self.converged_:
+            text = f"the bound still rises after {self.n_iter_} sweeps; raise max_iter (now {self.max_iter}) or tol"
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)  # the line that called fit

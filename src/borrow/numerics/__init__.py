@@ -1,0 +1,1 @@
+"""Linear algebra on NumPy and PyTorch, devices, memory, and the optimiser."""

@@ -1,0 +1,309 @@
+"""The only file that names LAPACK and BLAS; its twin for PyTorch tensors is `linalg_torch`.
+
+Arrays are rows-first and C-ordered; BLAS sees their transposes, which are Fortran-ordered, so nothing is
+copied. `L` is always a lower Cholesky factor, Fortran-ordered, as `cholesky` returns it; its upper triangle
+holds zeros.
+
+A function marked `@twinned` takes tensors as well, and then several matrices at once, along leading axes. What the
+array-API standard has is taken from the `namespace` of the arrays, so that the same line serves both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+from scipy.linalg import blas, lapack
+from scipy.spatial.distance import cdist
+
+Array = npt.NDArray[np.float64]
+F = TypeVar("F", bound=Callable[..., Any])
+
+log = logging.getLogger("borrow")
+
+#: Jitter is tried at these multiples of the mean diagonal, 0 first.
+JITTER_LADDER = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+
+#: From this many columns on, distances come from one matrix product instead of differences.
+GEMM_COLUMNS = 10
+
+
+class NotPositiveDefiniteError(ValueError):
+    """A covariance matrix that no tolerable jitter makes positive definite."""
+
+
+def namespace(array: Any) -> Any:
+    """The array-API namespace of an array: NumPy's, or that of PyTorch for a tensor."""
+    if type(array) is np.ndarray:
+        return np
+    return import_module("array_api_compat.torch") if is_tensor(array) else np
+
+
+def is_tensor(array: Any) -> bool:
+    """A PyTorch tensor, told without importing PyTorch."""
+    return type(array).__module__ == "torch"
+
+
+def to_host(array: Any) -> Any:
+    """The array as NumPy's."""
+    return array.detach().cpu().numpy() if is_tensor(array) else array
+
+
+def twinned(f: F) -> F:
+    """For tensors, the function of the same name in `linalg_torch`; its first argument decides."""
+
+    ndarray = np.ndarray
+
+    @wraps(f)
+    def either(A: Any, *rest: Any, **named: Any) -> Any:
+        if type(A) is ndarray or not is_tensor(A):
+            return f(A, *rest, **named)
+        return getattr(import_module("borrow.numerics.linalg_torch"), f.__name__)(A, *rest, **named)
+
+    return cast(F, either)
+
+
+@twinned
+def cholesky(A: Array, overwrite: bool = False) -> Array:
+    """Lower factor of a symmetric positive definite matrix; raises where there is none."""
+    if A.shape[0] == 0:
+        return np.zeros((0, 0), order="F")
+    L, info = lapack.dpotrf(A.T, lower=1, clean=1, overwrite_a=overwrite)
+    if info != 0:
+        raise NotPositiveDefiniteError(f"leading minor {info} of {len(A)} is not positive definite")
+    if not np.all(np.isfinite(np.diagonal(L))):  # OpenBLAS factors NaN without complaint; it ends up here
+        raise NotPositiveDefiniteError("the matrix holds NaN or infinite entries")
+    return L
+
+
+@twinned
+def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
+    """Factor of A + j mean(diag A) I, and j: `least` or, where that fails, the next rung that works."""
+    mean = float(np.mean(np.diagonal(A))) if len(A) else 1.0
+    for jitter in (least, *(j for j in JITTER_LADDER if j > least)):
+        trial = A.copy()
+        trial.flat[:: len(A) + 1] += jitter * mean
+        try:
+            return cholesky(trial, overwrite=True), jitter
+        except NotPositiveDefiniteError:
+            log.debug("Cholesky of %d x %d failed at relative jitter %g", *A.shape, jitter)
+    if not np.all(np.isfinite(A)):
+        raise NotPositiveDefiniteError("the covariance matrix holds NaN or infinite entries")
+    raise NotPositiveDefiniteError(
+        f"a {len(A)} x {len(A)} covariance matrix is not positive definite even with {jitter:g} "
+        "times its mean diagonal added; remove repeated inputs or use a kernel with a shorter lengthscale"
+    )
+
+
+@twinned
+def solve_lower(L: Array, B: Array) -> Array:
+    """L^-1 B."""
+    if B.size == 0:
+        return B.copy()
+    if B.ndim == 1:
+        return blas.dtrsm(1.0, L, B[None, :], side=1, lower=1, trans_a=1)[0]
+    return blas.dtrsm(1.0, L, B.T, side=1, lower=1, trans_a=1).T
+
+
+@twinned
+def solve_lower_transposed(L: Array, B: Array) -> Array:
+    """L^-T B."""
+    if B.size == 0:
+        return B.copy()
+    if B.ndim == 1:
+        return blas.dtrsm(1.0, L, B[None, :], side=1, lower=1)[0]
+    return blas.dtrsm(1.0, L, B.T, side=1, lower=1).T
+
+
+def solve(L: Array, B: Array) -> Array:
+    """(L L')^-1 B."""
+    return solve_lower_transposed(L, solve_lower(L, B))
+
+
+@twinned
+def right_solve_transposed(B: Array, L: Array) -> Array:
+    """B L^-T."""
+    return blas.dtrsm(1.0, L, B.T, lower=1).T if B.size else B.copy()
+
+
+@twinned
+def right_solve(B: Array, L: Array) -> Array:
+    """B L^-1."""
+    return blas.dtrsm(1.0, L, B.T, lower=1, trans_a=1).T if B.size else B.copy()
+
+
+@twinned
+def inverse_from_factor(L: Array) -> Array:
+    """(L L')^-1, both triangles."""
+    if len(L) == 0:
+        return np.zeros((0, 0))
+    P, _ = lapack.dpotri(L, lower=1)
+    return symmetric_from_lower(P)
+
+
+@twinned
+def diagonal_of_inverse(L: Array) -> Array:
+    """The diagonal of (L L')^-1: column sums of squares of L^-1."""
+    if len(L) == 0:
+        return np.zeros(0)
+    half, _ = lapack.dtrtri(L, lower=1)
+    return np.einsum("ij,ij->j", half, half)
+
+
+@twinned
+def symmetric_eigen(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues in rising order and eigenvectors, one a column, of a symmetric matrix."""
+    if len(A) == 0:
+        return np.zeros(0), np.zeros((0, 0))
+    e, U, info = lapack.dsyevd(A.T, lower=1)
+    if info != 0 or not np.all(np.isfinite(e)):
+        raise NotPositiveDefiniteError("the eigendecomposition of a covariance matrix failed: it holds NaN or infinity")
+    return e, U
+
+
+def cholesky_pullback(L: Array, bL: Array) -> Array:
+    """Adjoint of a symmetric A from its factor's: 1/2 L^-T (low + low') L^-1, low = tril(L'bL), half its diagonal."""
+    low = np.tril(L.T @ bL)
+    low.flat[:: len(L) + 1] *= 0.5
+    return 0.5 * right_solve(solve_lower_transposed(L, low + low.T), L)
+
+
+def symmetric_from_lower(P: Array) -> Array:
+    """Copy the lower triangle of P over the upper one, which must hold zeros."""
+    full = P + P.T
+    full.flat[:: len(P) + 1] *= 0.5
+    return full
+
+
+@twinned
+def gram_minus_inverse(R: Array, L: Array) -> Array:
+    """R R' - (L L')^-1, both triangles: the curvature part of an evidence's adjoint."""
+    if len(L) == 0:
+        return np.zeros((0, 0))
+    P, _ = lapack.dpotri(L, lower=1)
+    if R.shape[1] == 0:
+        return -symmetric_from_lower(P)
+    return symmetric_from_lower(blas.dsyrk(1.0, R.T, beta=-1.0, c=P, trans=1, lower=1, overwrite_c=1))
+
+
+@twinned
+def gram_minus_inverse_folded(R: Array, L: Array) -> Array:
+    """R R' - (L L')^-1 folded: twice its strict upper triangle, and its diagonal; zeros below. R may be a vector.
+
+    Any sum of its products with a symmetric matrix is that of the full one, without the pass that mirrors it.
+    """
+    if len(L) == 0:
+        return np.zeros((0, 0))
+    P, _ = lapack.dpotri(L, lower=1)
+    Q = blas.dsyrk(2.0, R[None, :] if R.ndim == 1 else R.T, beta=-2.0, c=P, trans=1, lower=1, overwrite_c=1).T
+    Q.flat[:: len(L) + 1] *= 0.5
+    return Q
+
+
+@twinned
+def log_determinant(L: Array) -> float:
+    """log |L L'|."""
+    return 2.0 * float(np.log(np.diagonal(L)).sum())
+
+
+@twinned
+def squared_distances(A: Array, C: Array) -> Array:
+    """|a_i - c_j|^2. Exact differences for few columns, one matrix product for many.
+
+    The product form rounds at eps (|a|^2 + |c|^2), times the root of the number of columns where these are
+    many; what falls below that is set to zero, so that equal rows are at distance zero either way.
+    """
+    if A.shape[1] < GEMM_COLUMNS:
+        return cdist(A, C, "sqeuclidean")
+    a, c = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", C, C)
+    D = (-2.0 * A) @ C.T
+    norms = a[:, None] + c  # added at once, so that D is symmetric to the last bit where A is C
+    D += norms
+    norms *= np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5)
+    D *= norms <= D
+    return D
+
+
+def like(array: Any, value: Any) -> Any:
+    """Numbers of the host where `array` is: as they are, or as a tensor beside it."""
+    if isinstance(array, np.ndarray) or not is_tensor(array) or is_tensor(value):
+        return value
+    return array.new_tensor(np.ascontiguousarray(value)) if np.ndim(value) else value
+
+
+@twinned
+def row_dots(A: Array, B: Array) -> Array:
+    """Inner product of each row of A with that of B."""
+    return np.einsum("ij,ij->i", A, B)
+
+
+@twinned
+def column_dots(A: Array, B: Array) -> Array:
+    """Inner product of each column of A with that of B."""
+    return np.einsum("ij,ij->j", A, B)
+
+
+@twinned
+def weigh_rows(w: Array, A: Array) -> Array:
+    """w'A."""
+    return w @ A
+
+
+@twinned
+def inner(A: Array, B: Array) -> Any:
+    """Sum of all products of entries, for each pair of matrices."""
+    return float(np.vdot(A, B))
+
+
+@twinned
+def diagonal(A: Array) -> Array:
+    """The diagonal, not to be changed."""
+    return np.diagonal(A)
+
+
+@twinned
+def add_diagonal(A: Array, value: Any) -> None:
+    """Add to the diagonal, in place."""
+    A.flat[:: len(A) + 1] += value
+
+
+@twinned
+def log_ndtr(z: Array) -> Array:
+    """log of the normal distribution function."""
+    return special.log_ndtr(z)
+
+
+@twinned
+def erfcx(z: Array) -> Array:
+    """exp(z^2) erfc(z)."""
+    return special.erfcx(z)
+
+
+@twinned
+def log_sum_exp(A: Array) -> Array:
+    """log of the sum of exponentials along each row."""
+    return np.logaddexp.reduce(A, axis=1)
+
+
+@twinned
+def copy(A: Array) -> Array:
+    """An array of its own."""
+    return A.copy()
+
+
+@twinned
+def rows_first(A: Array) -> Array:
+    """The same entries, rows one after the other in memory."""
+    return np.ascontiguousarray(A)
+
+
+@twinned
+def sparse_product(V: Array, S: Any) -> Array:
+    """S V with S a sparse matrix of the host."""
+    return S @ V

@@ -1,0 +1,318 @@
+"""The twin of `linalg` for PyTorch tensors: the same names, matrices along leading axes at once.
+
+PyTorch's own inverse from a factor solves with the identity, 2 n^3 operations on a GPU. Here L^-1 comes from a
+recursion over halves and (L L')^-1 = L^-T L^-1 from another, with products of blocks that skip the zero triangles,
+
+    L^-1 = [[X, 0], [Y, Z]],  X = L11^-1,  Z = L22^-1,  Y = -Z L21 X;    L^-T L^-1 = [[X'X + Y'Y, .], [Z'Y, Z'Z]],
+
+a third of that for large matrices, and all of it in matrix products.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, TypeAlias
+
+import torch
+
+from borrow.numerics.linalg import GEMM_COLUMNS, JITTER_LADDER, NotPositiveDefiniteError, log
+
+Tensor: TypeAlias = Any  # torch.Tensor; types are checked without PyTorch
+
+#: Triangles up to this size are inverted by substitution: one matrix, and each of several.
+BASE, BASE_OF_MANY = 512, 64
+#: Triangles up to this size are multiplied as if they were full.
+LEAF = 1024
+#: Up to this many columns distances are sums of squared differences; each costs a pass over the matrix.
+FEW_COLUMNS = 4
+
+
+def cholesky(A: Tensor, overwrite: bool = False) -> Tensor:
+    """Lower factors; raises where there is none."""
+    L, info = torch.linalg.cholesky_ex(A)
+    diagonals = torch.diagonal(L, dim1=-2, dim2=-1)
+    if bool((info != 0).any() | ~torch.isfinite(diagonals).all()):
+        if not bool(torch.isfinite(diagonals).all()) and not bool((info != 0).any()):
+            raise NotPositiveDefiniteError("the matrix holds NaN or infinite entries")
+        raise NotPositiveDefiniteError(f"leading minor {int(info.max())} of {A.shape[-1]} is not positive definite")
+    return L
+
+
+def cholesky_jittered(A: Tensor, least: float = 0.0) -> tuple[Tensor, float]:
+    """Factor of A + j mean(diag A) I, and j: `least` or, where that fails, the next rung that works."""
+    n = A.shape[-1]
+    mean = float(torch.diagonal(A).mean()) if n else 1.0
+    for jitter in (least, *(j for j in JITTER_LADDER if j > least)):
+        trial = A.clone()
+        add_diagonal(trial, jitter * mean)
+        try:
+            return cholesky(trial), jitter
+        except NotPositiveDefiniteError:
+            log.debug("Cholesky of %d x %d failed at relative jitter %g", n, n, jitter)
+    if not bool(torch.isfinite(A).all()):
+        raise NotPositiveDefiniteError("the covariance matrix holds NaN or infinite entries")
+    raise NotPositiveDefiniteError(
+        f"a {n} x {n} covariance matrix is not positive definite even with {jitter:g} "
+        "times its mean diagonal added; remove repeated inputs or use a kernel with a shorter lengthscale"
+    )
+
+
+def solve_lower(L: Tensor, B: Tensor) -> Tensor:
+    """L^-1 B; B may be a vector for each matrix."""
+    if B.ndim < L.ndim:
+        return torch.linalg.solve_triangular(L, B[..., None], upper=False)[..., 0]
+    return torch.linalg.solve_triangular(L, B, upper=False)
+
+
+def solve_lower_transposed(L: Tensor, B: Tensor) -> Tensor:
+    """L^-T B."""
+    if B.ndim < L.ndim:
+        return torch.linalg.solve_triangular(L.mT, B[..., None], upper=True)[..., 0]
+    return torch.linalg.solve_triangular(L.mT, B, upper=True)
+
+
+def right_solve_transposed(B: Tensor, L: Tensor) -> Tensor:
+    """B L^-T. B is tall: the small factor is inverted, the rest is one product."""
+    return B @ lower_inverse(L).mT
+
+
+def right_solve(B: Tensor, L: Tensor) -> Tensor:
+    """B L^-1."""
+    return B @ lower_inverse(L)
+
+
+def lower_inverse(L: Tensor) -> Tensor:
+    """L^-1, by the recursion above."""
+    X = torch.zeros(L.shape, dtype=L.dtype, device=L.device)
+    base = BASE if L.ndim == 2 else BASE_OF_MANY
+    unit = torch.eye(min(base, L.shape[-1]), dtype=L.dtype, device=L.device)
+
+    def fill(i: int, j: int) -> None:
+        n = j - i
+        if n <= base:
+            one = unit[:n, :n].expand(*L.shape[:-2], n, n)
+            X[..., i:j, i:j] = torch.linalg.solve_triangular(L[..., i:j, i:j], one, upper=False)
+            return
+        h = i + n // 2
+        fill(i, h)
+        fill(h, j)
+        below = _times_lower(L[..., h:j, i:h], X[..., i:h, i:h])
+        X[..., h:j, i:h] = _lower_times(X[..., h:j, h:j], below).neg_()
+
+    fill(0, L.shape[-1])
+    return X
+
+
+def _add_product(out: Tensor, A: Tensor, B: Tensor) -> None:
+    """out += A B."""
+    if out.ndim == 2:
+        out.addmm_(A, B)
+    else:
+        out += A @ B
+
+
+def _lower_times(X: Tensor, M: Tensor) -> Tensor:
+    """X M with X lower triangular."""
+    n = X.shape[-1]
+    if n <= LEAF:
+        return X @ M
+    h, out = n // 2, torch.empty_like(M)
+    out[..., :h, :] = _lower_times(X[..., :h, :h], M[..., :h, :])
+    out[..., h:, :] = _lower_times(X[..., h:, h:], M[..., h:, :])
+    _add_product(out[..., h:, :], X[..., h:, :h], M[..., :h, :])
+    return out
+
+
+def _times_lower(M: Tensor, X: Tensor) -> Tensor:
+    """M X with X lower triangular."""
+    n = X.shape[-1]
+    if n <= LEAF:
+        return M @ X
+    h, out = n // 2, torch.empty(M.shape, dtype=M.dtype, device=M.device)
+    out[..., :h] = _times_lower(M[..., :h], X[..., :h, :h])
+    out[..., h:] = _times_lower(M[..., h:], X[..., h:, h:])
+    _add_product(out[..., :h], M[..., h:], X[..., h:, :h])
+    return out
+
+
+def _gram_of_lower(X: Tensor, out: Tensor) -> None:
+    """The lower triangle of X'X with X lower triangular; what is above is anything."""
+    n = X.shape[-1]
+    if n <= LEAF:
+        out[...] = X.mT @ X
+        return
+    h = n // 2
+    _gram_of_lower(X[..., :h, :h], out[..., :h, :h])
+    _add_gram(X[..., h:, :h], out[..., :h, :h])
+    out[..., h:, :h] = _lower_transposed_times(X[..., h:, h:], X[..., h:, :h])
+    _gram_of_lower(X[..., h:, h:], out[..., h:, h:])
+
+
+def _add_gram(M: Tensor, out: Tensor) -> None:
+    """out += M'M, the lower triangle."""
+    n = M.shape[-1]
+    if n <= LEAF:
+        _add_product(out, M.mT, M)
+        return
+    h = n // 2
+    _add_gram(M[..., :h], out[..., :h, :h])
+    _add_product(out[..., h:, :h], M[..., h:].mT, M[..., :h])
+    _add_gram(M[..., h:], out[..., h:, h:])
+
+
+def _lower_transposed_times(X: Tensor, M: Tensor) -> Tensor:
+    """X'M with X lower triangular."""
+    n = X.shape[-1]
+    if n <= LEAF:
+        return X.mT @ M
+    h, out = n // 2, torch.empty(M.shape, dtype=M.dtype, device=M.device)
+    out[..., :h, :] = _lower_transposed_times(X[..., :h, :h], M[..., :h, :])
+    _add_product(out[..., :h, :], X[..., h:, :h].mT, M[..., h:, :])
+    out[..., h:, :] = _lower_transposed_times(X[..., h:, h:], M[..., h:, :])
+    return out
+
+
+def _lower_of_inverse(L: Tensor) -> Tensor:
+    """The lower triangle of (L L')^-1; what is above is anything."""
+    X = lower_inverse(L)
+    P = torch.empty_like(X)
+    _gram_of_lower(X, P)
+    return P
+
+
+def _mirror(P: Tensor) -> Tensor:
+    """A symmetric matrix from its lower triangle."""
+    full = P.tril_()
+    return full + full.tril(-1).mT
+
+
+def inverse_from_factor(L: Tensor) -> Tensor:
+    """(L L')^-1, both triangles."""
+    return _mirror(_lower_of_inverse(L))
+
+
+def diagonal_of_inverse(L: Tensor) -> Tensor:
+    """The diagonal of (L L')^-1: column sums of squares of L^-1."""
+    return lower_inverse(L).square_().sum(dim=-2)
+
+
+def gram_minus_inverse(R: Tensor, L: Tensor) -> Tensor:
+    """R R' - (L L')^-1, both triangles."""
+    P = _lower_of_inverse(L)
+    if P.ndim == 2:
+        return _mirror(torch.addmm(P, R, R.mT, beta=-1.0, out=P))
+    return _mirror(torch.baddbmm(P, R, R.mT, beta=-1.0, out=P))
+
+
+def gram_minus_inverse_folded(R: Tensor, L: Tensor) -> Tensor:
+    """R R' - (L L')^-1 folded: twice its strict lower triangle, and its diagonal; zeros above. R may be a vector."""
+    P = _lower_of_inverse(L)
+    if R.ndim == 1:
+        P.addr_(R, R, beta=-2.0, alpha=2.0)
+    elif P.ndim == 2:
+        P.addmm_(R, R.mT, beta=-2.0, alpha=2.0)
+    else:
+        P.baddbmm_(R, R.mT, beta=-2.0, alpha=2.0)
+    P.tril_()
+    torch.diagonal(P, dim1=-2, dim2=-1).mul_(0.5)
+    return P
+
+
+def symmetric_eigen(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues in rising order and eigenvectors, one a column."""
+    try:
+        e, U = torch.linalg.eigh(A)
+    except torch.linalg.LinAlgError:
+        e, U = A.new_full((1,), torch.nan), A
+    if not bool(torch.isfinite(e).all()):
+        raise NotPositiveDefiniteError("the eigendecomposition of a covariance matrix failed: it holds NaN or infinity")
+    return e, U
+
+
+def log_determinant(L: Tensor) -> float:
+    """log |L L'|, summed over matrices."""
+    return 2.0 * float(torch.diagonal(L, dim1=-2, dim2=-1).log().sum())
+
+
+def squared_distances(A: Tensor, C: Tensor) -> Tensor:
+    """|a_i - c_j|^2: sums of squared differences for few columns, one matrix product for many, as in `linalg`."""
+    d = A.shape[-1]
+    if d <= FEW_COLUMNS:
+        out = (A[..., :, None, 0] - C[..., None, :, 0]).square_() if d else A.new_zeros((*A.shape[:-1], C.shape[-2]))
+        for j in range(1, d):
+            difference = A[..., :, None, j] - C[..., None, :, j]
+            out.addcmul_(difference, difference)
+        return out
+    a, c = A.square().sum(dim=-1), C.square().sum(dim=-1)
+    norms = a[..., :, None] + c[..., None, :]
+    D = (-2.0 * A) @ C.mT
+    D += norms
+    least = torch.finfo(A.dtype).eps * max(8.0, max(d, GEMM_COLUMNS) ** 0.5)
+    D *= norms.mul_(least) <= D
+    return D
+
+
+def row_dots(A: Tensor, B: Tensor) -> Tensor:
+    """Inner product of each row of A with that of B."""
+    return (A * B).sum(dim=-1)
+
+
+def column_dots(A: Tensor, B: Tensor) -> Tensor:
+    """Inner product of each column of A with that of B."""
+    return (A * B).sum(dim=-2)
+
+
+def weigh_rows(w: Tensor, A: Tensor) -> Tensor:
+    """w'A."""
+    return (w[..., None, :] @ A)[..., 0, :]
+
+
+def inner(A: Tensor, B: Tensor) -> Any:
+    """Sum of all products of entries, for each pair of matrices."""
+    if A.ndim == 1:
+        return A @ B
+    return (A * B).sum(dim=(-2, -1))
+
+
+def diagonal(A: Tensor) -> Tensor:
+    """The diagonal of each matrix."""
+    return torch.diagonal(A, dim1=-2, dim2=-1)
+
+
+def add_diagonal(A: Tensor, value: Any) -> None:
+    """Add to the diagonal of each matrix, in place."""
+    torch.diagonal(A, dim1=-2, dim2=-1).add_(value)
+
+
+def log_ndtr(z: Tensor) -> Tensor:
+    """log of the normal distribution function."""
+    return torch.special.log_ndtr(z)
+
+
+def erfcx(z: Tensor) -> Tensor:
+    """exp(z^2) erfc(z)."""
+    return torch.special.erfcx(z)
+
+
+def log_sum_exp(A: Tensor) -> Tensor:
+    """log of the sum of exponentials along each row."""
+    return torch.logsumexp(A, dim=-1)
+
+
+def copy(A: Tensor) -> Tensor:
+    """A tensor of its own."""
+    return A.clone(memory_format=torch.contiguous_format)
+
+
+def rows_first(A: Tensor) -> Tensor:
+    """The same entries, rows one after the other in memory."""
+    return A.contiguous()
+
+
+def sparse_product(V: Tensor, S: Any) -> Tensor:
+    """S V with S a sparse matrix of the host, in CSR form."""
+    at = [torch.tensor(v, dtype=torch.int64, device=V.device) for v in (S.indptr, S.indices)]
+    values = torch.tensor(S.data, dtype=V.dtype, device=V.device)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        return torch.sparse_csr_tensor(*at, values, size=S.shape, check_invariants=False) @ V  # SciPy has checked

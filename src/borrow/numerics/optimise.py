@@ -1,0 +1,230 @@
+"""Hyper-parameters: named arrays <-> the optimiser's vector, maximisation, curvature.
+
+A model keeps its hyper-parameters as a dict of arrays in the coordinates of the optimiser (logarithms of positive
+ones, signed ones as they are); its objective takes such a dict and returns the evidence with a dict of derivatives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+
+from borrow.numerics.linalg import Array, NotPositiveDefiniteError, cholesky, solve
+
+log = logging.getLogger("borrow")
+
+Values = dict[str, Array]
+Objective = Callable[[Values], tuple[float, Values]]
+
+#: Bounds in the optimiser's coordinates: wide, to keep exp() and factorisations away from overflow.
+LOG_BOUND = 14.0
+#: Noise variances of scaled targets stay above this.
+NOISE_FLOOR = 1e-6
+
+
+def pack(values: Mapping[str, Array]) -> Array:
+    """One vector of all arrays, in the order of the dict."""
+    return np.concatenate([np.ravel(v) for v in values.values()]) if values else np.zeros(0)
+
+
+def unpack(vector: Array, like: Mapping[str, Array]) -> Values:
+    """The vector cut up again into arrays of the shapes of `like`."""
+    out, at = {}, 0
+    for name, v in like.items():
+        out[name] = np.asarray(vector[at : at + v.size]).reshape(v.shape)
+        at += v.size
+    return out
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where a maximisation ended. `at_bound` names entries that stopped at a bound, as (name, index)."""
+
+    values: Values
+    objective: float
+    n_iter: int
+    n_evaluations: int
+    converged: bool
+    message: str
+    at_bound: list[tuple[str, int]] = field(default_factory=list)
+
+
+def bounds_around(start: Values, floors: Mapping[str, float] | None = None) -> dict[str, tuple[Array, Array]]:
+    """Bounds so wide that only what the data cannot identify meets them; `floors` are least values by name."""
+    low = {n: v - LOG_BOUND for n, v in start.items()}
+    for n, floor in (floors or {}).items():
+        low[n] = np.minimum(np.full_like(start[n], floor), start[n])
+    return {n: (low[n], v + LOG_BOUND) for n, v in start.items()}
+
+
+def with_prior(objective: Objective, log_prior: Objective | None) -> Objective:
+    """Evidence plus log prior."""
+    if log_prior is None:
+        return objective
+
+    def total(values: Values) -> tuple[float, Values]:
+        evidence, by_evidence = objective(values)
+        prior, by_prior = log_prior(values)
+        return evidence + prior, {n: g + by_prior[n] if n in by_prior else g for n, g in by_evidence.items()}
+
+    return total
+
+
+def maximise(
+    objective: Objective,
+    start: Values,
+    bounds: Mapping[str, tuple[Array, Array]],
+    max_iter: int,
+    tol: float = 1e-6,
+    patience: int = 1,
+    memory: int = 20,
+) -> Optimum:
+    """L-BFGS on the objective, with bounds by name, until `patience` steps together gain less than `tol`.
+
+    Where a factorisation fails the step is shortened. `memory` is the number of steps that L-BFGS remembers.
+    """
+    low = pack({n: bounds[n][0] for n in start})
+    high = pack({n: bounds[n][1] for n in start})
+    x0 = np.clip(pack(start), low, high)
+    worst = [np.inf]
+
+    def descend(x: Array) -> tuple[float, Array]:
+        try:
+            value, gradient = objective(unpack(x, start))
+        except NotPositiveDefiniteError as failure:
+            if not np.isfinite(worst[0]):
+                raise
+            log.debug("step rejected: %s", failure)
+            return worst[0] + 1e3, np.zeros_like(x)  # a wall: the line search turns back
+        worst[0] = -value if not np.isfinite(worst[0]) else max(worst[0], -value)
+        return -value, -pack(gradient)
+
+    trace = [np.inf] * patience
+
+    def stop_when_still(intermediate_result: OptimizeResult) -> None:
+        if trace[-patience] - intermediate_result.fun < tol:
+            raise StopIteration
+        trace.append(intermediate_result.fun)
+
+    result = minimize(
+        descend,
+        x0,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=np.column_stack([low, high]),
+        callback=stop_when_still,
+        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0.0, "gtol": 1e-6, "maxcor": memory},
+    )
+    x, message = result.x, str(result.message)
+    names = [(n, i) for n, v in start.items() for i in range(v.size)]
+    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
+    ended = "LIMIT" not in message.upper()
+    return Optimum(unpack(x, start), -float(result.fun), int(result.nit), int(result.nfev), ended, message, stuck)
+
+
+#: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
+DAMPING, MOST_DAMPING = 0.1, 30.0
+STALLED = "scoring steps do not gain"
+
+
+def maximise_by_scoring(
+    objective: Objective,
+    information: Callable[[Values], Array],
+    start: Values,
+    bounds: Mapping[str, tuple[Array, Array]],
+    max_iter: int,
+    tol: float = 1e-6,
+) -> Optimum:
+    """Newton steps with an information matrix instead of second derivatives, damped as Levenberg and Marquardt do.
+
+    x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
+    where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
+    (the information is far from the curvature, as near a singular matrix): go on with `maximise`.
+    """
+    low = pack({n: bounds[n][0] for n in start})
+    high = pack({n: bounds[n][1] for n in start})
+    x = np.clip(pack(start), low, high)
+    value, by = objective(unpack(x, start))
+    damping, evaluations, n_iter, message = DAMPING, 1, 0, "iteration limit"
+    for _ in range(max_iter):
+        n_iter += 1
+        g, H = pack(by), information(unpack(x, start))
+        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        gain = -np.inf
+        while gain <= 0.0 and damping <= MOST_DAMPING:
+            A = H[np.ix_(free, free)] + np.diag(damping * np.maximum(np.diagonal(H)[free], 1.0))
+            new = x.copy()
+            new[free] += solve(cholesky(A), g[free])
+            new = np.clip(new, low, high)
+            step = new - x
+            hoped = float(g @ step - 0.5 * step @ H @ step)
+            evaluations += 1
+            try:
+                trial, by_trial = objective(unpack(new, start))
+                gain = trial - value
+            except NotPositiveDefiniteError as failure:
+                log.debug("step rejected: %s", failure)
+            if gain <= 0.0 or gain < 0.25 * hoped:  # also where a step of no length hopes for nothing
+                damping *= 4.0
+            elif gain > 0.7 * hoped:
+                damping /= 5.0
+        if gain <= 0.0:
+            message = STALLED
+            break
+        x, value, by = new, trial, by_trial
+        if gain < tol and damping <= 1.0:
+            message = "converged"
+            break
+    names = [(n, i) for n, v in start.items() for i in range(v.size)]
+    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    return Optimum(unpack(x, start), value, n_iter, evaluations, message == "converged", message, stuck)
+
+
+def race(
+    objective: Objective,
+    starts: list[Values],
+    bounds: Mapping[str, tuple[Array, Array]],
+    max_iter: int,
+    heat: int = 25,
+    **options: Any,
+) -> Optimum:
+    """Run every start for a few iterations, then the best one to the end. Options are those of `maximise`."""
+    if len(starts) == 1:
+        return maximise(objective, starts[0], bounds, max_iter, **options)
+    heats = [maximise(objective, s, bounds, min(heat, max_iter), **options) for s in starts]
+    best = max(heats, key=lambda o: o.objective)
+    log.debug("starts reached %s", [round(o.objective, 3) for o in heats])
+    if best.converged or max_iter <= heat:
+        return best
+    end = maximise(objective, best.values, bounds, max_iter - heat, **options)
+    return replace(end, n_iter=end.n_iter + best.n_iter)
+
+
+def second_differences(f: Callable[[Array], float], x: Array, step: float = 1e-3) -> Array:
+    """Matrix of second derivatives by central differences of values."""
+    steps = step * np.eye(len(x))
+    H = np.empty((len(x), len(x)))
+    for i, e in enumerate(steps):
+        for j, g in enumerate(steps[: i + 1]):
+            corners = f(x + e + g) - f(x + e - g) - f(x - e + g) + f(x - e - g)
+            H[i, j] = H[j, i] = corners / (4.0 * step * step)
+    return H
+
+
+def curvature(objective: Objective, at: Values, step: float = 1e-4) -> Array:
+    """Minus the second derivatives of the objective, by central differences of its analytic gradient."""
+    x = pack(at)
+    columns = []
+    for i in range(x.size):
+        e = np.zeros_like(x)
+        e[i] = step
+        up, down = (pack(objective(unpack(x + s * e, at))[1]) for s in (1.0, -1.0))
+        columns.append((down - up) / (2.0 * step))
+    C = np.stack(columns)
+    return 0.5 * (C + C.T)

@@ -1,0 +1,269 @@
+"""Work on shards of tasks, here, over processes or on a Dask cluster: a map, a sum, a solve, a second map.
+
+A shard is placed once and stays where it is. A pass sends each shard a function and a few small arguments and gets
+something small back. Evidence with gradient is two passes with a sum between them,
+
+    first(shard) -> sums;   solved = solve(sum of sums);   second(shard, solved) -> its part of the answer.
+
+Sums are added in a tree whose shape depends on the number of shards alone, and shards on the data alone: the answer is
+the same whichever worker was first, and however many there are. What a first pass made may be kept beside its shard
+(`Kept`) for the second one; where it is gone, it is made again. So a lost worker costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from borrow.numerics.progress import Watch
+
+log = logging.getLogger("borrow")
+
+#: Parts that are added at one node of the tree.
+FAN = 8
+#: A shard has about so many rows; there are at least so many shards where there are as many tasks, and at most so many,
+#: since a scheduler hands out about a thousand pieces of work a second.
+ROWS, FEWEST, MOST = 10_000, 4, 1000
+#: How often a pass is tried again after workers were lost.
+TRIES = 20
+
+
+class LostWorkersError(RuntimeError):
+    """Workers died again and again."""
+
+
+class Kept:
+    """Something that a pass leaves beside its shard for the next one. It does not travel."""
+
+    def __init__(self) -> None:
+        self.key, self.value = "", None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"key": "", "value": None}
+
+    def put(self, key: str, value: Any) -> None:
+        """In place of what was there."""
+        self.key, self.value = key, value
+
+    def get(self, key: str) -> Any:
+        """What was put under this key, or None."""
+        return self.value if self.key == key else None
+
+
+def bounds_of_shards(sizes: Any) -> list[slice]:
+    """Tasks of every shard: next to each other, with about the same number of rows."""
+    n, M = int(np.sum(sizes)), len(sizes)
+    n_shards = min(M, max(FEWEST, -(-n // ROWS)), MOST)
+    middle = np.cumsum(sizes) - 0.5 * np.asarray(sizes)
+    number = np.minimum((middle * n_shards / max(n, 1)).astype(int), n_shards - 1)
+    edges = np.flatnonzero(np.diff(number, prepend=-1))
+    return [slice(int(i), int(j)) for i, j in zip(edges, [*edges[1:], M], strict=True)]
+
+
+def add(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Tuples added entry by entry, in their order; lists are put one after the other."""
+    total = list(parts[0])
+    for part in parts[1:]:
+        total = [a + b for a, b in zip(total, part, strict=True)]
+    return tuple(total)
+
+
+def add_in_tree(parts: Sequence[Any], node: Callable[[Sequence[Any]], Any] = add) -> Any:
+    """The sum of all parts; the shape of the tree depends on their number alone."""
+    level = list(parts)
+    while len(level) > 1:
+        level = [node(level[i : i + FAN]) for i in range(0, len(level), FAN)]
+    return level[0]
+
+
+class Crew(ABC):
+    """Those who work on shards. Abstract."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+
+    @abstractmethod
+    def place(self, shards: list[Any]) -> Any:
+        """Put the shards where they will be worked on; what comes back stands for them in `map` and `two_passes`."""
+
+    @abstractmethod
+    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
+        """f(shard, *given[i], common) of every shard, in their order."""
+
+    def total(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> Any:
+        """The sum of f(shard, *given[i], common), tuples of numbers, arrays or lists, over all shards."""
+        return add_in_tree(self.map(f, placed, given, common))
+
+    def two_passes(
+        self,
+        placed: Any,
+        first: Callable[..., Any],
+        solve: Callable[[tuple[Any, ...]], Any],
+        second: Callable[..., Any],
+        given: list[tuple[Any, ...]],
+    ) -> tuple[list[Any], Any]:
+        """second(shard, *given[i], solved) of every shard, and solved = solve(sum of first(shard, *given[i], None))."""
+        solved = solve(self.total(first, placed, given))
+        return self.map(second, placed, given, solved), solved
+
+    def close(self) -> None:  # noqa: B027  # nothing to give back is the usual case
+        """Give back what was taken."""
+
+
+class Here(Crew):
+    """This process, one shard after the other: what the others are compared with."""
+
+    def place(self, shards: list[Any]) -> Any:
+        """They stay where they are."""
+        return shards
+
+    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
+        """One after the other."""
+        return [f(shard, *args, common) for shard, args in zip(placed, given, strict=True)]
+
+
+class Processes(Crew):
+    """Processes of this machine, by joblib's loky. Shards lie in files that are mapped into memory.
+
+    Every process has shards of its own, so that what a first pass keeps is there in the second.
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+        self.pools: list[Any] = [None] * n
+        self.folder = Path(tempfile.mkdtemp(prefix="borrow-"))
+
+    def place(self, shards: list[Any]) -> Any:
+        """Written once."""
+        import joblib
+
+        number = len(list(self.folder.iterdir()))
+        paths = [self.folder / f"shard-{number + i}" for i in range(len(shards))]
+        for path, shard in zip(paths, shards, strict=True):
+            joblib.dump(shard, path)
+        return [str(p) for p in paths]
+
+    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
+        """All at once; a process that died is started again and asked again."""
+        from joblib.externals.loky.process_executor import BrokenProcessPool  # the mother of all its failures
+
+        results: list[Any] = [None] * len(placed)
+        left = list(range(min(self.n, len(placed))))  # process k has the shards k, k + n, ...
+        for _ in range(TRIES):
+            asked, lost = [], []
+            for k in left:
+                jobs = list(zip(placed[k :: self.n], given[k :: self.n], strict=True))
+                try:
+                    asked.append((k, self._pool(k).submit(_in_process, f, jobs, common)))
+                except BrokenProcessPool:
+                    lost.append(k)
+            for k, future in asked:
+                try:
+                    results[k :: self.n] = future.result()
+                except BrokenProcessPool:
+                    lost.append(k)
+            if not lost:
+                return results
+            log.info("%d worker processes were lost; what they had is done again", len(lost))
+            for k in lost:
+                self._dismiss(k)
+            left = sorted(lost)
+        raise LostWorkersError(f"worker processes died {TRIES} times; is there enough memory for {self.n} of them?")
+
+    def _pool(self, k: int) -> Any:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        if self.pools[k] is None:
+            self.pools[k] = ProcessPoolExecutor(1, env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
+        return self.pools[k]
+
+    def _dismiss(self, k: int) -> None:
+        if self.pools[k] is not None:
+            self.pools[k].shutdown(wait=True, kill_workers=True)
+        self.pools[k] = None
+
+    def close(self) -> None:
+        """End the processes and remove the files."""
+        for k in range(self.n):
+            self._dismiss(k)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_shards: dict[str, Any] = {}
+_threads: list[ThreadpoolController] = []
+
+
+def _in_process(f: Callable[..., Any], jobs: list[tuple[str, tuple[Any, ...]]], common: Any) -> list[Any]:
+    """Runs in a worker process, which holds its shards until it ends."""
+    import joblib
+
+    for path, _ in jobs:
+        if path not in _shards:
+            _shards[path] = joblib.load(path, mmap_mode="r")
+    return [on_one_thread(f, _shards[path], *args, common) for path, args in jobs]
+
+
+def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
+    """A worker is one of many: its BLAS takes one thread."""
+    if not _threads:
+        _threads.append(ThreadpoolController())
+    with _threads[0].limit(limits=1):
+        return f(*args)
+
+
+def check_workers(workers: Any) -> None:
+    """Refuse what is no crew."""
+    whole = isinstance(workers, (int, np.integer)) and not isinstance(workers, bool)
+    if workers is None or (isinstance(workers, str) and workers == "dask"):
+        return
+    if whole and (workers >= 1 or workers == -1):
+        return
+    if type(workers).__module__.partition(".")[0] == "distributed":
+        raise ValueError(
+            "workers= is a Dask client; a client cannot be copied, and scikit-learn copies arguments: give "
+            "workers='dask', which takes the current client (`with client.as_current():` where there are several)"
+        )
+    raise ValueError(
+        f"workers={workers!r}: expected None (this process), a number of processes, -1 for one a core, or 'dask'"
+    )
+
+
+@contextmanager
+def hired(workers: Any, device: Any = None) -> Iterator[Crew | None]:
+    """The crew that the constructor's `workers` asks for, until the fit is over; None for None."""
+    check_workers(workers)
+    if workers is not None and device is not None:
+        raise ValueError(
+            f"workers={workers!r} and a device were given; tasks on workers are computed by their processors; leave "
+            "out device=, or workers="
+        )
+    crew: Crew | None = None
+    if isinstance(workers, str):
+        from borrow.tasks.dask import OnDask
+
+        crew = OnDask.current()
+    elif workers is not None:
+        n = int(workers) if workers > 0 else (os.cpu_count() or 1)
+        crew = Here() if n == 1 else Processes(n)
+    try:
+        yield crew
+    finally:
+        if crew is not None:
+            crew.close()
+
+
+def stamp() -> str:
+    """A key for what is kept between two passes."""
+    return f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"
