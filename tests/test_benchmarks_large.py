@@ -43,8 +43,28 @@ def test_growth_is_carried_on_as_a_power(load):
 
 def test_before_and_after_are_the_same_source_here(load):
     rows = load("unchanged").main(["--small"])
-    assert {"import borrow", "focused, evidence and gradient"} <= {r["what"] for r in rows}
+    assert {"import borrow", "focused, held"} <= {r["what"] for r in rows}
     assert all(r["after"] == 0 for r in rows if r["what"].startswith("dask"))
+
+
+def test_a_call_is_slower_when_its_ratio_is_above_a_tenth_more(load):
+    rows = [{"what": w, "ratio": r} for w, r in (("a", 1.1), ("b", 1.101), ("c", None), ("d", 0.5))]
+    assert load("unchanged").slower(rows) == ["b"]
+
+
+def test_figures_are_medians_of_turns_taken_alternately(load, monkeypatch):
+    bench, order = load("unchanged"), []
+    times = {"old": iter([1.0, 9.0, 2.0]), "new": iter([4.0, 1.0, 3.0])}
+
+    def run(source, n_tasks, repeats):
+        order.append(source.name)
+        return {"step": next(times[source.name]), "nothing": 0.0}
+
+    monkeypatch.setattr(bench, "run", run)
+    rows = bench.compare(Path("old"), Path("new"), 3, 3, 1)
+    assert order == ["old", "new", "new", "old", "old", "new"]
+    assert rows[0] == {"what": "step", "before": 2000.0, "after": 3000.0, "ratio": 1.5}
+    assert rows[1]["ratio"] is None
 
 
 def test_cost_model_divides_the_shards_by_cores_and_workers(monkeypatch):

@@ -275,6 +275,31 @@ def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
     assert all(r["warnings"] == ["UserWarning: careful"] for r in found.records)
 
 
+def test_warnings_of_single_fits_are_kept_too(monkeypatch):
+    """Of the relations, the quick look and the report, which fit outside the folds."""
+    import warnings
+
+    from borrow import report
+    from borrow.report import summary
+    from borrow.transfer import quick, relations
+
+    found = borrow.compare(TABLE, **{**QUICK, "cv": 2, "leave_out": False})
+    real = folds.fit_for
+
+    def fit(*given):
+        warnings.warn("careful", UserWarning, stacklevel=1)
+        return real(*given)
+
+    for module in (quick, relations, summary):
+        monkeypatch.setattr(module, "fit_for", fit)
+    problem = read_problem(TABLE, "y", "who")
+    assert relations.relations_of(problem, "a", 0)["warnings"] == ["UserWarning: careful"]
+    assert all(
+        n.endswith("; UserWarning: careful") for n in borrow.quick_look(TABLE, "y", "who", "a", ["pooled"])["note"]
+    )
+    assert any("careful" in str(w) for w in report.summary(found, table=TABLE)["made"]["warnings"])
+
+
 def test_progress_is_told_and_written(capsys):
     told = []
     borrow.compare(TABLE, **{**QUICK, "cv": 2}, progress=lambda done, total: told.append((done, total)))
