@@ -54,13 +54,15 @@ class Stationary(Homogeneous):
         K = self.variance * profile if self.stacked or self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            by = {n: self._once("variance") * inner(bK, d()) for n, d in extra.items()}
+            if "variance" not in self.fixed:
+                by["variance"] = self._once("variance") * inner(bK, profile)
             S = slope()  # a fresh array
             S *= bK
             S *= self.variance
             rows, columns, SC = S.sum(axis=-1), S.sum(axis=-2), S @ C
             by_l = -2.0 * (weigh_rows(rows, A * A) + weigh_rows(columns, C * C) - 2.0 * column_dots(A, SC))
-            by_extra = {n: self._once("variance") * inner(bK, d()) for n, d in extra.items()}
-            theta = self._gather(variance=inner(bK, K), lengthscale=by_l, **by_extra)
+            theta = self._gather(lengthscale=by_l, **by)
             if not inputs:
                 return Gradient(theta)
             bX = 2.0 * (rows[:, None] * A - SC) / l
@@ -105,18 +107,21 @@ class Matern(Stationary):
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
         xp = namespace(sq)
+        sq *= 2.0 * self.nu
+        r = xp.sqrt(sq, out=sq)
+        e = xp.exp(-r)
         if self.nu == 0.5:
-            r = xp.sqrt(sq)
-            e = xp.exp(-r)
             # At r = 0 the profile has a kink; every use multiplies the slope by differences that are 0 there.
             return e, lambda: -0.5 * e / xp.where(r > 0, r, xp.inf), {}
+        linear = 1.0 + r
+        linear *= e
         if self.nu == 1.5:
-            t = xp.sqrt(3.0 * sq)
-            e = xp.exp(-t)
-            return (1.0 + t) * e, lambda: -1.5 * e, {}
-        t = xp.sqrt(5.0 * sq)
-        e = xp.exp(-t)
-        return (1.0 + t + t * t / 3.0) * e, lambda: (-5.0 / 6.0) * (1.0 + t) * e, {}
+            return linear, lambda: -1.5 * e, {}
+        r *= r
+        r *= e
+        r /= 3.0
+        r += linear  # (1 + r + r^2 / 3) exp(-r)
+        return r, lambda: (-5.0 / 6.0) * linear, {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,11 +133,26 @@ class RationalQuadratic(Stationary):
     learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale", "alpha")
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
-        a = self.alpha
-        base = 1.0 + sq / (2.0 * a)
+        a, xp = self.alpha, namespace(sq)
+        base = sq
+        base /= 2.0 * a
+        base += 1.0
         k = base**-a
-        log = namespace(sq).log
-        return k, lambda: -0.5 * k / base, {"alpha": lambda: a * k * ((base - 1.0) / base - log(base))}
+
+        def slope() -> Array:
+            out = k / base
+            out *= -0.5
+            return out
+
+        def by_alpha() -> Array:
+            out = base - 1.0
+            out /= base
+            out -= xp.log(base)
+            out *= k
+            out *= a
+            return out
+
+        return k, slope, {"alpha": by_alpha}
 
 
 @dataclass(frozen=True, repr=False)
