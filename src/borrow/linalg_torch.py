@@ -253,8 +253,7 @@ def squared_distances(A: Tensor, C: Tensor) -> Tensor:
     D = (-2.0 * A) @ C.mT
     D += norms
     least = torch.finfo(A.dtype).eps * max(8.0, max(d, GEMM_COLUMNS) ** 0.5)
-    D *= norms.mul_(least) <= D
-    return D
+    return D.masked_fill_(norms.mul_(least) > D, 0.0)
 
 
 def row_dots(A: Tensor, B: Tensor) -> Tensor:

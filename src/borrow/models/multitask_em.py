@@ -111,7 +111,7 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     K = setup.kernel.with_theta(values["kernel"])(setup.design.there(setup.design.inputs))
     linalg.add_diagonal(K, NUGGET * linalg.diagonal(K).mean())
     S = K @ bK @ K
-    S += S.T
+    S = S + S.T
     S += setup.M * K
     del K, bK
     theta = update_kernel(values, setup, S, scales, prior, 5)

@@ -212,7 +212,7 @@ class SingleTaskGPRegressor(GPRegressor):
         template = default_kernel(data.column_scales, self.kernel, "kernel")
         noise = self._start_noise(data)
         kernels, n_iter, converged, evidence = [], 0, True, 0.0
-        self._posteriors, self._uncertainties = [], []
+        posteriors, uncertainties = [], []  # the estimator keeps none of a fit that fails
         for t, label in enumerate(data.labels):
             cells, kernel = data.cells.only(t), template
             if self.optimizer is not None and len(cells.y):
@@ -227,14 +227,12 @@ class SingleTaskGPRegressor(GPRegressor):
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
             own = {"noise": np.log(noise[t : t + 1])}
             learnt = self.optimizer is not None and len(cells.y) > 0
-            self._uncertainties.append(
-                measure_single(cells, kernel, own, data.column_scales, self.prior) if learnt else None
-            )
+            uncertainties.append(measure_single(cells, kernel, own, data.column_scales, self.prior) if learnt else None)
             fit = condition_single(cells, kernel, own)  # last: its matrices are kept
             kernels.append(kernel)
-            self._posteriors.append(fit.posterior)
+            posteriors.append(fit.posterior)
             evidence += fit.evidence
-        self._cells = data.cells
+        self._cells, self._posteriors, self._uncertainties = data.cells, posteriors, uncertainties
         self.kernels_ = dict(zip(data.labels, kernels, strict=True))
         self.kernel_ = kernels[0] if len(kernels) == 1 else self.kernels_
         return Fitted(evidence, noise, 0.0, n_iter, converged)
@@ -353,12 +351,12 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
 
 
 def check_exact_memory(cells: Cells) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; eight on a GPU."""
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; more on a GPU."""
     n = int(np.diff(cells.starts).max())
     place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
     require(
         place,
-        8.0 * (4 if place is None else 8) * n * n,
+        8.0 * (4 if place is None else devices.MATRICES) * n * n,
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )
