@@ -133,7 +133,7 @@ class MemoryGivenBack:
         self.device.torch.cuda.empty_cache()
         free, each = self.device.free(), 8.0 * MATRICES
         raise MemoryError(
-            f"the GPU ran out of memory: with n rows in one matrix, here {self.rows:,}, a fit needs about {MATRICES} n^2 "
-            f"numbers of 8 bytes, here {each * self.rows**2 / 2**30:.3g} GiB; {free / 2**30:.3g} GiB are free, so at most "
-            f"about {int((free / each) ** 0.5):,} rows fit; thin the rows, or use device='cpu'"
+            f"the GPU ran out of memory: with n rows in one matrix, here {self.rows:,}, a fit needs about {MATRICES} "
+            f"n^2 numbers of 8 bytes, here {each * self.rows**2 / 2**30:.3g} GiB; {free / 2**30:.3g} GiB are free, so "
+            f"at most about {int((free / each) ** 0.5):,} rows fit; thin the rows, or use device='cpu'"
         ) from None
