@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, Rows, column_scales
-from borrow.device import Device, resolve
+from borrow.device import Device, MemoryGivenBack, resolve
 from borrow.linalg import Array
 from borrow.models.estimator import as_labels, single_thread
 from borrow.reading import Schema, read_new, read_training
@@ -114,7 +114,11 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         rows = rows.in_order()
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(rows.y))
-        with single_thread(int(np.bincount(rows.task).max())), hired(getattr(self, "workers", None), device) as crew:
+        with (
+            single_thread(int(np.bincount(rows.task).max())),
+            hired(getattr(self, "workers", None), device) as crew,
+            MemoryGivenBack(device, len(rows.y)),
+        ):
             self._models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives]
         self._after_fit(self._models)
         return self

@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data import Codes, build, units_of_new_task
-from borrow.device import resolve
+from borrow.device import MemoryGivenBack, resolve
 from borrow.kernels import LearnedKernel
 from borrow.linalg import Array
 from borrow.models.baselines.regularized import sigmoid
@@ -126,7 +126,8 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.tasks_, self.classes_ = as_labels(schema.labels), classes
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(pool.rows.y))
-        with single_thread(pool.n_labelled), hired(self.workers, device) as crew:
+        n = pool.n_labelled
+        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
             self._models: Any = [self._margins(pool, k, crew) for k in positives]
         fit = self._models[-1].fit
         publish(self, fit)

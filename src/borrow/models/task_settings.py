@@ -10,7 +10,7 @@ import numpy as np
 
 from borrow.covariance import Design, choose_inducing
 from borrow.data import TaskData, column_scales, list_labels
-from borrow.device import require
+from borrow.device import MATRICES, require
 from borrow.hyper import Values
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
@@ -80,7 +80,7 @@ def prepare(
         n = len(data.cells.y)
         require(
             data.cells.device,
-            8.0 * (6 if data.cells.device is None else 8) * n * n,
+            8.0 * (6 if data.cells.device is None else MATRICES) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )
