@@ -192,6 +192,8 @@ def check_files(inputs: dict[str, Path | str | None], outputs: dict[str, Path | 
 def _refuse_unwritable(path: Path, option: str) -> None:
     if path.is_dir():
         fail(f"{option} {str(path)!r} is a folder; give the name of a file")
+    if path.exists() and not path.is_file():  # the file written would take the place of the device or pipe
+        fail(f"{option} {str(path)!r} is a device or a pipe; give the name of a file")
     if not path.parent.is_dir():
         fail(f"{option} {str(path)!r}: there is no folder {str(path.parent)!r}; make it, or give another name")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
