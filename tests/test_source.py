@@ -215,6 +215,24 @@ def test_every_table_comes_back_and_no_field_too_many_or_few_gets_through(
             assert f" in line {begins[at + 1]} " in told[0] or f"the end of line {begins[at + 1]} " in told[0]
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    rest=st.lists(st.sampled_from(["a", ",", '"', "\n", ',"', '",', '""', '"a"', "a,a\n", '"a,\n"\n']), max_size=12),
+    block=st.integers(1, 20),
+)
+def test_what_is_not_refused_is_what_the_csv_module_reads(rest, block, tmp_path_factory):
+    text = "h,k\n" + "".join(rest)
+    path = tmp_path_factory.getbasetemp() / "rest.csv"
+    path.write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s, "BLOCK", block)
+        try:
+            rows = s.open_source(str(path), ",").read().fill_null("").rows()
+        except typer.Exit:
+            return
+    assert rows == [tuple(row) for row in csv.reader(io.StringIO(text)) if row][1:]
+
+
 QUOTED = {
     "too many": (b'a,b,c\n1,"x",3\n1,"x",3,4\n', "4 field(s) in line 3 where the header has 3"),
     "too few": (b'a,b,c\n1,"x\ny",3\n1,2\n', "2 field(s) in line 4 where the header has 3"),

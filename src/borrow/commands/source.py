@@ -66,14 +66,13 @@ def find_records(text: bytes, separator: str) -> Records:
     return Records(quotes, starts, ends, np.diff(outside, prepend=0) + 1, np.searchsorted(breaks, starts), blank)
 
 
-def check_quotes(name: str, text: bytes, quotes: NDArray[np.intp], separator: str, line: int) -> None:
-    """Refuse a quotation mark inside a field: one that neither begins nor ends the field and is not doubled."""
-    data = np.frombuffer(text, np.uint8)
-    edge = np.zeros(256, bool)
-    edge[[ord(c) for c in (separator, "\n", "\r", '"')]] = True
-    near = np.ones_like(quotes)
-    near[::2] = -1  # before a mark that opens, behind one that closes
-    inside = np.flatnonzero(~edge[data.take(quotes + near, mode="clip")])
+def check_quotes(name: str, text: bytes, quotes: NDArray[np.intp], separator: str, line: int, whole: bool) -> None:
+    """Refuse a quotation mark that neither begins nor ends a field and is not doubled, or is open where all is read."""
+    data, closes = np.frombuffer(text, np.uint8), np.arange(len(quotes)) % 2 == 1
+    near, next_but_one = (data.take(quotes + np.where(closes, k, -1), mode="clip") for k in (1, 2))
+    edge = np.isin(near, [ord(c) for c in (separator, "\n", '"')])
+    edge |= closes & (near == ord("\r")) & (next_but_one == ord("\n"))
+    inside = np.flatnonzero(~edge & (quotes + 2 < len(data)))  # the last two bytes are seen again with what follows
     if len(inside):
         first = inside[0]
         here, begin = (line + text.count(b"\n", 0, at) for at in (quotes[first], quotes[first - first % 2]))
@@ -82,6 +81,8 @@ def check_quotes(name: str, text: bytes, quotes: NDArray[np.intp], separator: st
             f"{name} has a quotation mark inside a field in line {here}{begun}; put the whole field into quotation "
             "marks and double each of those inside"
         )
+    if whole and len(quotes) % 2:
+        fail(f"{name} has a quotation mark that is not closed, in line {line + text[: quotes[-1]].count(10)}")
 
 
 @dataclass
@@ -168,13 +169,12 @@ class Source:
 
     def _blocks(self, file: BinaryIO) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
         """Checked records without blank lines, some megabytes at a time, with the lines that they begin in."""
-        rest, line, more = file.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK), 1, True
+        rest, line, more = file.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK), 1, b"more"
         while more:
-            found = file.read(max(BLOCK, len(rest)))  # what is read doubles while one record goes on
-            more = bool(found)
-            rest += found if more or rest.endswith(b"\n") else b"\n"
+            more = file.read(max(BLOCK, len(rest)))  # what is read doubles while one record goes on
+            rest += more or b"\n"  # behind the last line, which may lack its end; one too many is a blank line
             records = find_records(rest, self.separator)
-            check_quotes(self.name, rest, records.quotes, self.separator, line)
+            check_quotes(self.name, rest, records.quotes, self.separator, line, not more)
             if len(records.ends):
                 cut = int(records.ends[-1]) + 1
                 block, rest = rest[:cut], rest[cut:]
@@ -183,8 +183,6 @@ class Source:
                 if kept:
                     yield kept, lines
                 line += block.count(b"\n")
-        if rest:
-            fail(f"{self.name} has a quotation mark that is not closed, in line {line + opened_at(rest)}")
 
     def _check(self, block: bytes, records: Records, line: int) -> tuple[bytes, NDArray[np.intp]]:
         """Every record has as many fields as the header; blank lines are taken out."""
@@ -273,9 +271,7 @@ def _source(name: str, head: bytes, opened: Callable[[], Any], delimiter: str | 
     check_utf8(name, sample, line)
     separator = _separator(sample, name, delimiter)
     records = find_records(sample, separator)
-    check_quotes(name, sample, records.quotes, separator, line)
-    if not len(records.ends):
-        fail(f"{name} has a quotation mark that is not closed, in line {line + opened_at(sample)}")
+    check_quotes(name, sample, records.quotes, separator, line, not len(records.ends))
     header = pl.read_csv(sample[: records.ends[0]], has_header=False, separator=separator, infer_schema=False)
     columns = tuple((c or "").strip() for c in header.row(0))
     _check_header(columns, name)
@@ -380,11 +376,6 @@ def check_utf8(name: str, text: bytes, line: int) -> None:
     except UnicodeDecodeError as odd:
         here = line + text.count(b"\n", 0, odd.start)
         fail(f"{name} is not UTF-8 text in line {here}; save it as UTF-8")
-
-
-def opened_at(rest: bytes) -> int:
-    """The line of the last quotation mark, from 0."""
-    return rest.count(b"\n", 0, rest.rindex(b'"'))
 
 
 def first_line(problem: Exception) -> str:
