@@ -225,9 +225,10 @@ def test_what_is_not_refused_is_what_the_csv_module_reads(rest, block, tmp_path_
     path = tmp_path_factory.getbasetemp() / "rest.csv"
     path.write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(s, "BLOCK", block)
         try:
-            rows = s.open_source(str(path), ",").read().fill_null("").rows()
+            source = s.open_source(str(path), ",")
+            patch.setattr(s, "BLOCK", block)
+            rows = source.read().fill_null("").rows()
         except typer.Exit:
             return
     assert rows == [tuple(row) for row in csv.reader(io.StringIO(text)) if row][1:]
