@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from borrow.commands import options as o
-from borrow.commands.console import fail, noted, number, paper, plain_table, say, tell_warnings, writable_file
+from borrow.commands.console import check_files, fail, noted, number, paper, plain_table, say, tell_warnings
 from borrow.commands.predict import given, inputs_of, load_model, rows_for
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
@@ -49,7 +49,7 @@ def run(
     from borrow.commands.columns import find_label
     from borrow.commands.source import open_source
 
-    writable_file(output, "--output")
+    check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
     source = open_source(candidates, delimiter)
     wanted = inputs_of(model, source, task, task_is)
