@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -407,3 +408,65 @@ def test_many_rows_are_a_word_before_the_wait(place, tmp_path, monkeypatch):
     assert "36 rows in all may take long" in good(*call, "-m", "symmetric").stderr
     assert "12 rows of one task may take long" in good(*call, "-m", "single").stderr
     assert good(*call, "-m", "pooled").stderr == ""
+
+
+ASKED = ["--target", "score", "--task", "school", "-x", "hours"]
+#: Calls whose output is an input or another output: s.csv is the table, m a model, run a stored comparison.
+SAME = {
+    "fit": ["fit", "s.csv", *ASKED, "--save", "s.csv"],
+    "fit, hard link": ["fit", "s.csv", *ASKED, "-o", "hard"],
+    "fit, symbolic link": ["fit", "soft", *ASKED, "-o", "s.csv"],
+    "fit, through a folder": ["fit", "s.csv", *ASKED, "-o", "folder/../s.csv"],
+    "fit, piped": ["fit", "-", *ASKED, "-o", "s.csv"],
+    "compare, table saved over": ["compare", "s.csv", *ASKED, "-p", "Hill", "--save", "s.csv"],
+    "compare, report over": ["compare", "s.csv", *ASKED, "--report", "hard"],
+    "compare, store over": ["compare", "s.csv", *ASKED, "--store", "./s.csv"],
+    "compare, two outputs": ["compare", "s.csv", *ASKED, "-p", "Hill", "--save", "new", "--report", "new"],
+    "compare, two outputs by a link": ["compare", "s.csv", *ASKED, "--store", "linked/new", "--report", "folder/new"],
+    "compare, dangling": ["compare", "s.csv", *ASKED, "--store", "dangling", "--report", "new"],
+    "predict, data": ["predict", "m", "s.csv", "-o", "s.csv"],
+    "predict, model": ["predict", "m", "s.csv", "-o", "m"],
+    "report, file": ["report", "run", "-o", "run"],
+    "report, data": ["report", "run", "--data", "s.csv", "-o", "hard"],
+    "suggest, candidates": ["suggest", "m", "s.csv", "-o", "soft"],
+    "suggest, model": ["suggest", "m", "s.csv", "-o", "m"],
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_outputs_never_overwrite_inputs_or_one_another(case, place, model, compared, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, kept in (("s.csv", "scores.csv"), ("m", "model.borrow"), ("run", "run.jsonl")):
+        Path(name).write_bytes((place / kept).read_bytes())
+    Path("hard").hardlink_to("s.csv")
+    Path("soft").symlink_to("s.csv")
+    Path("folder").mkdir()
+    Path("linked").symlink_to("folder")
+    Path("dangling").symlink_to("new")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+    piped = os.stat("s.csv")
+    monkeypatch.setattr("os.fstat", lambda _: piped)  # as of `borrow fit - < s.csv`
+    answer = run(*SAME[case])
+    assert answer.exit_code == 2
+    assert re.fullmatch(
+        r"borrow: -.* is the same file as .*, which it would overwrite; give another name\n", answer.stderr
+    )
+    assert answer.stdout == ""
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
+
+
+def test_pipes_and_devices_are_not_replaced_by_a_file(place, model, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    answer = run("predict", model[0], place / "new.csv", "--output", tmp_path / "pipe")
+    assert answer.exit_code == 2
+    assert "is a device or a pipe; give the name of a file" in answer.stderr
+    assert (tmp_path / "pipe").is_fifo()
+    good("predict", model[0], place / "new.csv", "--output", "-")
+
+
+def test_info_takes_commas_that_may_separate_thousands_for_text(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("a;b\n" + "1,000;2,000\n" * 20 + "2,500;0,5\n")
+    monkeypatch.setattr("borrow.cli.read.BLOCK", 32)
+    a, b = json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]
+    assert (a["kind"], a["values"]) == ("text", ["1,000", "2,500"])
+    assert (b["kind"], b["least"], b["most"]) == ("numbers", 0.5, 2.0)

@@ -10,8 +10,8 @@ import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
-from borrow.models.focused import search as focused_search
 from borrow.models.focused import relatedness
+from borrow.models.focused import search as focused_search
 from borrow.numerics.optimise import Optimum
 
 

@@ -138,7 +138,10 @@ CALLS = {
     "too many folds": (["compare", "data.csv", *USUAL, "--folds", "99"], ["--cv (99, 1)", "the primary has 8 rows"]),
     "save without primary": (["compare", "data.csv", *USUAL, "--save", "m"], ["--save needs --primary"]),
     "no jobs": (["compare", "data.csv", *USUAL, "--jobs", "0"], ["--jobs 0"]),
-    "store is another file": (["compare", "data.csv", *USUAL, "--store", "data.csv"], ["is not a stored comparison"]),
+    "store is the table": (
+        ["compare", "data.csv", *USUAL, "--store", "data.csv"],
+        ["--store 'data.csv' is the same file"],
+    ),
     "quick without primary": (["compare", "data.csv", *USUAL, "--quick"], ["--quick needs --primary"]),
     "no such model": (["predict", "m.borrow", "data.csv"], ["there is no file 'm.borrow'"]),
     "table for a model": (["predict", "data.csv", "data.csv"], ["data.csv is not a file that borrow wrote"]),
@@ -152,6 +155,12 @@ CALLS = {
 def test_wrong_calls_are_answered_in_a_sentence(case, place):
     call, words = CALLS[case]
     refused(run(*call), *words)
+
+
+def test_a_store_that_is_another_file_is_refused_and_kept(place):
+    (place / "other.csv").write_text(TABLE)
+    refused(run("compare", "data.csv", *USUAL, "--store", "other.csv"), "is not a stored comparison")
+    assert (place / "other.csv").read_text() == TABLE
 
 
 def test_one_task_is_nothing_to_borrow_from(place):

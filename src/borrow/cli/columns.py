@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -15,6 +15,11 @@ from borrow.data.cells import list_labels, sort_labels
 
 #: What stands for no value in a CSV file, beside nothing at all.
 MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none"]
+#: A decimal comma; and numbers whose comma or point could as well separate thousands.
+DECIMAL = r"^([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)$"
+THOUSANDS = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}
+#: Digits in groups, between which commas, points, blanks or other signs stand.
+GROUPED = r"^[-+]?\d{1,3}(?:[,.' _’\u00a0\u202f]\d{2,3})+(?:[.,]\d+)?$"
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def read_table(
         first = next(iter(short))
         row = table[first].is_null().arg_max()
         fail(
-            f"values are missing in {listed}, the first {at_line(source, row)}; leave these rows out with "
+            f"values are missing in {listed}, the first {source.place(row)}; leave these rows out with "
             "--drop-missing, or a column with --ignore (only the target may be missing)"
         )
     whole = table.drop_nulls(needed)
@@ -112,37 +117,74 @@ def as_numbers(source: Source, frame: pl.DataFrame, remedy: str) -> dict[str, pl
     """Columns as floats, null where missing; the columns that hold text are all named."""
     read, text = {}, {}
     for name in frame.columns:
-        column, bad = to_numbers(frame[name])
-        if bad is not None:
-            text[name] = bad
-        read[name] = column
+        found = to_numbers(frame[name], source.separator)
+        refuse_separators(source, frame[name], found)
+        if found.odd is not None:
+            text[name] = found.odd
+        read[name] = found.values
     if text:
         name, row = next(iter(text.items()))
         value = frame[name][row]
         kind = "text" if isinstance(value, str) else type(value).__name__
         more = f" (so does {list_labels(list(text)[1:], 4)})" if len(text) > 1 else ""
         fail(
-            f"column {name!r} of {source.name} holds {kind} ({short(value)} {at_line(source, row)}) where numbers are "
+            f"column {name!r} of {source.name} holds {kind} ({short(value)} {source.place(row)}) where numbers are "
             f"expected{more}; {remedy}"
         )
     return read
 
 
-def to_numbers(column: pl.Series) -> tuple[pl.Series, int | None]:
-    """A column as floats, and the first row that is no number."""
+class Numbers(NamedTuple):
+    """A column as floats, null where missing, and the first rows with something else than a plain number."""
+
+    values: pl.Series
+    odd: int | None  # no number
+    grouped: bool = False  # all that is odd is written like a number with separators of thousands or a decimal comma
+    doubtful: int | None = None  # 1,000, which may be 1000 or 1.0
+    decimal: bool = False  # some comma can only be a decimal one
+
+
+def to_numbers(column: pl.Series, separator: str = "") -> Numbers:
+    """Read a column as numbers, with decimal commas where commas do not separate the fields of its file."""
     if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
-        return column.cast(pl.Float64).fill_nan(None), None
-    if column.dtype.is_decimal():
-        return column.cast(pl.Float64), None
+        return Numbers(column.cast(pl.Float64).fill_nan(None), None)
     if column.dtype != pl.String:
-        return column, column.is_not_null().arg_max()
+        return Numbers(column, column.is_not_null().arg_max())
     text = present(column)
-    numbers = text.cast(pl.Float64, strict=False)
-    odd = text.is_not_null() & numbers.is_null()
-    if odd.any():  # 1,5 for 1.5
-        numbers = text.str.replace(r"^([-+]?\d*),(\d+)$", "$1.$2").cast(pl.Float64, strict=False)
-        odd = text.is_not_null() & numbers.is_null()
-    return numbers.fill_nan(None), odd.arg_max() if odd.any() else None
+    values, doubtful, decimal = text.cast(pl.Float64, strict=False), None, False
+    odd = text.is_not_null() & values.is_null()
+    if separator != "," and odd.any() and text.str.contains(DECIMAL).any():
+        could_be = {sign: text.str.contains(pattern) for sign, pattern in THOUSANDS.items()}
+        decimal = bool((text.str.contains(DECIMAL) & ~could_be[","]).any())
+        doubtful = first_of(could_be["." if decimal else ","])
+        values = text.str.replace(DECIMAL, "$1.$2").cast(pl.Float64, strict=False)
+        odd = text.is_not_null() & values.is_null()
+    grouped = bool(text.filter(odd).str.contains(f"{GROUPED}|{DECIMAL}").all())
+    return Numbers(values.fill_nan(None), first_of(odd), grouped, doubtful, decimal)
+
+
+def first_of(rows: pl.Series) -> int | None:
+    """The first row that is true, if any is."""
+    return rows.arg_max() if rows.any() else None
+
+
+def refuse_separators(source: Source, column: pl.Series, found: Numbers) -> None:
+    """Refuse separators of thousands, and commas or points that may be such."""
+    row = found.odd if found.grouped and found.odd is not None else found.doubtful
+    if row is None:
+        return
+    value = column[row].strip()
+    what = f"column {column.name!r} of {source.name} holds {short(value)} {source.place(row)}"
+    if row == found.odd:
+        comma = ", nor is a decimal comma where commas separate the fields" if source.separator == "," else ""
+        fail(f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5")
+    signs = {",": ("comma", "point", "."), ".": ("point", "comma", ",")}
+    sign, other, mark = signs["," if "," in value else "."]
+    plain, changed = re.sub("[,.]", "", value), re.sub("[,.]", mark, value)
+    fail(
+        f"{what}, which is {plain} if the {sign} separates thousands and {value.replace(',', '.')} if it is decimal, "
+        f"and the other values of the column do not tell; write {plain}, or {changed} with a {other}"
+    )
 
 
 def present(column: pl.Series) -> pl.Series:
@@ -173,17 +215,17 @@ def as_target(column: pl.Series, source: Source) -> pl.Series:
         return (
             column.cast(pl.Float64).fill_nan(None) if column.dtype.is_decimal() or column.dtype.is_float() else column
         )
-    numbers, bad = to_numbers(column)
-    text = present(column)
-    if bad is None:
+    found, text = to_numbers(column, source.separator), present(column)
+    refuse_separators(source, column, found)
+    if found.odd is None:
         seen = text.drop_nulls()
         whole = len(seen) > 0 and bool(seen.str.contains(r"^[-+]?\d{1,18}$").all())
-        return text.cast(pl.Int64) if whole else numbers
-    share = float(numbers.is_not_null().sum()) / max(len(text.drop_nulls()), 1)
+        return text.cast(pl.Int64) if whole else found.values
+    share = float(found.values.is_not_null().sum()) / max(len(text.drop_nulls()), 1)
     if share > 0.5:
         fail(
-            f"--target {column.name!r} of {source.name} holds text ({short(column[bad])} {at_line(source, bad)}) among "
-            f"numbers; correct it, or leave it empty where nothing was observed"
+            f"--target {column.name!r} of {source.name} holds text ({short(column[found.odd])} "
+            f"{source.place(found.odd)}) among numbers; correct it, or leave it empty where nothing was observed"
         )
     return text
 
@@ -194,11 +236,6 @@ def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
         if str(label) == given.strip() or label == given:
             return label
     fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{nearest(given, labels)}")
-
-
-def at_line(source: Source, row: int | None) -> str:
-    """Where a row stands: the line of a text file (the header is line 1), the row of another (the first is 0)."""
-    return f"in line {(row or 0) + 2}" if source.is_text else f"in row {row or 0}"
 
 
 def short(value: Any) -> str:

@@ -11,6 +11,7 @@ import typer
 from borrow.cli import options as o
 from borrow.cli.output import (
     INTERRUPTED,
+    check_files,
     counting,
     fail,
     known,
@@ -21,7 +22,6 @@ from borrow.cli.output import (
     plain_table,
     say,
     tell_warnings,
-    writable_file,
 )
 
 EXAMPLE = (
@@ -86,8 +86,7 @@ def run(
     from borrow.cli.columns import find_label, read_table
     from borrow.cli.read import open_source
 
-    for path, option in ((stored, "--store"), (save, "--save"), (report, "--report")):
-        writable_file(path, option)
+    check_files({"DATA": data}, {"--store": stored, "--save": save, "--report": report})
     if save is not None and primary is None:
         fail("--save needs --primary: a model is fitted for the task that matters")
     if jobs == 0:

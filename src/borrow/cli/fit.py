@@ -10,6 +10,7 @@ import typer
 
 from borrow.cli import options as o
 from borrow.cli.output import (
+    check_files,
     fail,
     known,
     noted,
@@ -20,7 +21,6 @@ from borrow.cli.output import (
     say,
     steps,
     tell_warnings,
-    writable_file,
 )
 
 METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
@@ -60,7 +60,7 @@ def run(
     from borrow.cli.columns import find_label, read_table
     from borrow.cli.read import open_source
 
-    writable_file(save, "--save")
+    check_files({"DATA": data}, {"--save": save})
     table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
     label = None if primary is None else find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)

@@ -136,7 +136,7 @@ def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
     for part in source.parts():
         rows += part.height
         for column in columns:
-            column.take(part[column.name])
+            column.take(part[column.name], source.separator)
     return {
         "file": place,
         "is": "table",
@@ -154,23 +154,27 @@ class Column:
         self.missing = 0
         self.type = ""  # of what is neither numbers nor text
         self.numbers = True
+        self.doubtful = self.decimal = False  # commas that may separate thousands, commas that can only be decimal
         self.least, self.most = float("inf"), float("-inf")
         self.values: dict[Any, None] = {}  # distinct ones in order, up to COUNTED
 
-    def take(self, column: Any) -> None:
+    def take(self, column: Any, separator: str) -> None:
         """Some more of it."""
         import polars as pl
 
         from borrow.cli.columns import present, to_numbers
 
-        numbers, bad = to_numbers(column)
+        found = to_numbers(column, separator)
         text = present(column) if column.dtype == pl.String else column
-        if column.dtype != pl.String and bad is not None:
+        if column.dtype != pl.String and found.odd is not None:
             self.type = str(column.dtype)
         self.missing += text.null_count()
-        self.numbers &= bad is None
-        if self.numbers and numbers.null_count() < len(numbers):
-            self.least, self.most = min(self.least, known(numbers.min())), max(self.most, known(numbers.max()))
+        self.numbers &= found.odd is None
+        self.doubtful |= found.doubtful is not None
+        self.decimal |= found.decimal
+        if self.numbers and found.values.null_count() < len(column):
+            least, most = known(found.values.min()), known(found.values.max())
+            self.least, self.most = min(self.least, least), max(self.most, most)
         if len(self.values) < COUNTED:
             distinct = text.drop_nulls().unique(maintain_order=True)
             self.values |= dict.fromkeys(distinct.head(COUNTED).to_list())
@@ -178,7 +182,7 @@ class Column:
     def about(self, rows: int) -> dict[str, Any]:
         """One column: numbers or text, missing, distinct (COUNTED stands for that many or more), range or values."""
         about: dict[str, Any] = {"name": self.name, "missing": self.missing, "distinct": min(len(self.values), COUNTED)}
-        if self.numbers and self.missing < rows:
+        if self.numbers and self.missing < rows and (self.decimal or not self.doubtful):
             return {**about, "kind": "numbers", "least": self.least, "most": self.most}
         return {**about, "kind": self.type or "text", "values": known(list(self.values)[:LISTED])}
 

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import stat
 import sys
 import traceback
 import warnings
@@ -168,16 +169,46 @@ def writable(folder: Path, option: str = "--output") -> Path:
     return folder
 
 
-def writable_file(path: Path | None, option: str) -> None:
-    """Refuse a file that cannot be written, before the work rather than after it."""
-    if path is None or str(path) == "-":
-        return
+def check_files(inputs: dict[str, Path | str | None], outputs: dict[str, Path | None]) -> None:
+    """Refuse an output that cannot be written, or that is an input or another output, before any work is done.
+
+    Files are the same where the system says so: links and other ways to write a path make no difference.
+    """
+    taken: dict[Any, str] = {}
+    for option, path in [*inputs.items(), *outputs.items()]:
+        if path is None or (str(path) == "-" and option in outputs):
+            continue
+        if option in outputs:
+            _refuse_unwritable(Path(path), option)
+        same = _identity(path)
+        if option in outputs and same in taken:
+            fail(
+                f"{option} {str(path)!r} is the same file as {taken[same]}, which it would overwrite; give another name"
+            )
+        if same is not None:
+            taken.setdefault(same, f"{option} {str(path)!r}")
+
+
+def _refuse_unwritable(path: Path, option: str) -> None:
     if path.is_dir():
         fail(f"{option} {str(path)!r} is a folder; give the name of a file")
+    if path.exists() and not path.is_file():  # the file written would take the place of the device or pipe
+        fail(f"{option} {str(path)!r} is a device or a pipe; give the name of a file")
     if not path.parent.is_dir():
         fail(f"{option} {str(path)!r}: there is no folder {str(path.parent)!r}; make it, or give another name")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         fail(f"{option} {str(path)!r} cannot be written; give another name")
+
+
+def _identity(path: Path | str) -> tuple[Any, ...] | None:
+    """What two paths to one file share, also where it is not there yet; None for what is no file, such as a device."""
+    real = Path(os.path.realpath(path))
+    try:
+        found = os.fstat(0) if str(path) == "-" else real.stat()
+    except OSError:
+        folder = real.parent.stat() if real.parent.is_dir() else None
+        return (str(real),) if folder is None else (folder.st_dev, folder.st_ino, os.path.normcase(real.name))
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def say(value: Any) -> None:

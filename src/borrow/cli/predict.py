@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from borrow.cli import options as o
-from borrow.cli.output import fail, noted, say, tell_warnings, writable_file
+from borrow.cli.output import check_files, fail, noted, say, tell_warnings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,7 +52,7 @@ def run(
 
     if not 0 < level < 1:
         fail(f"--level {level:g}: expected a share between 0 and 1, such as 0.9")
-    writable_file(output, "--output")
+    check_files({"MODEL": model_file, "DATA": data}, {"--output": output})
     model = load_model(model_file)
     source = open_source(data, delimiter)
     wanted = inputs_of(model, source, task, task_is)
@@ -128,7 +128,7 @@ def rows_for(
 
 def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[Any]:
     """The model's labels, found by how they are written."""
-    from borrow.cli.columns import as_labels, at_line
+    from borrow.cli.columns import as_labels
     from borrow.cli.read import nearest
     from borrow.data.cells import list_labels
 
@@ -142,7 +142,7 @@ def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[
         if label is None:
             what = "is missing" if value is None else f"is {value!r}, which the model does not know"
             near = "" if value is None else nearest(value, labels)
-            fail(f"the task {what}, {at_line(source, row)} of {source.name}; tasks are {list_labels(labels)}{near}")
+            fail(f"the task {what}, {source.place(row)} of {source.name}; tasks are {list_labels(labels)}{near}")
         found[text] = label
     return [found[text] for text in raw]
 

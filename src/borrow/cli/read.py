@@ -1,13 +1,14 @@
 """Tables from files and from standard input, with what is wrong about them said in a sentence.
 
-CSV is read in blocks of 16 MB, each cut at the end of a record, and only the columns asked for are kept: memory is that
-of one block and of those columns, whatever else the file holds. Everything is text at first; `columns` makes
-numbers of it, so that a value that is no number can be named with its line. Parquet has its own types and columns.
+CSV is read in blocks of 4 MB, each cut at the end of a record. One pass of NumPy over the bytes of a block finds
+quotation marks, line ends and separators, so that the fields of every record are counted and every record knows its
+line; polars then reads the columns asked for. Memory is that of one block and of those columns, whatever else the file
+holds. Everything is text at first; `columns` makes numbers of it, so that a value that is no number can be named with
+its line. Parquet has its own types and columns.
 """
 
 from __future__ import annotations
 
-import csv
 import difflib
 import functools
 import gzip
@@ -17,19 +18,71 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import polars as pl
+import typer
+from numpy.typing import NDArray
 
 from borrow.cli.output import fail
 from borrow.data.cells import list_labels
 
-BLOCK = 1 << 24
+BLOCK = 1 << 22
 SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
 SNIFFED_LINES = 20
+UNNAMED = " "  # no name of a column: those have no blanks around them
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Records(NamedTuple):
+    """Where the whole records of a text lie, and how many fields each has. Blank lines are records too."""
+
+    quotes: NDArray[np.intp]  # positions of all quotation marks
+    starts: NDArray[np.intp]
+    ends: NDArray[np.intp]  # positions of the line ends that close the records
+    fields: NDArray[np.intp]
+    lines: NDArray[np.intp]  # line ends before each record
+    blank: NDArray[np.bool_]
+
+
+def find_records(text: bytes, separator: str) -> Records:
+    """Count the fields of every record; separators and line ends inside quotation marks do not count.
+
+    A byte is inside quotation marks where an odd number of them stand before it. Marks doubled inside a field leave
+    that parity as it is.
+    """
+    data = np.frombuffer(text, np.uint8)
+    quotes, breaks, between = (np.flatnonzero(data == ord(c)) for c in ('"', "\n", separator))
+    ends = breaks[np.searchsorted(quotes, breaks) % 2 == 0]
+    starts = np.append(0, ends + 1)[:-1]
+    pairs = np.searchsorted(between, quotes[: len(quotes) // 2 * 2].reshape(-1, 2))
+    quoted = np.append(0, np.cumsum(pairs[:, 1] - pairs[:, 0]))  # separators inside the first pairs of marks
+    outside = np.searchsorted(between, ends) - quoted[np.searchsorted(quotes, ends) // 2]
+    blank = (ends == starts) | ((ends == starts + 1) & (data[starts] == ord("\r")))
+    return Records(quotes, starts, ends, np.diff(outside, prepend=0) + 1, np.searchsorted(breaks, starts), blank)
+
+
+def check_quotes(name: str, text: bytes, quotes: NDArray[np.intp], separator: str, line: int, whole: bool) -> None:
+    """Refuse a quotation mark that neither begins nor ends a field and is not doubled, or is open where all is read."""
+    data, closes = np.frombuffer(text, np.uint8), np.arange(len(quotes)) % 2 == 1
+    near, next_but_one = (data.take(quotes + np.where(closes, k, -1), mode="clip") for k in (1, 2))
+    edge = np.isin(near, [ord(c) for c in (separator, "\n", '"')])
+    edge |= closes & (near == ord("\r")) & (next_but_one == ord("\n"))
+    inside = np.flatnonzero(~edge & (quotes + 2 < len(data)))  # the last two bytes are seen again with what follows
+    if len(inside):
+        first = inside[0]
+        here, begin = (line + text.count(b"\n", 0, at) for at in (quotes[first], quotes[first - first % 2]))
+        begun = f" (the field begins with one in line {begin}: is that one closed?)" if first % 2 else ""
+        fail(
+            f"{name} has a quotation mark inside a field in line {here}{begun}; put the whole field into quotation "
+            "marks and double each of those inside"
+        )
+    if whole and len(quotes) % 2:
+        fail(f"{name} has a quotation mark that is not closed, in line {line + text[: quotes[-1]].count(10)}")
 
 
 @dataclass
@@ -40,11 +93,30 @@ class Source:
     columns: tuple[str, ...]
     separator: str  # of a text file; empty for Parquet
     opened: Callable[[], AbstractContextManager[Any]]
+    unnamed_last: bool = False  # every line ends with a separator, the header too
+    #: Rows from which on lines run ahead of rows by another number (blank lines, line ends inside quotation marks), and
+    #: that number, for each block that was read.
+    ahead: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = field(
+        default_factory=lambda: [(np.array([0]), np.array([2]))]
+    )
 
     @property
     def is_text(self) -> bool:
         """CSV, whose values are text until they are read as numbers."""
         return bool(self.separator)
+
+    @property
+    def separated_by(self) -> str:
+        """The separator in words."""
+        return SEPARATORS.get(self.separator, repr(self.separator))
+
+    def place(self, row: int | None) -> str:
+        """Where a row stands: the line of a text file (the header is line 1), the row of another (the first is 0)."""
+        at = row or 0
+        if not self.is_text:
+            return f"in row {at}"
+        rows, gaps = next(block for block in reversed(self.ahead) if block[0][0] <= at)
+        return f"in line {at + gaps[np.searchsorted(rows, at, 'right') - 1]}"
 
     def read(self, wanted: Sequence[str] | None = None) -> pl.DataFrame:
         """These columns (all, if none are named), in this order."""
@@ -57,10 +129,26 @@ class Source:
         if not self.is_text:
             yield self._parquet(names)
             return
-        at = sorted({self.columns.index(n) for n in names})
+        at = {self.columns.index(n): n for n in names}
+        if self.unnamed_last:
+            at[len(self.columns)] = UNNAMED
+        rows = -1  # the first record is the header
         with self.opened() as file:
-            for block, line in blocks(file):
-                yield self._parse(block, line, at).select(names)
+            for block, lines in self._blocks(file):
+                frame = pl.read_csv(
+                    block, has_header=False, columns=sorted(at), separator=self.separator, infer_schema=False
+                )
+                if frame.height != len(lines):
+                    fail(f"{self.name} cannot be read as CSV at or after line {lines[0]}")
+                frame.columns = [at[i] for i in sorted(at)]
+                gaps = lines - np.arange(rows, rows + len(lines))
+                changed = np.flatnonzero(np.diff(gaps, prepend=self.ahead[-1][1][-1]))
+                if len(changed):
+                    self.ahead.append((rows + changed, gaps[changed]))
+                frame, rows = frame.slice(max(-rows, 0)), rows + len(lines)
+                if self.unnamed_last:
+                    self._refuse_values(frame[UNNAMED], rows - frame.height)
+                yield frame.select(names)
 
     def require(self, names: Sequence[str], option: str = "") -> None:
         """Refuse names that are no columns, with the nearest one that is."""
@@ -79,71 +167,55 @@ class Source:
         except Exception as problem:  # polars has many
             fail(f"{self.name} is a damaged Parquet file: {first_line(problem)}")
 
-    def _parse(self, block: bytes, line: int, at: list[int]) -> pl.DataFrame:
-        names = [self.columns[i] for i in at]
-        if not block or block.isspace():
-            return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
-        if b"\n\n" in block or b"\n\r\n" in block or block.startswith((b"\n", b"\r\n")):
-            outside = block.split(b'"')  # even parts are outside quotation marks
-            outside[::2] = [re.sub(rb"\n(\r?\n)+", b"\n", part) for part in outside[::2]]
-            block = b'"'.join(outside).lstrip(b"\r\n")
-        self._check_fields(block, line)
-        # A first line of names keeps the first record from deciding how many columns there are.
-        head = self.separator.join(f"c{i}" for i in range(len(self.columns))).encode() + b"\n"
-        try:
-            frame = pl.read_csv(
-                io.BytesIO(head + block),
-                columns=at,
-                separator=self.separator,
-                infer_schema=False,
-                truncate_ragged_lines=True,
-            )
-        except Exception as problem:  # polars has many
-            fail(self._why(block, line, problem))
-        frame.columns = names
-        return frame
+    def _blocks(self, file: BinaryIO) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
+        """Checked records without blank lines, some megabytes at a time, with the lines that they begin in."""
+        rest, line, more = file.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK), 1, b"more"
+        while more:
+            more = file.read(max(BLOCK, len(rest)))  # what is read doubles while one record goes on
+            rest += more or b"\n"  # behind the last line, which may lack its end; one too many is a blank line
+            records = find_records(rest, self.separator)
+            check_quotes(self.name, rest, records.quotes, self.separator, line, not more)
+            if len(records.ends):
+                cut = int(records.ends[-1]) + 1
+                block, rest = rest[:cut], rest[cut:]
+                check_utf8(self.name, block, line)
+                kept, lines = self._check(block, records, line)
+                if kept:
+                    yield kept, lines
+                line += block.count(b"\n")
 
-    def _check_fields(self, block: bytes, line: int) -> None:
-        """Where nothing is quoted, every line must have as many fields as the header."""
-        between = self.separator.encode()
-        expected = len(self.columns) - 1
-        lines = block.count(b"\n") + (not block.endswith(b"\n"))
-        if b'"' in block or block.count(between) == lines * expected:
-            return
-        for i, text in enumerate(block.splitlines()):
-            if (found := text.count(between)) != expected:
+    def _check(self, block: bytes, records: Records, line: int) -> tuple[bytes, NDArray[np.intp]]:
+        """Every record has as many fields as the header; blank lines are taken out."""
+        width = len(self.columns) + self.unnamed_last
+        blank, lines = records.blank, records.lines + line
+        wrong = np.flatnonzero((records.fields != width) & ~blank)
+        if len(wrong):
+            found, here = records.fields[wrong[0]], lines[wrong[0]]
+            ending = block[: records.ends[wrong[0]]].rstrip(b"\r").endswith(self.separator.encode())
+            if found == width + 1 and ending:
                 fail(
-                    f"{self.name} has {found + 1} field(s) in line {line + i} where the header has {expected + 1}; put "
-                    f"fields that hold {SEPARATORS.get(self.separator, repr(self.separator))} into quotation marks"
+                    f"{self.name} has {self.separated_by} at the end of line {here} and none at the end of the header; "
+                    "take it off all lines, or put one at the end of the header too"
                 )
+            fail(
+                f"{self.name} has {found} field(s) in line {here} where the header has {width}; put fields that hold "
+                f"{self.separated_by} into quotation marks"
+            )
+        if blank.any():
+            keep = np.ones(len(block), bool)
+            keep[records.starts[blank]] = keep[records.ends[blank]] = False
+            block = np.frombuffer(block, np.uint8)[keep].tobytes()
+        return block, lines[~blank]
 
-    def _why(self, block: bytes, line: int, problem: Exception) -> str:
-        try:
-            block.decode()
-        except UnicodeDecodeError as odd:
-            return not_utf8(self.name, line + block.count(b"\n", 0, odd.start))
-        if block.count(b'"') % 2:
-            return f"{self.name} has a quotation mark that is not closed, at or after line {line}"
-        return f"{self.name} cannot be read as CSV at or after line {line}: {first_line(problem)}"
-
-
-def blocks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Whole records below the first line, some megabytes at a time, with the number of the line that each begins at."""
-    rest, line = file.read(BLOCK), 0
-    while True:
-        cut = last_record(rest)
-        if cut and not line:  # the names
-            rest, line, cut = rest[rest.index(b"\n") + 1 :], 2, 0
-            continue
-        if cut:
-            yield rest[:cut], line
-            line += rest.count(b"\n", 0, cut)
-            rest = rest[cut:]
-        more = file.read(BLOCK)
-        if not more:
-            break
-        rest += more
-    yield rest if line else b"", line or 2
+    def _refuse_values(self, column: pl.Series, first: int) -> None:
+        """The column without a name behind the last separator must be empty."""
+        held = column.str.strip_chars().fill_null("") != ""
+        if held.any():
+            row = held.arg_max() or 0
+            fail(
+                f"the last column of {self.name} has no name and holds {column[row]!r} {self.place(first + row)}; name "
+                "it in the first line"
+            )
 
 
 def open_source(place: str, delimiter: str | None = None) -> Source:
@@ -192,12 +264,26 @@ def _source(name: str, head: bytes, opened: Callable[[], Any], delimiter: str | 
                 return Source(name, tuple(pl.read_parquet_schema(file)), "", opened)
         except Exception as problem:  # polars has many
             fail(f"{name} is a damaged Parquet file: {first_line(problem)}")
-    head = _as_text(head, name)
-    lines = [line.decode(errors="replace") for line in head.split(b"\n", SNIFFED_LINES + 1)[:SNIFFED_LINES]]
-    separator = _separator(lines, name, delimiter)
-    columns = tuple(c.strip() for c in next(csv.reader([lines[0].rstrip("\r")], delimiter=separator)))
+    text = _as_text(head, name)
+    body = text.lstrip(b"\r\n")
+    line = 1 + text.count(b"\n", 0, len(text) - len(body))
+    sample = b"\n".join(body.split(b"\n", SNIFFED_LINES)[:SNIFFED_LINES]) + b"\n"
+    check_utf8(name, sample, line)
+    separator = _separator(sample, name, delimiter)
+    records = find_records(sample, separator)
+    check_quotes(name, sample, records.quotes, separator, line, not len(records.ends))
+    header = pl.read_csv(sample[: records.ends[0]], has_header=False, separator=separator, infer_schema=False)
+    columns = tuple((c or "").strip() for c in header.row(0))
     _check_header(columns, name)
-    return Source(name, columns, separator, opened)
+    source = Source(name, columns, separator, opened)
+    if not columns[-1]:
+        source.columns, source.unnamed_last = columns[:-1], True
+        typer.echo(
+            f"borrow: the first line of {name} ends with {source.separated_by}: the last column has no name and "
+            "is left out",
+            err=True,
+        )
+    return source
 
 
 @contextmanager
@@ -217,29 +303,15 @@ def _unpacked_head(head: bytes, name: str) -> bytes:
         fail(f"{name} is a damaged gzip file: {problem}")
 
 
-class _Chained(io.RawIOBase):
+class _Chained:
     """Bytes that were read, then the rest of the file."""
 
     def __init__(self, head: bytes, file: BinaryIO) -> None:
-        self.parts: list[Any] = [io.BytesIO(head), file]
+        self.parts: list[BinaryIO] = [io.BytesIO(head), file]
 
     def read(self, size: int = -1) -> bytes:
         """At most so many bytes."""
-        while self.parts:
-            if found := self.parts[0].read(size):
-                return bytes(found)
-            self.parts.pop(0)
-        return b""
-
-    def readinto(self, buffer: Any) -> int:
-        """The same into a buffer."""
-        found = self.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
+        return next((found for part in self.parts if (found := part.read(size))), b"")
 
 
 def _as_text(head: bytes, name: str) -> bytes:
@@ -251,28 +323,27 @@ def _as_text(head: bytes, name: str) -> bytes:
         fail(f"{name} is UTF-16 text; save it as UTF-8")
     if b"\0" in head:
         fail(f"{name} is not a table: it holds bytes that are no text; give CSV or Parquet")
-    head = head.removeprefix(b"\xef\xbb\xbf")
+    head = head.removeprefix(BYTE_ORDER_MARK)
     if b"\n" not in head and b"\r" in head:
         fail(f"{name} has line ends of an old kind (CR alone); save it with usual ones")
-    try:
-        head[: head.rfind(b"\n") + 1].decode()
-    except UnicodeDecodeError as odd:
-        fail(not_utf8(name, 1 + head.count(b"\n", 0, odd.start)))
     return head
 
 
-def _separator(lines: list[str], name: str, given: str | None) -> str:
+def _separator(sample: bytes, name: str, given: str | None) -> str:
     """The character between fields: the one that splits the first lines into as many fields each, most of them."""
-    widths = {s: [len(row) for row in csv.reader(lines, delimiter=s) if row] for s in SEPARATORS}
-    fit = {s: w[0] for s, w in widths.items() if w and w[0] > 1}
-    even = {s: n for s, n in fit.items() if sum(v == n for v in widths[s]) >= 0.9 * len(widths[s]) - 1}
+    widths = {}
+    for s in SEPARATORS:
+        records = find_records(sample, s)
+        widths[s] = records.fields[~records.blank]
+    fit = {s: int(w[0]) for s, w in widths.items() if len(w) and w[0] > 1}
+    even = {s: n for s, n in fit.items() if (widths[s] == n).sum() >= 0.9 * len(widths[s]) - 1}
     found = max(even or fit, key=lambda s: fit[s], default=None)
     if given is None:
         return found or ","
     asked = NAMES.get(given, given)
-    if len(asked) != 1 or not asked.isascii():
+    if len(asked) != 1 or not asked.isascii() or asked in '"\r\n':
         fail(f"--delimiter {given!r}: expected one character, or one of {', '.join(NAMES)}")
-    if found is not None and found != asked and asked not in lines[0]:
+    if found is not None and found != asked and asked.encode() not in sample.partition(b"\n")[0]:
         fail(f"--delimiter {given!r} is not in the first line of {name}; {SEPARATORS[found]} is: leave the option out")
     return asked
 
@@ -291,17 +362,6 @@ def _check_header(columns: tuple[str, ...], name: str) -> None:
         fail(f"the first line of {name} names no columns")
 
 
-def last_record(block: bytes) -> int:
-    """Where the last whole record ends; a line end inside quotation marks is none. 0 where no record is whole."""
-    cut = block.rfind(b"\n") + 1
-    odd = block.count(b'"', 0, cut) % 2
-    while cut and odd:
-        before = block.rfind(b"\n", 0, cut - 1) + 1
-        odd ^= block.count(b'"', before, cut) % 2
-        cut = before
-    return cut
-
-
 def nearest(name: Any, among: Sequence[Any]) -> str:
     """`; did you mean 'score'?`, or nothing."""
     by_lower = {str(c).lower(): c for c in among}
@@ -309,9 +369,13 @@ def nearest(name: Any, among: Sequence[Any]) -> str:
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
-def not_utf8(name: str, line: int) -> str:
-    """What to say of bytes that are no UTF-8."""
-    return f"{name} is not UTF-8 text in line {line}; save it as UTF-8"
+def check_utf8(name: str, text: bytes, line: int) -> None:
+    """Refuse bytes that are no UTF-8; the first of them is in this line."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as odd:
+        here = line + text.count(b"\n", 0, odd.start)
+        fail(f"{name} is not UTF-8 text in line {here}; save it as UTF-8")
 
 
 def first_line(problem: Exception) -> str:

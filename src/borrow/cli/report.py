@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from borrow.cli import options as o
-from borrow.cli.output import fail, noted, paper, say, tell_warnings, writable_file
+from borrow.cli.output import check_files, fail, noted, paper, say, tell_warnings
 
 EXAMPLE = "borrow report run.jsonl --data scores.csv --output report.html"
 
@@ -27,7 +27,7 @@ def run(
     from borrow.cli.read import refuse_absent
 
     refuse_absent(source)
-    writable_file(output, "--output")
+    check_files({"FILE": source, "--data": data}, {"--output": output})
     call = shlex.join(["borrow", "report", str(source), *([] if data is None else ["--data", data])])
     with noted() as warned:
         read = of_model if starts_as_model(source) else of_comparison

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from borrow.cli import options as o
-from borrow.cli.output import fail, noted, number, paper, plain_table, say, tell_warnings, writable_file
+from borrow.cli.output import check_files, fail, noted, number, paper, plain_table, say, tell_warnings
 from borrow.cli.predict import given, inputs_of, load_model, rows_for
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
@@ -49,7 +49,7 @@ def run(
     from borrow.cli.columns import find_label
     from borrow.cli.read import open_source
 
-    writable_file(output, "--output")
+    check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
     source = open_source(candidates, delimiter)
     wanted = inputs_of(model, source, task, task_is)

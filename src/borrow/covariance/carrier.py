@@ -114,8 +114,11 @@ def marginal_variances(K: Array, L: Array, w: Array, e: Array | None = None) -> 
             E = linalg.copy(K)
             if e is not None:
                 linalg.add_diagonal(E, e)
-            half = linalg.solve_lower(L, w[..., None] * E)
-            variance = xp.where(weak, linalg.diagonal(E) - linalg.column_dots(half, half), variance)
+            own = linalg.copy(linalg.diagonal(E))
+            E *= w[..., None]
+            half = linalg.solve_lower(L, E)
+            del E  # three matrices at once would be more than a fit has elsewhere
+            variance = xp.where(weak, own - linalg.column_dots(half, half), variance)
         return variance
     variance = np.divide(rest, w * w, out=np.zeros_like(w), where=~weak)
     if weak.any():

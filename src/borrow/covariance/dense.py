@@ -184,8 +184,11 @@ class DensePosterior(_Forgetful):
     def by_inputs(self) -> Array:
         """The adjoint of k on the distinct inputs, for EM."""
         prior, w = self.prior, self.w
-        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L) * ((0.5 * w)[:, None] * w)
-        return prior.design.gather(Q * prior._at_tasks(like(Q, prior.B[prior.task])))
+        Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L)
+        Q *= 0.5 * w
+        Q *= w[:, None]
+        Q *= prior._at_tasks(like(Q, prior.B[prior.task]))
+        return prior.design.gather(Q)
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row."""

@@ -9,7 +9,7 @@ evidence and every adjoint as they are, to the bit: its part of A = I + w E w is
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -105,11 +105,16 @@ def by_size(starts: Codes, forms: Sequence[Hashable], X: Any) -> Layout:
 
     Tasks of the form "none" have diagonal factors and are one block whatever their sizes.
     """
-    return _by_size(starts.astype(np.intp, copy=False).tobytes(), tuple(forms), str(X.device))
+    plan = _by_size(starts.astype(np.intp, copy=False).tobytes(), tuple(forms))
+    put = Device(str(X.device)).put
+    index, position, codes = put(plan.index), put(plan.position), put(plan.task)
+    real = X.new_zeros(len(index)).index_fill_(0, position, 1.0)
+    return replace(plan, index=index, position=position, real=real, codes=codes)
 
 
 @lru_cache(maxsize=4)
-def _by_size(content: bytes, forms: tuple[Hashable, ...], device: str) -> Layout:
+def _by_size(content: bytes, forms: tuple[Hashable, ...]) -> Layout:
+    """The same on the host, where it is remembered: what is on a device belongs to an evaluation and ends with it."""
     starts = np.frombuffer(content, dtype=np.intp)
     sizes = np.diff(starts)
     groups: dict[Hashable, list[int]] = {}
@@ -126,19 +131,16 @@ def _by_size(content: bytes, forms: tuple[Hashable, ...], device: str) -> Layout
             for t in tasks:
                 n, width = int(sizes[t]), int(sizes[t] if size is None else size)
                 places.append(np.minimum(np.arange(width), n - 1) + starts[t])
-                real.append((np.arange(width) < n).astype(float))
+                real.append(np.arange(width) < n)
                 task.append(np.full(width, t))
                 first[t], end = end, end + width
             blocks.append(Block(tuple(tasks), slice(begin, end), size))
     index = np.concatenate(places) if places else np.zeros(0, dtype=np.intp)
-    mask = np.concatenate(real) if real else np.zeros(0)
+    kept = np.flatnonzero(np.concatenate(real)) if real else np.zeros(0, dtype=np.intp)
     position = np.empty(int(starts[-1]), dtype=np.intp)
-    kept = np.flatnonzero(mask)
     position[index[kept]] = kept
     codes = np.concatenate(task) if task else np.zeros(0, dtype=np.intp)
-
-    there = Device(device).put
-    return Layout(starts, first, blocks, there(index), there(position), there(mask), codes, there(codes))
+    return Layout(starts, first, blocks, index, position, task=codes)
 
 
 def _alike(members: list[int], sizes: Codes) -> list[list[int]]:

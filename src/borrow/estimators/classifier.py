@@ -19,7 +19,7 @@ from borrow.data.cells import Codes, Rows, column_scales
 from borrow.data.classes import read_classes
 from borrow.data.read import Schema, read_new, read_training
 from borrow.estimators.regressor import as_labels, single_thread
-from borrow.numerics.device import Device, resolve
+from borrow.numerics.device import Device, MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.tasks.workers import Crew, hired
 
@@ -114,7 +114,11 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         rows = rows.in_order()
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(rows.y))
-        with single_thread(int(np.bincount(rows.task).max())), hired(getattr(self, "workers", None), device) as crew:
+        with (
+            single_thread(int(np.bincount(rows.task).max())),
+            hired(getattr(self, "workers", None), device) as crew,
+            MemoryGivenBack(device, len(rows.y)),
+        ):
             self._models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives]
         self._after_fit(self._models)
         return self

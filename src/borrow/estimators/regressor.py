@@ -126,7 +126,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self._schema: Schema = schema
         self._center, self._scale = (np.broadcast_to(v, M) for v in (data.scaling.center, data.scaling.scale))
         self.tasks_ = as_labels(schema.labels)
-        with single_thread(self._largest_block(data)), hired(getattr(self, "workers", None), data.cells.device) as crew:
+        largest = self._largest_block(data)
+        with (
+            single_thread(largest),
+            hired(getattr(self, "workers", None), place) as crew,
+            devices.MemoryGivenBack(place, largest),
+        ):
             fitted = self._fit(data if crew is None else replace(data, spread=Spread(crew, data.cells)))
         self.noise_ = dict(zip(schema.labels, (fitted.noise * self._scale**2).tolist(), strict=True))
         self.log_marginal_likelihood_ = fitted.evidence - data.scaling.log_volume

@@ -1,6 +1,8 @@
 """Inference: functions around `condition` of a covariance, one return shape.
 
-A result has `posterior`, `evidence` and `gradient()` -> (adjoints, derivatives by the likelihood's own parameters).
+A result has `posterior`, `evidence`, `gradient()` -> (adjoints, derivatives by the likelihood's own parameters), and
+`start`: what the next evaluation can begin with, None for exact inference. Nobody keeps a result for that purpose, as
+it holds all matrices of its evaluation.
 An inference is called as `infer(prior, cells, values, start=None)`.
 """
 

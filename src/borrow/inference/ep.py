@@ -68,6 +68,11 @@ class EP:
         """Adjoints of the covariance at frozen sites; the likelihood has no parameters of its own."""
         return self.posterior.adjoints(inducing), {}
 
+    @property
+    def start(self) -> Sites:
+        """What the next evaluation begins with; it does not keep the posterior's matrices alive."""
+        return self.sites
+
 
 def ep(
     prior: SharedCovariance,
@@ -99,6 +104,7 @@ def ep(
         step = max(0.5 * step, 1.0 / 16.0) if residual > last else min(1.0, 1.25 * step)
         last = residual
         sites = Sites(sites.nu + step * (new.nu - sites.nu), sites.tau + step * (new.tau - sites.tau))
+        del posterior  # its matrices make room for those of the next sweep
     log.debug("EP: %d sweeps, residual %.1e, step %g", n_sweeps, residual, step)
     evidence = ep_evidence(posterior, mean, cavity_m, cavity_v, sites, log_z)
     return EP(posterior, evidence, sites, n_sweeps, residual < tol, residual)
@@ -142,8 +148,7 @@ class EPInference:
     tol: float = 1e-6
     log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
-    def __call__(self, prior: Any, cells: Cells, values: Values, start: EP | None = None) -> EP:
-        """Posterior and evidence; `start` is an earlier result to warm-start from."""
+    def __call__(self, prior: Any, cells: Cells, values: Values, start: Sites | None = None) -> EP:
+        """Posterior and evidence; `start` of an earlier result, to warm-start from."""
         y, bias = (place(v, cells.device) for v in (cells.y, class_bias(cells)[cells.task]))
-        sites = None if start is None else start.sites
-        return ep(prior, self.likelihood, y, bias, sites, self.max_sweeps, self.tol)
+        return ep(prior, self.likelihood, y, bias, start, self.max_sweeps, self.tol)

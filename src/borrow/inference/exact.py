@@ -23,6 +23,7 @@ class Exact:
     evidence: float
     likelihood: Gaussian
     tau: Array
+    start: ClassVar[None] = None  # an evaluation needs nothing of the one before
 
     def gradient(self, inducing: bool = False) -> tuple[Adjoints, Values]:
         """Adjoints of the covariance and the derivative by log noise of each task."""
@@ -59,6 +60,7 @@ class SpreadExact:
 
     posterior: SpreadPosterior
     evidence: float
+    start: ClassVar[None] = None
 
     def gradient(self, inducing: bool = False) -> tuple[Any, Values]:
         """Adjoints of the covariance and the derivative by log noise of each task."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import repeat
 from operator import add, mul
 from typing import Any, Self
 
@@ -36,8 +37,8 @@ class Composite(Kernel):
 
     @staticmethod
     @abstractmethod
-    def _adjoints(values: list[Array], b: Array) -> list[Array]:
-        """The adjoint of each part's matrix."""
+    def _adjoints_of(values: list[Array]) -> Callable[[Array], Iterator[Array]]:
+        """From the adjoint of the composite to that of each part, one after the other; keeps only what it needs."""
 
     @property
     def theta(self) -> Array:
@@ -73,10 +74,12 @@ class Composite(Kernel):
         return self._gather([k.evaluate_diag(X) for k in self.parts])
 
     def _gather(self, evaluated: list[tuple[Array, Pullback]]) -> tuple[Array, Pullback]:
-        values = [v for v, _ in evaluated]
+        values, ways_back = [v for v, _ in evaluated], [back for _, back in evaluated]
+        del evaluated
+        adjoints = self._adjoints_of(values)
 
         def pullback(b: Array, inputs: bool = False) -> Gradient:
-            pulled = [back(a, inputs) for (_, back), a in zip(evaluated, self._adjoints(values, b), strict=True)]
+            pulled = [back(a, inputs) for back, a in zip(ways_back, adjoints(b), strict=True)]
             theta = np.concatenate([g.theta for g in pulled], axis=-1)
             if not inputs:
                 return Gradient(theta)
@@ -98,8 +101,9 @@ class Sum(Composite):
         return reduce(add, values)
 
     @staticmethod
-    def _adjoints(values: list[Array], b: Array) -> list[Array]:
-        return [b] * len(values)
+    def _adjoints_of(values: list[Array]) -> Callable[[Array], Iterator[Array]]:
+        n = len(values)
+        return lambda b: repeat(b, n)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
@@ -114,9 +118,9 @@ class Product(Composite):
         return reduce(mul, values)
 
     @staticmethod
-    def _adjoints(values: list[Array], b: Array) -> list[Array]:
+    def _adjoints_of(values: list[Array]) -> Callable[[Array], Iterator[Array]]:
         # Products of all the others, not the whole divided by one: a kernel may be zero somewhere.
-        return [reduce(mul, [v for j, v in enumerate(values) if j != i], b) for i in range(len(values))]
+        return lambda b: (reduce(mul, values[:i] + values[i + 1 :], b) for i in range(len(values)))
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,12 @@ from borrow.kernels.base import Gradient, Homogeneous, Pullback
 from borrow.numerics.linalg import Array, column_dots, inner, namespace, squared_distances, to_host, weigh_rows
 
 Slope = Callable[[], Array]
+
+
+def _sum_of_products(fresh: Array, other: Array) -> Any:
+    """`inner` that uses up its first matrix instead of making a third."""
+    fresh *= other
+    return fresh.sum(axis=(-2, -1))
 
 
 def _centred(X: Array, Z: Array | None) -> tuple[Array, Array | None]:
@@ -42,7 +48,10 @@ class Stationary(Homogeneous):
 
     @abstractmethod
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
-        """profile(sq), its derivative by sq, and derivatives by the logs of further parameters."""
+        """profile(sq), its derivative by sq, and derivatives by the logs of further parameters, each a fresh array.
+
+        `sq` may be overwritten. What the derivatives hold stays in memory until the pull-back, so they hold little.
+        """
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
         """K and its pull-back."""
@@ -54,13 +63,15 @@ class Stationary(Homogeneous):
         K = self.variance * profile if self.stacked or self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
+            by = {n: self._once("variance") * _sum_of_products(d(), bK) for n, d in extra.items()}
+            if "variance" not in self.fixed:
+                by["variance"] = self._once("variance") * inner(bK, profile)
             S = slope()  # a fresh array
             S *= bK
             S *= self.variance
             rows, columns, SC = S.sum(axis=-1), S.sum(axis=-2), S @ C
             by_l = -2.0 * (weigh_rows(rows, A * A) + weigh_rows(columns, C * C) - 2.0 * column_dots(A, SC))
-            by_extra = {n: self._once("variance") * inner(bK, d()) for n, d in extra.items()}
-            theta = self._gather(variance=inner(bK, K), lengthscale=by_l, **by_extra)
+            theta = self._gather(lengthscale=by_l, **by)
             if not inputs:
                 return Gradient(theta)
             bX = 2.0 * (rows[:, None] * A - SC) / l
@@ -105,18 +116,29 @@ class Matern(Stationary):
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
         xp = namespace(sq)
+        sq *= 2.0 * self.nu
+        r = xp.sqrt(sq, out=sq)
+        e = -r
+        e = xp.exp(e, out=e)
         if self.nu == 0.5:
-            r = xp.sqrt(sq)
-            e = xp.exp(-r)
-            # At r = 0 the profile has a kink; every use multiplies the slope by differences that are 0 there.
-            return e, lambda: -0.5 * e / xp.where(r > 0, r, xp.inf), {}
+
+            def slope() -> Array:
+                # At r = 0 the profile has a kink; every use multiplies the slope by differences that are 0 there.
+                out = xp.where(r > 0, r, xp.inf)
+                out = xp.divide(e, out, out=out)
+                out *= -0.5
+                return out
+
+            return e, slope, {}
+        linear = 1.0 + r
+        linear *= e
         if self.nu == 1.5:
-            t = xp.sqrt(3.0 * sq)
-            e = xp.exp(-t)
-            return (1.0 + t) * e, lambda: -1.5 * e, {}
-        t = xp.sqrt(5.0 * sq)
-        e = xp.exp(-t)
-        return (1.0 + t + t * t / 3.0) * e, lambda: (-5.0 / 6.0) * (1.0 + t) * e, {}
+            return linear, lambda: -1.5 * e, {}
+        r *= r
+        r *= e
+        r /= 3.0
+        r += linear  # (1 + r + r^2 / 3) exp(-r)
+        return r, lambda: (-5.0 / 6.0) * linear, {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,11 +150,28 @@ class RationalQuadratic(Stationary):
     learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale", "alpha")
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
-        a = self.alpha
-        base = 1.0 + sq / (2.0 * a)
+        a, xp = self.alpha, namespace(sq)
+        base = sq
+        base /= 2.0 * a
+        base += 1.0
         k = base**-a
-        log = namespace(sq).log
-        return k, lambda: -0.5 * k / base, {"alpha": lambda: a * k * ((base - 1.0) / base - log(base))}
+
+        def slope() -> Array:
+            out = k / base
+            out *= -0.5
+            return out
+
+        def by_alpha() -> Array:
+            out = xp.log(base)
+            out *= base
+            out -= base
+            out += 1.0  # base log(base) - base + 1, which is 0 at base = 1
+            out /= base
+            out *= k
+            out *= -a
+            return out
+
+        return k, slope, {"alpha": by_alpha}
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from traceback import clear_frames
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from borrow.numerics import memory
 ALONE_ROWS = 500
 #: "auto" takes the GPU from this many rows on; below, launching its kernels costs more than they save.
 AUTO_ROWS = 1000
+
+#: Matrices of n x n numbers that a fit with n rows in one matrix has on the GPU at once, at most.
+MATRICES = 7
 
 INSTALL = "pip install 'borrow[gpu]'"
 
@@ -104,3 +108,32 @@ def require(device: Device | None, n_bytes: float, what: str, remedy: str) -> No
         memory.require(n_bytes, what, remedy)
     else:
         memory.compare(n_bytes, device.free(), what, f"{remedy}, or use device='cpu'", " on the GPU")
+
+
+@dataclass(frozen=True)
+class MemoryGivenBack:
+    """Around a fit: where the GPU runs out of memory, all of it is given back and a MemoryError says what would fit.
+
+    PyTorch's own error holds, by its traceback, the tensors of every call that it went through. These calls are over:
+    what they refer to is cleared, so that a caller who keeps the error keeps no tensor. `rows` is the size of the
+    largest matrix.
+    """
+
+    device: Device | None
+    rows: int
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, calls: Any) -> None:
+        if self.device is None or not isinstance(error, self.device.torch.OutOfMemoryError):
+            return
+        clear_frames(calls)
+        error.__traceback__ = None
+        self.device.torch.cuda.empty_cache()
+        free, each = self.device.free(), 8.0 * MATRICES
+        raise MemoryError(
+            f"the GPU ran out of memory: with n rows in one matrix, here {self.rows:,}, a fit needs about {MATRICES} "
+            f"n^2 numbers of 8 bytes, here {each * self.rows**2 / 2**30:.3g} GiB; {free / 2**30:.3g} GiB are free, so "
+            f"at most about {int((free / each) ** 0.5):,} rows fit; thin the rows, or use device='cpu'"
+        ) from None

@@ -85,22 +85,26 @@ def lower_inverse(L: Tensor) -> Tensor:
     """L^-1, by the recursion above."""
     X = torch.zeros(L.shape, dtype=L.dtype, device=L.device)
     base = BASE if L.ndim == 2 else BASE_OF_MANY
-    unit = torch.eye(min(base, L.shape[-1]), dtype=L.dtype, device=L.device)
-
-    def fill(i: int, j: int) -> None:
-        n = j - i
-        if n <= base:
-            one = unit[:n, :n].expand(*L.shape[:-2], n, n)
-            X[..., i:j, i:j] = torch.linalg.solve_triangular(L[..., i:j, i:j], one, upper=False)
-            return
-        h = i + n // 2
-        fill(i, h)
-        fill(h, j)
-        below = _times_lower(L[..., h:j, i:h], X[..., i:h, i:h])
-        X[..., h:j, i:h] = _lower_times(X[..., h:j, h:j], below).neg_()
-
-    fill(0, L.shape[-1])
+    _fill_inverse(L, X, torch.eye(min(base, L.shape[-1]), dtype=L.dtype, device=L.device))
     return X
+
+
+def _fill_inverse(L: Tensor, X: Tensor, unit: Tensor) -> None:
+    """L^-1 into the zeros of X. Triangles up to the size of the identity `unit` are inverted by substitution.
+
+    Not a function within `lower_inverse` that calls itself: such a function refers to itself, so that the tensors it
+    sees would be freed by the garbage collector only, which knows nothing of the memory of a GPU.
+    """
+    n = L.shape[-1]
+    if n <= unit.shape[-1]:
+        one = unit[:n, :n].expand(*L.shape[:-2], n, n)
+        X[...] = torch.linalg.solve_triangular(L, one, upper=False)
+        return
+    h = n // 2
+    _fill_inverse(L[..., :h, :h], X[..., :h, :h], unit)
+    _fill_inverse(L[..., h:, h:], X[..., h:, h:], unit)
+    below = _times_lower(L[..., h:, :h], X[..., :h, :h])
+    X[..., h:, :h] = _lower_times(X[..., h:, h:], below).neg_()
 
 
 def _add_product(out: Tensor, A: Tensor, B: Tensor) -> None:
@@ -181,9 +185,10 @@ def _lower_of_inverse(L: Tensor) -> Tensor:
 
 
 def _mirror(P: Tensor) -> Tensor:
-    """A symmetric matrix from its lower triangle."""
-    full = P.tril_()
-    return full + full.tril(-1).mT
+    """A symmetric matrix from its lower triangle, in place."""
+    P.tril_()
+    P += P.tril(-1).mT
+    return P
 
 
 def inverse_from_factor(L: Tensor) -> Tensor:
@@ -248,8 +253,7 @@ def squared_distances(A: Tensor, C: Tensor) -> Tensor:
     D = (-2.0 * A) @ C.mT
     D += norms
     least = torch.finfo(A.dtype).eps * max(8.0, max(d, GEMM_COLUMNS) ** 0.5)
-    D *= norms.mul_(least) <= D
-    return D
+    return D.masked_fill_(norms.mul_(least) > D, 0.0)
 
 
 def row_dots(A: Tensor, B: Tensor) -> Tensor:

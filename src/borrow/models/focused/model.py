@@ -128,10 +128,12 @@ def condition(values: Values, setup: Setup, start: Any = None) -> Result:
 
 def focused_objective(setup: Setup) -> hyper.Objective:
     """log evidence and its gradient by all of `values` (sec. 2.4). EP starts from the sites of the call before."""
-    last: list[Any] = [None]
+    start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
-        last[0] = fit = condition(values, setup, last[0])
+        nonlocal start
+        fit = condition(values, setup, start)
+        start = fit.start
         if setup.spread is not None:
             setup.spread.crew.watch(fit.evidence)
         return fit.evidence, evidence_gradient(fit, values, setup)

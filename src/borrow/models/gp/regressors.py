@@ -40,13 +40,15 @@ def condition_single(cells: Cells, kernel: Kernel, values: Values, infer: Infere
 
 def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> Objective:
     """Evidence of one GP by {kernel, and the likelihood's parameters}."""
-    last: list[Any] = [None]
+    start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
+        nonlocal start
         prior = SharedCovariance(
             cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])]
         )
-        last[0] = fit = infer(prior, cells, values, last[0])
+        fit = infer(prior, cells, values, start)
+        start = fit.start
         adjoints, by_likelihood = fit.gradient()
         return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}
 
@@ -95,12 +97,14 @@ def condition_sparse(cells: Cells, kernel: Kernel, Z: Array, values: Values, inf
 
 def sparse_objective(cells: Cells, kernel: Kernel, scales: Array, infer: Inference = EXACT) -> Objective:
     """Evidence of one sparse GP by {kernel, the likelihood's parameters, Z}; Z in units of the columns' scales."""
-    last: list[Any] = [None]
+    start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
+        nonlocal start
         basis = Basis(kernel.with_theta(values["kernel"]), values["Z"] * scales)
         prior = SharedCovariance(cells.there, cells.starts, [basis], [0], np.ones((1, 1)), [None])
-        last[0] = fit = infer(prior, cells, values, last[0])
+        fit = infer(prior, cells, values, start)
+        start = fit.start
         adjoints, by_likelihood = fit.gradient(inducing=True)
         by_Z = adjoints.inducing[0]
         assert by_Z is not None  # asked for
@@ -197,7 +201,7 @@ class SingleTaskGPRegressor(GPRegressor):
         template = default_kernel(data.column_scales, self.kernel, "kernel")
         noise = self._start_noise(data)
         kernels, n_iter, converged, evidence = [], 0, True, 0.0
-        self._posteriors, self._uncertainties = [], []
+        posteriors, uncertainties = [], []  # the estimator keeps none of a fit that fails
         for t, label in enumerate(data.labels):
             cells, kernel = data.cells.only(t), template
             if self.optimizer is not None and len(cells.y):
@@ -211,15 +215,13 @@ class SingleTaskGPRegressor(GPRegressor):
                 warn_unfinished(self, optimum, names, single_objective(cells, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
             own = {"noise": np.log(noise[t : t + 1])}
-            fit = condition_single(cells, kernel, own)
             learnt = self.optimizer is not None and len(cells.y) > 0
-            self._uncertainties.append(
-                measure_single(cells, kernel, own, data.column_scales, self.prior) if learnt else None
-            )
+            uncertainties.append(measure_single(cells, kernel, own, data.column_scales, self.prior) if learnt else None)
+            fit = condition_single(cells, kernel, own)  # last: its matrices are kept
             kernels.append(kernel)
-            self._posteriors.append(fit.posterior)
+            posteriors.append(fit.posterior)
             evidence += fit.evidence
-        self._cells = data.cells
+        self._cells, self._posteriors, self._uncertainties = data.cells, posteriors, uncertainties
         self.kernels_ = dict(zip(data.labels, kernels, strict=True))
         self.kernel_ = kernels[0] if len(kernels) == 1 else self.kernels_
         return Fitted(evidence, noise, 0.0, n_iter, converged)
@@ -300,7 +302,6 @@ class PooledGPRegressor(GPRegressor):
             if self.optimizer is not None:
                 kernel, own, optimum = fit_single(cells, kernel, noise, data.column_scales, self.prior, self.max_iter)
                 warn_unfinished(self, optimum, names, single_objective(cells, kernel))
-            fit = condition_single(cells, kernel, own)
         else:
             Z = choose_inducing(kernel, cells.X[:0], cells.X, m, tolerance=0.0)
             if self.optimizer is not None:
@@ -310,10 +311,12 @@ class PooledGPRegressor(GPRegressor):
                 names["Z"] = [f"pseudo-input {i // Z.shape[1]}" for i in range(Z.size)]
                 warn_unfinished(self, optimum, names, sparse_objective(cells, kernel, data.column_scales))
             self.inducing_ = Z
-            fit = condition_sparse(cells, kernel, Z, own)
-        self.kernel_, self._posterior, self._uncertainty, self._cells = kernel, fit.posterior, None, cells
+        self.kernel_, self._uncertainty, self._cells = kernel, None, cells
         if optimum is not None:
             self._uncertainty = measure_single(cells, kernel, own, data.column_scales, self.prior, self.inducing_)
+        # Conditioned last: those matrices are kept.
+        fit = condition_single(cells, kernel, own) if m is None else condition_sparse(cells, kernel, Z, own)
+        self._posterior = fit.posterior
         n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return Fitted(fit.evidence, np.exp(own["noise"]), fit.posterior.prior.jitter, n_iter, converged)
 
@@ -337,12 +340,12 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
 
 
 def check_exact_memory(cells: Cells) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; eight on a GPU."""
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; more on a GPU."""
     n = int(np.diff(cells.starts).max())
     place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
     require(
         place,
-        8.0 * (4 if place is None else 8) * n * n,
+        8.0 * (4 if place is None else devices.MATRICES) * n * n,
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )

@@ -20,7 +20,7 @@ from borrow.models.hierarchical.fit import Fit, NewTask, check_arguments, learn,
 from borrow.models.hierarchical.regressor import publish, read_inputs, read_new_task, settings_of
 from borrow.models.hierarchical.search import spread
 from borrow.models.reference.regularized import sigmoid
-from borrow.numerics.device import resolve
+from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.tasks.workers import Crew, hired
 
@@ -126,7 +126,8 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.tasks_, self.classes_ = as_labels(schema.labels), classes
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(pool.rows.y))
-        with single_thread(pool.n_labelled), hired(self.workers, device) as crew:
+        n = pool.n_labelled
+        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
             self._models: Any = [self._margins(pool, k, crew) for k in positives]
         fit = self._models[-1].fit
         publish(self, fit)

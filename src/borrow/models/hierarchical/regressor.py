@@ -19,7 +19,7 @@ from borrow.data.table import Table
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
-from borrow.numerics.device import resolve
+from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.tasks.workers import hired
 
@@ -109,8 +109,9 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         data = build(pool.rows, self.normalize_y)
         data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=False)
-        with single_thread(pool.n_labelled), hired(self.workers, data.cells.device) as crew:
-            self._fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
+        device, n = data.cells.device, pool.n_labelled
+        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
+            self._fit = learn(pool.X, n, data.cells, pool.column_scales, settings, crew)
         self._schema: Schema = schema
         self._center, self._scale = data.scaling.center, data.scaling.scale
         self.tasks_ = as_labels(schema.labels)

@@ -73,10 +73,16 @@ def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: 
     def objective(at: Values) -> tuple[float, Values]:
         K, back = setup.kernel.with_theta(at["kernel"]).evaluate(setup.design.there(setup.design.inputs))
         L, _ = linalg.cholesky_jittered(K, NUGGET)
-        inverse = linalg.inverse_from_factor(L)
-        KS = inverse @ S
-        value = -0.5 * (setup.M * linalg.log_determinant(L) + float(linalg.diagonal(KS).sum()))
-        by = back(0.5 * (KS @ inverse - setup.M * inverse)).theta
+        inverse, log_determinant = linalg.inverse_from_factor(L), linalg.log_determinant(L)
+        del K, L  # each is as large as all pairs of inputs
+        bK = inverse @ S
+        value = -0.5 * (setup.M * log_determinant + float(linalg.diagonal(bK).sum()))
+        bK = bK @ inverse
+        inverse *= setup.M
+        bK -= inverse
+        del inverse
+        bK *= 0.5
+        by = back(bK).theta
         if log_prior is not None:
             more, by_prior = log_prior.log_density(at["kernel"])
             value, by = value + more, by + by_prior
@@ -93,6 +99,7 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     fit = condition(values, setup)
     adjoints: Any
     adjoints, by = fit.gradient()
+    del fit  # its matrices make room for those of the next expectation
     rows = np.diff(setup.cells.starts) + setup.cells.dof
     by_noise, noise = by["noise"], np.exp(values["noise"])
     if setup.share_noise:
@@ -102,10 +109,15 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     if not setup.kernel.n_theta:
         return values
     posterior: Any = condition(values, setup).posterior
+    bK = posterior.by_inputs()
+    del posterior
     K = setup.kernel.with_theta(values["kernel"])(setup.design.there(setup.design.inputs))
     linalg.add_diagonal(K, NUGGET * linalg.diagonal(K).mean())
-    S = setup.M * K + 2.0 * K @ posterior.by_inputs() @ K
-    theta = update_kernel(values, setup, 0.5 * (S + S.T), scales, prior, 5)
+    S = K @ bK @ K
+    S = S + S.T
+    S += setup.M * K
+    del K, bK
+    theta = update_kernel(values, setup, S, scales, prior, 5)
     return {**values, "kernel": theta}
 
 

@@ -178,10 +178,12 @@ def condition(values: Values, setup: Setup, start: Any = None) -> Result:
 
 def multitask_objective(setup: Setup) -> hyper.Objective:
     """log evidence and its gradient by all of `values` (sec. 2.2). EP starts from the sites of the call before."""
-    last: list[Any] = [None]
+    start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
-        last[0] = fit = condition(values, setup, last[0])
+        nonlocal start
+        fit = condition(values, setup, start)
+        start = fit.start
         if setup.spread is not None:
             setup.spread.crew.watch(fit.evidence)
         return fit.evidence, evidence_gradient(fit, values, setup)
@@ -330,6 +332,7 @@ def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_it
     fit: list[Any] = [None]
 
     def evidence(values: Values) -> tuple[float, Values]:
+        fit[0] = None  # the matrices of the evaluation before make room
         fit[0] = condition(values, setup)
         return fit[0].evidence, evidence_gradient(fit[0], values, setup)
 

@@ -46,8 +46,9 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
     columns = []
     for name, value in values.items():
         if name == "kernel":
-            weight = prior._at_tasks(like(there, prior.B[task]))
-            columns.append(to_host(setup.kernel.with_theta(value).tangents(prior.X, weight, there)))
+            # The posterior has w K^f w, and beta = w alpha: no further matrix of all pairs of rows is made.
+            scaled = setup.kernel.with_theta(value).tangents(prior.X, posterior._wBw, posterior.alpha)
+            columns.append(to_host(scaled / posterior.w[:, None]))
         elif name == "noise":
             by_row = np.exp(np.broadcast_to(value, M))[task] * beta / setup.design.count
             columns.append(by_row[:, None] if setup.share_noise else by_row[:, None] * (task[:, None] == np.arange(M)))

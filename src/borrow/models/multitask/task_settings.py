@@ -15,7 +15,7 @@ from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
 from borrow.models.multitask.model import EXACT, Setup, choose_path, correlation_kernel
 from borrow.models.multitask.task_covariance import Features, Form, FreeForm, Given, LowRank, Uniform
-from borrow.numerics.device import require
+from borrow.numerics.device import MATRICES, require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 
@@ -80,7 +80,7 @@ def prepare(
         n = len(data.cells.y)
         require(
             data.cells.device,
-            8.0 * (6 if data.cells.device is None else 8) * n * n,
+            8.0 * (6 if data.cells.device is None else MATRICES) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )
