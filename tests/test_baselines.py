@@ -7,7 +7,7 @@ import borrow
 import oracles
 from borrow import kernels
 from borrow.data.cells import merge
-from borrow.models.gp.regressors import fit_single, single_objective, sparse_objective
+from borrow.models.gp.model import fit_single, single_objective
 
 
 def data(n, d=1, seed=0):

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.data.cells import Rows, sort_labels
 from borrow.data.classes import read_classes
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.regressor import as_labels
+from borrow.estimators.base import as_labels
 from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
 from borrow.transfer.compare import compare_problem, read_seed

@@ -26,12 +26,14 @@ from borrow.covariance import choose_inducing
 from borrow.data.cells import Codes, list_labels
 from borrow.data.read import as_frame, did_you_mean, read_new
 from borrow.data.table import Table
-from borrow.estimators.regressor import GPRegressor, is_number, single_thread
+from borrow.estimators.regressor import GPRegressor
+from borrow.estimators.settings import is_number
 from borrow.models.focused.model import condition, primary_code
 from borrow.models.focused.regressor import FocusedGPRegressor
 from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
 from borrow.models.rbf.regressor import MultiTaskRBFRegressor
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
 
 #: The focused model gets inducing inputs at candidates too, up to this many in all.
 MOST_INDUCING = 1000

@@ -13,8 +13,8 @@ from borrow.data.cells import Codes, build, units_of_new_task
 from borrow.data.classes import read_classes
 from borrow.data.pool import Pool, read_points, read_pool, unfold_sparse
 from borrow.data.read import Schema
+from borrow.estimators.base import as_labels
 from borrow.estimators.classifier import TaskClassifier
-from borrow.estimators.regressor import as_labels, single_thread
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, check_arguments, learn, takes_sparse
 from borrow.models.hierarchical.regressor import publish, read_inputs, read_new_task, settings_of
@@ -22,6 +22,7 @@ from borrow.models.hierarchical.search import spread
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
 from borrow.tasks.workers import Crew, hired
 
 

@@ -16,11 +16,12 @@ from borrow.data.cells import Scaling, build, units_of_new_task
 from borrow.data.pool import read_points, read_pool
 from borrow.data.read import Schema, as_frame, lacks_task, read_targets
 from borrow.data.table import Table
-from borrow.estimators.regressor import as_labels, single_thread
+from borrow.estimators.base import as_labels
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
 from borrow.tasks.workers import hired
 
 

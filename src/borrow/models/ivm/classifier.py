@@ -16,7 +16,7 @@ from borrow.data.classes import read_classes
 from borrow.data.read import Schema
 from borrow.data.table import Table
 from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import check_settings, default_kernel, single_thread, warn_unfinished
+from borrow.estimators.gp import check_settings, default_kernel, warn_unfinished
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION, ProbitFactors
 from borrow.inference.ep import Sites, class_bias, ep
@@ -31,6 +31,7 @@ from borrow.models.ivm.spread import ProbitTasks, select_spread
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, like, to_host
 from borrow.numerics.optimise import Objective, Optimum, Values
+from borrow.numerics.threads import single_thread
 
 
 @dataclass(frozen=True)

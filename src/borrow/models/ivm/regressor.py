@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.covariance.shared import LOG_2PI, Prediction
 from borrow.covariance.spread import Spread
 from borrow.data.cells import Cells, Codes, Rows, Scaling, TaskData, begins, build, units_of_new_task
-from borrow.estimators.regressor import Fitted, GPRegressor, default_kernel, warn_unfinished
+from borrow.estimators.gp import default_kernel, warn_unfinished
+from borrow.estimators.regressor import Fitted, GPRegressor
 from borrow.inference import priors
 from borrow.inference.adf import GaussianFactors
 from borrow.kernels import Kernel

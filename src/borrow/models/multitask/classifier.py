@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import check_settings, warn_unfinished
+from borrow.estimators.gp import check_settings, warn_unfinished
 from borrow.inference.ep import class_bias
 from borrow.models.gp.classifiers import GPModel, as_task_data, finely, inference_of, publish, warn_ep
 from borrow.models.multitask.model import (

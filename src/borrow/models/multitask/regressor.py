@@ -17,12 +17,9 @@ from borrow.covariance.shared import Prediction
 from borrow.covariance.spread import Spread, detached
 from borrow.data.cells import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
 from borrow.data.read import Schema
-from borrow.estimators.regressor import (
-    Fitted,
-    GPRegressor,
-    as_labels,
-    warn_unfinished,
-)
+from borrow.estimators.base import as_labels
+from borrow.estimators.gp import warn_unfinished
+from borrow.estimators.regressor import Fitted, GPRegressor
 from borrow.models.multitask.em import maximise_by_em
 from borrow.models.multitask.model import (
     Setup,

@@ -12,7 +12,9 @@ from sklearn.utils import check_random_state
 from borrow.covariance.shared import Prediction
 from borrow.data.cells import Cells, Codes, Rows, is_pairs, list_labels
 from borrow.data.read import Schema, read_new, read_training
-from borrow.estimators.regressor import GPRegressor, as_labels, by_label, single_thread
+from borrow.estimators.base import as_labels
+from borrow.estimators.regressor import GPRegressor
+from borrow.estimators.settings import by_label
 from borrow.models.rbf.designs import Network, width_bounds
 from borrow.models.rbf.model import Candidates, activations, grow, select_rows
 from borrow.models.rbf.problem import (
@@ -29,6 +31,7 @@ from borrow.models.rbf.problem import (
 )
 from borrow.models.rbf.recursion import Stack
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
 
 #: Ridges of the units and of the tasks' constants for choosing rows before any label exists.
 UNSEEN_RIDGE, UNSEEN_BIAS_RIDGE = 0.1, 10.0

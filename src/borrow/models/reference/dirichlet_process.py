@@ -57,7 +57,7 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import is_number
+from borrow.estimators.settings import is_number
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 
 TAU = 0.05  # shape and rate of the prior of alpha

@@ -47,7 +47,7 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import is_number
+from borrow.estimators.settings import is_number
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 

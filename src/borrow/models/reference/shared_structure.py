@@ -47,7 +47,7 @@ from scipy.special import expit, log_expit
 
 from borrow.data.cells import Codes
 from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import numbers_by_label
+from borrow.estimators.settings import numbers_by_label
 from borrow.numerics.linalg import Array
 
 #: What v_t pays of lambda_t.
