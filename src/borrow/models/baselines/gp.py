@@ -325,8 +325,8 @@ class PooledGPRegressor(GPRegressor):
         self.kernel_, self._uncertainty, self._cells = kernel, None, cells
         if optimum is not None:
             self._uncertainty = measure_single(cells, kernel, own, data.column_scales, self.prior, self.inducing_)
-        Z = self.inducing_  # conditioned last: those matrices are kept
-        fit = condition_single(cells, kernel, own) if Z is None else condition_sparse(cells, kernel, Z, own)
+        # Conditioned last: those matrices are kept.
+        fit = condition_single(cells, kernel, own) if m is None else condition_sparse(cells, kernel, Z, own)
         self._posterior = fit.posterior
         n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return Fitted(fit.evidence, np.exp(own["noise"]), fit.posterior.prior.jitter, n_iter, converged)
