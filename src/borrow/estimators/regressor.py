@@ -129,15 +129,24 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
         rows, task = self._read_new(X, tasks)
-        if task is not None:
-            mean, second = self._answer(rows, task, return_cov, include_noise)
-            return (mean, second) if return_std or return_cov else mean
+        if task is None:
+            if return_cov:
+                raise ValueError("return_cov=True needs one task for each row; give tasks=")
+            return self._answer_wide(rows, return_std, include_noise)
+        if not (return_std or return_cov):
+            return self._mean(rows, task)
+        return self._answer(rows, task, return_cov, include_noise)
+
+    def _mean(self, rows: Any, task: Codes) -> Array:
+        """The posterior mean alone; a model that has it cheaper overrides this."""
+        return self._answer(rows, task, False, False)[0]
+
+    def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
+        """Every row for every task, in the columns of the wide y of `fit`."""
         wide = self._fit_of().schema.wide
         assert wide is not None  # the only fit that may be asked for no task in particular
-        if return_cov:
-            raise ValueError("return_cov=True needs one task for each row; give tasks=")
         M, n = len(wide), rows.shape[0]
-        mean, std = self._answer(rows[np.repeat(np.arange(n), M)], np.tile(wide, n), False, include_noise)
+        mean, std = self._answer(np.repeat(rows, M, axis=0), np.tile(wide, n), False, include_noise)
         return (mean.reshape(-1, M), std.reshape(-1, M)) if return_std else mean.reshape(-1, M)
 
     def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
