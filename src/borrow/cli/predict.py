@@ -206,7 +206,7 @@ def write(frame: pl.DataFrame, found: dict[str, Any], output: Path, only: bool) 
     """The table with its new columns, to a file at once or to standard output."""
     import polars as pl
 
-    from borrow.store import write_whole
+    from borrow.numerics.files import write_atomically
 
     new = pl.DataFrame([pl.Series(n, v, strict=False) for n, v in found.items()]).fill_nan(None)
     first, table = True, new if only else pl.concat([frame, new], how="horizontal")
@@ -215,7 +215,7 @@ def write(frame: pl.DataFrame, found: dict[str, Any], output: Path, only: bool) 
             sys.stdout.write(part.write_csv(include_header=first))
             first = False
         return
-    write_whole(output, as_bytes(table, output))
+    write_atomically(output, as_bytes(table, output))
 
 
 def as_bytes(table: pl.DataFrame, output: Path) -> bytes:
