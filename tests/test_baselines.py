@@ -53,7 +53,7 @@ def test_gradients_equal_differences(objective_name):
     scales = np.array([2.0, 0.5])
     objective = single_objective(cells, kernel)
     if objective_name == "sparse":
-        objective = sparse_objective(cells, kernel, scales)
+        objective = single_objective(cells, kernel, scales=scales)
         values["Z"] = X[3:9] / scales
     _, gradient = objective(values)
     for part in values:

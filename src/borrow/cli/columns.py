@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from borrow.cli.output import fail
-from borrow.cli.read import Source, nearest
-from borrow.data.cells import list_labels, sort_labels
+from borrow.cli.read import Source
+from borrow.data.labels import did_you_mean, list_labels, sort_labels
 
 #: What stands for no value in a CSV file, beside nothing at all.
 MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none"]
@@ -234,7 +234,7 @@ def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
     for label in labels:
         if str(label) == given.strip() or label == given:
             return label
-    fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{nearest(given, labels)}")
+    fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{did_you_mean(given, labels, 0.5)}")
 
 
 def short(value: Any) -> str:

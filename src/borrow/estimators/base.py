@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Hashable, Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -37,8 +37,7 @@ class TaskEstimator(BaseEstimator):
     _: KW_ONLY
     random_state: Any = 0
 
-    if TYPE_CHECKING:  # no setting: of the table, on the copy that is being fitted
-        _schema: Schema
+    _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
 
     def _unfitted(self) -> Self:
         """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""

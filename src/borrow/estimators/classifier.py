@@ -14,9 +14,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from borrow.data.cells import Codes, Rows, column_scales
+from borrow.data.cells import Codes, Rows
 from borrow.data.classes import read_classes
 from borrow.data.read import Schema, read_new, read_training
+from borrow.data.scaling import column_scales
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, one_or_list
 from borrow.estimators.gp import GPEstimator
 from borrow.numerics.device import Device, MemoryGivenBack, resolve

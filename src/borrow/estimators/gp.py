@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from borrow import kernels
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 from borrow.estimators.base import TaskEstimator, warn
 from borrow.numerics import device as devices
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError

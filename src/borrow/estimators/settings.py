@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 
 
 def is_number(value: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
 from borrow.transfer.methods import LABELS
@@ -148,7 +148,7 @@ class Comparison:
 
     def verdict(self, primary: Any = None) -> Any:
         """Helps, hurts or cannot tell, with the evidence."""
-        from borrow.transfer.verdict import judge  # the verdict reads comparisons
+        from borrow.transfer.verdict import judge
 
         return judge(self, self._primary(primary))
 

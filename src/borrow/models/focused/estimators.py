@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance.shared import Prediction
+from borrow.covariance.carrier import Prediction
 from borrow.covariance.spread import Spread, detached
-from borrow.data.cells import Codes, TaskData
+from borrow.data.cells import Codes
 from borrow.data.table import Table
+from borrow.data.task_data import TaskData
 from borrow.estimators.base import one_or_list, warn
 from borrow.estimators.classifier import BinaryData
 from borrow.estimators.gp import GPEstimator

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import choose_inducing
-from borrow.covariance.shared import Prediction
-from borrow.data.cells import Cells, Codes, Rows, TaskData, build
+from borrow.covariance.carrier import Prediction
+from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.task_data import TaskData, build
 from borrow.estimators.classifier import BinaryData
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
@@ -30,6 +31,7 @@ from borrow.models.gp.model import (
     single_objective,
 )
 from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Optimum
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ class PooledGP(GPEstimator):
             check_exact_memory(cells)
         Z = None if m is None else choose_inducing(kernel, cells.X[:0], cells.X, m, tolerance=0.0)
         if self.optimizer is None:
-            return Learnt(kernel, {} if noise is None else {"noise": np.log([noise])}, None, Z)
+            kept = Optimum({}, np.nan, 0, 0, True, "kept as given")
+            return Learnt(kernel, {} if noise is None else {"noise": np.log([noise])}, kept, Z)
         found = fit_single(cells, kernel, noise, scales, self.prior, self.max_iter, infer, Z)
-        assert found.optimum is not None  # it was learnt
         names = {"kernel": kernel.parameter_names(), "noise": ["noise"]}
         if found.Z is not None:
             names["Z"] = [f"pseudo-input {i // found.Z.shape[1]}" for i in range(found.Z.size)]
@@ -184,9 +186,10 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     def _fit(self, data: TaskData) -> PooledFit:
         cells, scales = data.cells, data.column_scales
         kernel, own, optimum, Z = self._learn_pooled(cells, scales, float(self._start_noise(data)[0]))
-        uncertainty = None if optimum is None else measure_single(cells, kernel, own, scales, self.prior, Z)
+        learnt = self.optimizer is not None
+        uncertainty = measure_single(cells, kernel, own, scales, self.prior, Z) if learnt else None
         fit = condition_single(cells, kernel, own, Z=Z)  # last: its matrices are kept
-        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
+        n_iter, converged = optimum.n_iter, optimum.converged
         jitter, noise = fit.posterior.prior.jitter, np.exp(own["noise"])
         return PooledFit(cells, fit.evidence, noise, jitter, n_iter, converged, kernel, Z, fit.posterior, uncertainty)
 
@@ -270,6 +273,6 @@ class PooledGPClassifier(EPClassifier, PooledGP):
         kernel, _, optimum, Z = self._learn_pooled(cells, data.column_scales, None, infer)
         fit = condition_single(cells, kernel, {}, at_final_tolerance(infer), Z)
         warn_ep(fit)  # type: ignore[arg-type]
-        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
+        n_iter, converged = optimum.n_iter, optimum.converged
         bias, group = np.repeat(class_bias(cells), M), [(fit.posterior, 0)] * M
         return PooledLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, kernel, Z)

@@ -54,9 +54,10 @@ def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT, sca
 
 def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:
     """Derivatives of the evidence; by the pseudo-inputs too where their scales are given."""
-    adjoints, by_likelihood = fit.gradient(inducing=sparse and scales is not None)
-    by: Any = {"kernel": adjoints.bases[0] if sparse else adjoints.specific[0], **by_likelihood}
-    return {**by, "Z": adjoints.inducing[0] * scales} if sparse and scales is not None else by
+    found: Any
+    found, by_likelihood = fit.gradient(inducing=sparse and scales is not None)
+    by = {"kernel": found.bases[0] if sparse else found.specific[0], **by_likelihood}
+    return by if not sparse or scales is None else {**by, "Z": found.inducing[0] * scales}
 
 
 class Learnt(NamedTuple):
@@ -64,7 +65,7 @@ class Learnt(NamedTuple):
 
     kernel: Kernel
     likelihood: Values
-    optimum: Optimum | None  # None where nothing was learnt
+    optimum: Optimum
     Z: Array | None = None
 
 

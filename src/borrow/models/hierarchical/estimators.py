@@ -11,12 +11,14 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.shared import Prediction
-from borrow.data.cells import Cells, Codes, Scaling, build, units_of_new_task
+from borrow.covariance.carrier import Prediction
+from borrow.data.cells import Cells, Codes
 from borrow.data.classes import read_classes
 from borrow.data.pool import Pool, read_points, read_pool, unfold_sparse
 from borrow.data.read import Schema, as_frame, lacks_task, read_targets
+from borrow.data.scaling import Scaling, units_of_new_task
 from borrow.data.table import Table
+from borrow.data.task_data import build
 from borrow.estimators.base import Fitted, TaskEstimator, warn
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
@@ -40,7 +42,7 @@ class HierarchicalGP(TaskEstimator):
     covariance_strength: Any = "auto"
     noise: float | None = None
     learn_noise: bool = True
-    normalize_y: bool = True
+    normalize_y: bool | str = True
     prior: str | None = "auto"
     optimizer: str | None = "lbfgs"
     max_iter: int = 100
@@ -134,7 +136,7 @@ class HierarchicalFit:
 
 
 @dataclass(eq=False, repr=False)
-class HierarchicalGPRegressor(TaskRegressor, HierarchicalGP):
+class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """Learn the prior itself, mean and covariance function, from many tasks of few rows each.
 
     Parameters
@@ -263,7 +265,7 @@ class Margins:
 
 
 @dataclass(eq=False, repr=False)
-class HierarchicalGPClassifier(TaskClassifier, HierarchicalGP):
+class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
 
     Probabilities are a sigmoid of f, fitted to held-out rows where settings are chosen, else to leave-one-out values,

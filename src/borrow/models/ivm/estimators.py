@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.shared import Prediction
+from borrow.covariance.carrier import Prediction
 from borrow.covariance.spread import Spread
-from borrow.data.cells import Cells, Codes, Rows, Scaling, TaskData, begins, build, list_labels, units_of_new_task
+from borrow.data.cells import Cells, Codes, Rows, begins
 from borrow.data.classes import read_classes
+from borrow.data.labels import list_labels
 from borrow.data.read import Schema
+from borrow.data.scaling import Scaling, units_of_new_task
 from borrow.data.table import Table
+from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import warn
 from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
@@ -145,9 +148,9 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     share_noise: bool = True
     noise_from: str = "rest"
 
-    if TYPE_CHECKING:  # no settings: while a task is adapted to, and of the rows being fitted
-        _known_scaling: tuple[float, float]
-        _numbers: Codes
+    # No settings: while a task is adapted to, and of the rows being fitted.
+    _known_scaling: tuple[float, float] = field(init=False)
+    _numbers: Codes = field(init=False)
 
     def _arrange(self, rows: Rows) -> TaskData:
         self._numbers = first_rows(rows)

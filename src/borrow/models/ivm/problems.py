@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import SharedCovariance
-from borrow.covariance.shared import LOG_2PI
+from borrow.covariance.carrier import LOG_2PI
 from borrow.covariance.spread import Spread
 from borrow.data.cells import Cells, Codes
 from borrow.inference import priors

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import Design
-from borrow.covariance.shared import Prediction
+from borrow.covariance.carrier import Prediction
 from borrow.covariance.spread import Spread, detached
-from borrow.data.cells import Codes, Rows, TaskData, build, encode, list_labels, sort_labels
+from borrow.data.cells import Codes, Rows
+from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
+from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import warn
 from borrow.estimators.classifier import BinaryData
 from borrow.estimators.gp import GPEstimator

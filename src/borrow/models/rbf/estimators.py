@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from borrow.covariance.shared import Prediction
-from borrow.data.cells import Cells, Codes, Rows, is_pairs, list_labels
+from borrow.covariance.carrier import Prediction
+from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.labels import is_pairs, list_labels
 from borrow.data.read import read_training
 from borrow.estimators.base import warn
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
