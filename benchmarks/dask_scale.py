@@ -43,8 +43,8 @@ from borrow.data.cells import merge
 from borrow.models.focused.model import Setup, objective_of
 from borrow.models.gp.regressors import bounds_of
 from borrow.numerics import optimise as hyper
-from borrow.tasks.dask import OnDask
-from borrow.tasks.workers import Here
+from borrow.tasks.dask import DaskWorkers
+from borrow.tasks.workers import InProcess
 from results import ROOT, provenance, write_result
 
 OUT = ROOT / "out" / "dask_scale"
@@ -118,7 +118,7 @@ def running(local: Any, generator: random.Random) -> int | None:
 class Killer(threading.Thread):
     """Kills a worker, chosen at random, so many times, at random moments of a search of so many evaluations."""
 
-    def __init__(self, crew: OnDask, local: Any, evaluations: int, times: int, seed: int) -> None:
+    def __init__(self, crew: DaskWorkers, local: Any, evaluations: int, times: int, seed: int) -> None:
         super().__init__(daemon=True)
         self.crew, self.local, self.random, self.log = crew, local, random.Random(seed), []
         self.moments = sorted(self.random.uniform(0.5, 0.9 * evaluations) for _ in range(times))
@@ -168,7 +168,7 @@ def kept(name: str, small: bool, make: Any) -> Any:
 
 def killed(size: dict[str, int], n_workers: int = 2, times: int = 3) -> dict[str, Any]:
     with cluster(n_workers) as (client, local):
-        crew = OnDask(client)
+        crew = DaskWorkers(client)
         killer = Killer(crew, local, size["iterations"], times, seed=1)
         killer.start()
         found = fit(*problem(size["tasks"], size["rows"]), size["iterations"], crew)
@@ -179,7 +179,7 @@ def killed(size: dict[str, int], n_workers: int = 2, times: int = 3) -> dict[str
 
 def on_workers(size: dict[str, int], which: str, n_workers: int = 2) -> dict[str, Any]:
     with cluster(n_workers) as (client, _):
-        return _fit_of(size, which, OnDask(client))
+        return _fit_of(size, which, DaskWorkers(client))
 
 
 def _fit_of(size: dict[str, int], which: str, crew: Any = None) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def bytes_moved(n_tasks: int, rows: int, repeats: int) -> dict[str, Any]:
         count_bytes()
         client.run(count_bytes)
         everything = lambda: counted() + sum(client.run(counted).values())  # noqa: E731
-        objective = objective_with(setup, OnDask(client))
+        objective = objective_with(setup, DaskWorkers(client))
         before = everything()
         objective(values)
         placed = everything() - before
@@ -221,7 +221,7 @@ def bytes_moved(n_tasks: int, rows: int, repeats: int) -> dict[str, Any]:
             before = everything()
             objective(values)
             found.append(everything() - before)
-    n_shards = len(Spread(Here(), setup.cells).bounds)
+    n_shards = len(Spread(InProcess(), setup.cells).bounds)
     return {"tasks": n_tasks, "rows": rows, "shards": n_shards, "first": placed, "an evaluation": int(np.median(found))}
 
 
@@ -261,7 +261,7 @@ def empty_evaluation(crew: Any, setup: Setup, repeats: int) -> float:
 def pieces_of(size: dict[str, int]) -> dict[str, Any]:
     """CPU seconds of an evaluation in the shards and in the client, and by how much a busy machine stretches them."""
     setup, values = problem(size["tasks"], size["rows"])
-    spread = Spread(Here(), setup.cells)
+    spread = Spread(InProcess(), setup.cells)
     objective = objective_of(replace(setup, spread=spread), np.array([2.9]), "auto", 1.0)
     objective(values)
     inside, work = [0.0], spread.crew.map
@@ -297,7 +297,7 @@ def timing(size: dict[str, int]) -> dict[str, Any]:
     out: dict[str, Any] = pieces_of(size) | {"workers": []}
     for n in (1, 2, 4):
         with cluster(n) as (client, _):
-            crew = OnDask(client)
+            crew = DaskWorkers(client)
             empty = empty_evaluation(crew, setup, size["repeats"])
             times = per_evaluation(size, crew)
         row = {"workers": n, "empty": empty, "fastest": min(times), "median": float(np.median(times))}

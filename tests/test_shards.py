@@ -26,12 +26,12 @@ from borrow.models.ivm.spread import GaussianTasks, select_spread
 from borrow.models.multitask import model as multitask
 from borrow.numerics.progress import Watch
 from borrow.tasks import workers as shards
-from borrow.tasks.workers import Here, Processes, add_in_tree, bounds_of_shards
+from borrow.tasks.workers import InProcess, Processes, add_in_tree, bounds_of_shards
 
 SIZES = (7, 0, 12, 5, 9, 3, 1, 8)
 
 
-class Forgetful(Here):
+class Forgetful(InProcess):
     """Every pass finds its shard as it was sent: what the pass before kept is lost, as with its worker."""
 
     def place(self, found):
@@ -68,7 +68,7 @@ def moved(values, seed=1):
     return {n: v + 0.3 * rng.normal(size=v.shape) for n, v in values.items()}
 
 
-@pytest.mark.parametrize("crew", [Here, Forgetful])
+@pytest.mark.parametrize("crew", [InProcess, Forgetful])
 @pytest.mark.parametrize("background", [0, 2])
 def test_focused_evidence_and_gradient_are_those_of_one_process(crew, background):
     model = borrow.FocusedGPRegressor()
@@ -94,7 +94,7 @@ def test_ep_on_shards_is_ep(likelihood):
     setup = replace(setup, Z=data.cells.X[::4])
     at = moved(values)
     one = focused.focused_objective(setup)(at)
-    for crew in (Here(), Forgetful()):
+    for crew in (InProcess(), Forgetful()):
         assert_same(one, focused.focused_objective(replace(setup, spread=Spread(crew, data.cells)))(at))
 
 
@@ -113,7 +113,7 @@ def test_symmetric_evidence_and_gradient_are_those_of_one_process(how):
     model = borrow.MultiTaskGPRegressor(inducing=6, optimizer=None, **how).fit(X, y, tasks=tasks)
     setup, at = model._setup, moved(model._values)
     one = multitask.multitask_objective(setup)(at)
-    for crew in (Here(), Forgetful()):
+    for crew in (InProcess(), Forgetful()):
         spread = Spread(crew, setup.cells)
         assert_same(one, multitask.multitask_objective(replace(setup, spread=spread))(at))
 
@@ -125,7 +125,7 @@ def test_many_tasks_start_from_fits_compared_through_the_inducing_inputs(monkeyp
     setup, tau = model._setup, np.full(len(X), 4.0)
     exact = multitask.start_correlation(setup, setup.kernel, tau)
     monkeypatch.setattr(multitask, "START_PAIRS", 1)
-    found = multitask.start_correlation(replace(setup, spread=Spread(Here(), setup.cells)), setup.kernel, tau)
+    found = multitask.start_correlation(replace(setup, spread=Spread(InProcess(), setup.cells)), setup.kernel, tau)
     assert_allclose(found, exact, atol=1e-6)
 
 
@@ -198,7 +198,7 @@ def gaussian_lists(sizes, noise, d, seed=0):
     kernel, cells = SquaredExponential(1.0, 0.7), data.cells
     tasks = GaussianTasks(np.asarray(noise, dtype=float))
     one = select(kernel, cells.X, cells.starts, tasks.factors(cells), d)
-    spread = Spread(Here(), cells)
+    spread = Spread(InProcess(), cells)
     return one, select_spread(spread, kernel, [GaussianTasks(tasks.noise[at]) for at in spread.bounds], d)
 
 
@@ -278,7 +278,7 @@ def test_processes_work_on_their_own_shards_and_outlive_a_kill(tmp_path):
         values["noise"] = np.full(len(SIZES), np.log(0.1))
         setup = replace(setup, Z=data.cells.X[::4])
         here, there = (
-            focused.focused_objective(replace(setup, spread=Spread(c, data.cells)))(values) for c in (Here(), crew)
+            focused.focused_objective(replace(setup, spread=Spread(c, data.cells)))(values) for c in (InProcess(), crew)
         )
         assert_same(here, there, rtol=1e-12)
     finally:

@@ -39,7 +39,7 @@ from borrow.data.cells import Cells
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
-from borrow.tasks.workers import Crew, Kept, bounds_of_shards, stamp
+from borrow.tasks.workers import Workers, Kept, bounds_of_shards, cache_key
 
 #: Tasks whose factors are computed at a time where there are no workers.
 AT_A_TIME = 50
@@ -147,7 +147,7 @@ Recipe = SharedRecipe | LowRankRecipe
 class Spread:
     """Shards of tasks, placed once for a fit."""
 
-    def __init__(self, crew: Crew, cells: Cells) -> None:
+    def __init__(self, crew: Workers, cells: Cells) -> None:
         self.crew, self.cells = crew, cells
         self.bounds = bounds_of_shards(np.diff(cells.starts))
         self.placed: Any = None
@@ -222,7 +222,7 @@ class SpreadCovariance:
     """The prior over all tasks' functions, of a recipe, with the tasks on workers."""
 
     def __init__(self, recipe: Recipe, spread: Spread) -> None:
-        self.spread, self.cells, self.key = spread, spread.cells, stamp()
+        self.spread, self.cells, self.key = spread, spread.cells, cache_key()
         if isinstance(recipe, SharedRecipe):
             factors = (linalg.cholesky_jittered(b.kernel(b.Z), recipe.jitter) for b in recipe.bases)
             recipe = replace(recipe, jitter=max([jitter for _, jitter in factors], default=recipe.jitter))
@@ -235,7 +235,7 @@ class SpreadCovariance:
 
     def condition_by(self, sites: list[Any], everywhere: Any, wanted: str) -> SpreadPosterior:
         """The same, from sites that each shard may make by itself; `everywhere` is those of all rows."""
-        spread, keys = self.spread, (self.key, stamp())
+        spread, keys = self.spread, (self.key, cache_key())
         placed = spread.place(self.recipe.templates)
         asks = [
             _Ask(self.recipe.shard(at), own, keys, i == 0, wanted)

@@ -21,7 +21,7 @@ from borrow.data.read import Schema, read_new, read_training
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.numerics.device import Device, MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
-from borrow.tasks.workers import Crew, hired
+from borrow.tasks.workers import Workers, open_workers
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BinaryData:
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
     device: Device | None = None  # where matrices are computed; None: the host
-    crew: Crew | None = None  # while a fit has workers
+    crew: Workers | None = None  # while a fit has workers
 
     @property
     def task(self) -> Codes:
@@ -116,7 +116,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         device = resolve(self.device, len(rows.y))
         with (
             single_thread(int(np.bincount(rows.task).max())),
-            hired(getattr(self, "workers", None), device) as crew,
+            open_workers(getattr(self, "workers", None), device) as crew,
             MemoryGivenBack(device, len(rows.y)),
         ):
             self._models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives]

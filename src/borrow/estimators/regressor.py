@@ -26,7 +26,7 @@ from borrow.numerics import device as devices
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum
-from borrow.tasks.workers import hired
+from borrow.tasks.workers import open_workers
 
 log = logging.getLogger("borrow")
 
@@ -129,7 +129,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         largest = self._largest_block(data)
         with (
             single_thread(largest),
-            hired(getattr(self, "workers", None), place) as crew,
+            open_workers(getattr(self, "workers", None), place) as crew,
             devices.MemoryGivenBack(place, largest),
         ):
             fitted = self._fit(data if crew is None else replace(data, spread=Spread(crew, data.cells)))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
-from borrow.tasks.workers import TRIES, Crew, LostWorkersError, add, add_in_tree, on_one_thread
+from borrow.tasks.workers import TRIES, Workers, LostWorkersError, add, add_in_tree, on_one_thread
 
 log = logging.getLogger("borrow")
 
@@ -56,7 +56,7 @@ class Placed:
                     self.futures[i], self.homes[i] = future, home
 
 
-class OnDask(Crew):
+class DaskWorkers(Workers):
     """The workers of a Dask client."""
 
     def __init__(self, client: Any) -> None:
@@ -65,7 +65,7 @@ class OnDask(Crew):
         self.lost = 0  # passes that were repeated
 
     @classmethod
-    def current(cls) -> OnDask:
+    def current(cls) -> DaskWorkers:
         """Of the current client."""
         try:
             from distributed import get_client

@@ -87,7 +87,7 @@ def add_in_tree(parts: Sequence[Any], node: Callable[[Sequence[Any]], Any] = add
     return level[0]
 
 
-class Crew(ABC):
+class Workers(ABC):
     """Those who work on shards. Abstract."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Crew(ABC):
         """Give back what was taken."""
 
 
-class Here(Crew):
+class InProcess(Workers):
     """This process, one shard after the other: what the others are compared with."""
 
     def place(self, shards: list[Any]) -> Any:
@@ -133,7 +133,7 @@ class Here(Crew):
         return [f(shard, *args, common) for shard, args in zip(placed, given, strict=True)]
 
 
-class Processes(Crew):
+class Processes(Workers):
     """Processes of this machine, by joblib's loky. Shards lie in files that are mapped into memory.
 
     Every process has shards of its own, so that what a first pass keeps is there in the second.
@@ -241,7 +241,7 @@ def check_workers(workers: Any) -> None:
 
 
 @contextmanager
-def hired(workers: Any, device: Any = None) -> Iterator[Crew | None]:
+def open_workers(workers: Any, device: Any = None) -> Iterator[Workers | None]:
     """The crew that the constructor's `workers` asks for, until the fit is over; None for None."""
     check_workers(workers)
     if workers is not None and device is not None:
@@ -249,14 +249,14 @@ def hired(workers: Any, device: Any = None) -> Iterator[Crew | None]:
             f"workers={workers!r} and a device were given; tasks on workers are computed by their processors; leave "
             "out device=, or workers="
         )
-    crew: Crew | None = None
+    crew: Workers | None = None
     if isinstance(workers, str):
-        from borrow.tasks.dask import OnDask
+        from borrow.tasks.dask import DaskWorkers
 
-        crew = OnDask.current()
+        crew = DaskWorkers.current()
     elif workers is not None:
         n = int(workers) if workers > 0 else (os.cpu_count() or 1)
-        crew = Here() if n == 1 else Processes(n)
+        crew = InProcess() if n == 1 else Processes(n)
     try:
         yield crew
     finally:
@@ -264,6 +264,6 @@ def hired(workers: Any, device: Any = None) -> Iterator[Crew | None]:
             crew.close()
 
 
-def stamp() -> str:
+def cache_key() -> str:
     """A key for what is kept between two passes."""
     return f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"

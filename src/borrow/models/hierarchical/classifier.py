@@ -22,7 +22,7 @@ from borrow.models.hierarchical.search import spread
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
-from borrow.tasks.workers import Crew, hired
+from borrow.tasks.workers import Workers, open_workers
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(pool.rows.y))
         n = pool.n_labelled
-        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers, device) as crew, MemoryGivenBack(device, n):
             self._models: Any = [self._margins(pool, k, crew) for k in positives]
         fit = self._models[-1].fit
         publish(self, fit)
@@ -135,7 +135,7 @@ class HierarchicalGPClassifier(TaskClassifier):
         self.log_marginal_likelihood_ = float(sum(m.fit.moments.evidence for m in self._models))
         return self
 
-    def _margins(self, pool: Pool, positive: int, crew: Crew | None) -> Margins:
+    def _margins(self, pool: Pool, positive: int, crew: Workers | None) -> Margins:
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)

@@ -50,7 +50,7 @@ from borrow.numerics import memory
 from borrow.numerics.device import check, require
 from borrow.numerics.linalg import Array, cholesky, solve, solve_lower
 from borrow.numerics.optimise import Optimum
-from borrow.tasks.workers import Crew
+from borrow.tasks.workers import Workers
 
 #: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.
 MARGIN = (1.0, 0.0)
@@ -185,7 +185,7 @@ def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
     return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
 
 
-def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings, crew: Crew | None = None) -> Fit:
+def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings, crew: Workers | None = None) -> Fit:
     """Base kernel, then tau, noise and the number of iterations, then EM on all rows."""
     Z = X[:n_labelled]
     kernel = base_kernel_of(settings.base_kernel, X, scales)

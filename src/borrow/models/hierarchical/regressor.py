@@ -21,7 +21,7 @@ from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
-from borrow.tasks.workers import hired
+from borrow.tasks.workers import open_workers
 
 
 class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
@@ -110,7 +110,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=False)
         device, n = data.cells.device, pool.n_labelled
-        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers, device) as crew, MemoryGivenBack(device, n):
             self._fit = learn(pool.X, n, data.cells, pool.column_scales, settings, crew)
         self._schema: Schema = schema
         self._center, self._scale = data.scaling.center, data.scaling.scale

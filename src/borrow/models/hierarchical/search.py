@@ -39,7 +39,7 @@ from borrow.models.hierarchical.spread import BaseShard, SpreadGroups, base_shar
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
-from borrow.tasks.workers import Crew
+from borrow.tasks.workers import Workers
 
 #: Rows are held out a quarter at a time; EM sees one quarter only where an iteration needs more than `CHEAP` products.
 FOLDS = 4
@@ -85,7 +85,7 @@ def fit_em(
     return replace(done, statistics=with_columns(done.state, problem, done.statistics))
 
 
-def base_objective(kernel: Kernel, X: Any, cells: Cells, crew: Crew | None = None) -> Objective:
+def base_objective(kernel: Kernel, X: Any, cells: Cells, crew: Workers | None = None) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0.
 
     bK_l = 1/2 (a a' - A^-1) with A = k(X_l, X_l) + noise/count, a = A^-1 y, summed over the tasks of equal rows.
@@ -115,7 +115,7 @@ def fit_base(
     scales: Array,
     prior: str | None,
     max_iter: int,
-    crew: Crew | None = None,
+    crew: Workers | None = None,
 ) -> tuple[Kernel, float, Optimum]:
     """Kernel parameters and noise that explain the tasks as independent functions."""
     begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}

@@ -26,7 +26,7 @@ from borrow.numerics.linalg import (
     solve_lower,
     solve_lower_transposed,
 )
-from borrow.tasks.workers import Crew, bounds_of_shards
+from borrow.tasks.workers import Workers, bounds_of_shards
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GroupShard:
 class SpreadGroups:
     """The groups of a problem on workers, placed when they are first needed."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Workers) -> None:
         self.crew = crew
         self.placed: Any = None
 
@@ -111,7 +111,7 @@ class BaseShard:
     groups: list[Group]
 
 
-def place_base(crew: Crew, X: Any, problem: Problem) -> tuple[Any, int]:
+def place_base(crew: Workers, X: Any, problem: Problem) -> tuple[Any, int]:
     """Send the groups with their inputs; how many shards there are."""
     bounds = bounds_of_shards([len(g.Y) * g.Y.shape[1] for g in problem.groups])
     shards = [BaseShard([X[g.rows] for g in problem.groups[at]], problem.groups[at]) for at in bounds]
