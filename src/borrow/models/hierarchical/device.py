@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import SharedCovariance
-from borrow.covariance.layout import MOST_ENTRIES, _alike
+from borrow.covariance.layout import MOST_ENTRIES, alike
 from borrow.data.cells import Cells
 from borrow.inference.exact import exact
 from borrow.inference.likelihoods import Gaussian
@@ -88,10 +88,10 @@ def bundle(groups: list[Any], like: Any) -> list[Bundle]:
         by_tasks.setdefault(len(groups[i].tasks), []).append(i)
     out = []
     for members in by_tasks.values():
-        for alike in _alike(members, sizes):
-            wide = 0 if groups[alike[0]].Phi is None else int(sizes[alike[0]]) * groups[alike[0]].Phi.shape[1]
-            most = max(1, MOST_ENTRIES // wide) if wide else len(alike)
-            parts = [alike[k : k + most] for k in range(0, len(alike), most)]
+        for near in alike(members, sizes):
+            wide = 0 if groups[near[0]].Phi is None else int(sizes[near[0]]) * groups[near[0]].Phi.shape[1]
+            most = max(1, MOST_ENTRIES // wide) if wide else len(near)
+            parts = [near[k : k + most] for k in range(0, len(near), most)]
             out += [_together(groups, part, Device(str(like.device))) for part in parts]
     return out
 
