@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -58,6 +57,10 @@ class InducingBasis:
         """The relative jitter that the factor needed."""
         return self._factored[1]
 
+    def on(self, device: Device | None) -> InducingBasis:
+        """The same where some rows are computed."""
+        return self if self.device == device else replace(self, device=device)
+
     def at(self, X: Array) -> CarriedRows:
         """The functions at some rows."""
         return CarriedRows(self, X)
@@ -86,11 +89,6 @@ class CarriedRows:
         bG -= (2.0 * bresidual)[:, None] * self.V
         xz = self._back_xz(linalg.right_solve(bG, self.L), inputs)
         return xz.theta + self._back_diagonal(bresidual).theta, S, to_host(xz.Z) if inputs else 0.0
-
-
-def inducing_bases(bases: Iterable[Basis], device: Device | None, least: float) -> list[InducingBasis]:
-    """The bases where matrices are computed."""
-    return [InducingBasis(b, device, least) for b in bases]
 
 
 def marginal_variances(K: Array, L: Array, w: Array, e: Array | None = None) -> Array:

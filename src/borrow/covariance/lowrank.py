@@ -69,7 +69,7 @@ class ShardPrior:
         cells, carrier = shard.cells, parameters.carriers[0]
         self.design = shard.cache.recall("design", None, lambda: Design.of(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
-        self.carrier = carrier if carrier.device == cells.device else replace(carrier, device=cells.device)
+        self.carrier = carrier.on(cells.device)
         self.carried = self.carrier.at(place(self.design.inputs, cells.device))
         self.residual = to_host(self.carried.residual)
 
@@ -137,7 +137,7 @@ class SecondPass:
         return np.einsum("ip,ip->i", R, to_host(V @ self.a.T)[index])
 
     def adjoints(self, inducing: bool) -> tuple[Any, ...]:
-        """Of the sites, R and the intercepts' variance; then theta, V'bV and Z of the basis, up to the shared part."""
+        """By sites, R and the intercepts' variance; then by theta, V'bV and Z of the basis, less the shared part."""
         prior, first = self.prior, self.first
         d, R, V, c = prior.design, prior.R, prior.carried.V, prior.intercept
         n_functions, m = R.shape[1], V.shape[1]

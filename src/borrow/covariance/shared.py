@@ -96,7 +96,7 @@ class ShardPrior:
             self.layout = recall("layout", None, lambda: layouts.by_task(cells.starts))
         self.X: Any = X if self.layout.index is None else X[self.layout.index]
         X = self.X
-        self.carriers = [replace(c, device=cells.device) if c.device != cells.device else c for c in parameters.carriers]
+        self.carriers = [c.on(cells.device) for c in parameters.carriers]
         self.carried = [c.at(X) for c in self.carriers]
         self.G = self.loadings([c.V for c in self.carried], None)
         self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))
@@ -220,7 +220,7 @@ class SecondPass:
         return (found,)
 
     def adjoints(self, inducing: bool) -> tuple[Any, ...]:
-        """Of the tasks' own kernels, sites and weights; then theta, V'bV and Z of every basis, up to the shared part."""
+        """By sites, weights and own kernels; then by theta, V'bV and Z of every basis, less the shared part."""
         prior, w, xp = self.prior, self.first.w, namespace(self.first.w)
         R = linalg.right_solve_transposed(self.H, self.LB)
         noise = xp.empty_like(w)
@@ -403,6 +403,4 @@ class SharedPosterior(TwoPassPosterior):
             more, shared_Z = carrier.pullback(shared + S, inducing)
             bases.append(theta + more)
             by_Z.append(None if shared_Z is None else own_Z + shared_Z)
-        return Adjoints(
-            np.concatenate(noise), bases, weights=np.concatenate(weights), specific=specific, inducing=by_Z
-        )
+        return Adjoints(np.concatenate(noise), bases, weights=np.concatenate(weights), specific=specific, inducing=by_Z)

@@ -12,7 +12,6 @@ What a posterior knows of single tasks lies with their rows; it holds the sites,
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -135,7 +134,7 @@ def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
     return Shared(LB, linalg.solve(LB, b))
 
 
-class TwoPassCovariance(ABC):
+class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
     _key: str | None = None
@@ -165,7 +164,7 @@ class TwoPassCovariance(ABC):
         return max([c.jitter for c in self.carriers], default=0.0)
 
 
-class TwoPassPosterior(ABC):
+class TwoPassPosterior:
     """The posterior of all functions given the sites. Abstract."""
 
     _terms: tuple[float, float] | None = None
@@ -233,7 +232,7 @@ class TwoPassPosterior(ABC):
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
-        bounds = self.prior.tasks.place()[1]
+        bounds = self.prior.tasks.bounds
         new = NewRows(X, task)
         asked = self._ask("covariance_at" if full else "moments_at", new=new)
         parts = [(new.at(at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]

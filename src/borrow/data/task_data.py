@@ -22,7 +22,7 @@ class TaskData:
     unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
     scaling: Scaling
     column_scales: Array
-    spread: Any = None  # the tasks on workers, while a fit has any
+    tasks: Any = None  # where the rows lie during a fit
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""

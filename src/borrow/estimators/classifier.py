@@ -37,7 +37,7 @@ class BinaryData:
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
     device: Device | None = None  # where matrices are computed; None: the host
-    crew: Workers | None = None  # while a fit has workers
+    workers: Workers | None = None  # while a fit has workers
 
     @property
     def task(self) -> Codes:
@@ -117,10 +117,10 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
         device = resolve(self.device, len(rows.y))
         with (
             single_thread(int(np.bincount(rows.task).max())),
-            open_workers(getattr(self, "workers", None), device) as crew,
+            open_workers(getattr(self, "workers", None), device) as workers,
             MemoryGivenBack(device, len(rows.y)),
         ):
-            self._models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives]
+            self._models = [self._fit_binary(replace(_binary(rows, k, device), workers=workers)) for k in positives]
         self._after_fit(self._models)
         return self
 

@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
 from borrow import kernels
-from borrow.covariance.shared import Prediction
-from borrow.covariance.spread import Spread
+from borrow.covariance import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import list_labels
 from borrow.data.read import Schema, read_new, read_training
@@ -28,6 +27,7 @@ from borrow.numerics import device as devices
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum
+from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import open_workers
 
 log = logging.getLogger("borrow")
@@ -131,10 +131,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         largest = self._largest_block(data)
         with (
             single_thread(largest),
-            open_workers(getattr(self, "workers", None), place) as crew,
+            open_workers(getattr(self, "workers", None), place) as workers,
             devices.MemoryGivenBack(place, largest),
         ):
-            fitted = self._fit(data if crew is None else replace(data, spread=Spread(crew, data.cells)))
+            fitted = self._fit(replace(data, tasks=PlacedTasks(data.cells, workers)))
         self.noise_ = dict(zip(schema.labels, (fitted.noise * self._scale**2).tolist(), strict=True))
         self.log_marginal_likelihood_ = fitted.evidence - data.scaling.log_volume
         self.jitter_, self.n_iter_, self.converged_ = fitted.jitter, fitted.n_iter, fitted.converged

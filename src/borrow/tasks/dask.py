@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
-from borrow.tasks.workers import TRIES, Workers, LostWorkersError, add, add_in_tree, on_one_thread
+from borrow.tasks.workers import TRIES, LostWorkersError, Workers, add, add_in_tree, on_one_thread
 
 log = logging.getLogger("borrow")
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from borrow.data.cells import Cells
-from borrow.numerics.device import Device
+from borrow.numerics.device import Device, require
 from borrow.tasks.cache import ShardCache
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
 
@@ -37,7 +37,7 @@ class PlacedShards(ABC, Generic[S]):
         return InProcess(shown=False)
 
     def place(self) -> tuple[Workers, list[slice], Any]:
-        """Send the shards where they are worked on, once: the workers, the shards' tasks, what stands for the shards."""
+        """Send the shards to who works on them, once: the workers, the shards' tasks, what stands for the shards."""
         if self._workers is not None and self._workers.closed:
             self._workers = self._ready = None
         if self._ready is None:
@@ -45,6 +45,11 @@ class PlacedShards(ABC, Generic[S]):
             bounds, shards = self.cut(self._workers is not None)
             self._ready = workers, bounds, workers.place(shards)
         return self._ready
+
+    @property
+    def bounds(self) -> list[slice]:
+        """The tasks of each shard."""
+        return self.place()[1]
 
     def total(self, f: Callable[..., Any], common: Any, parts: Any = None) -> Any:
         """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`)."""
@@ -98,6 +103,11 @@ class PlacedTasks(PlacedShards[TaskShard]):
     def at_home(self) -> Workers:
         """This process."""
         return InProcess(shown=False, keep=self.kept)
+
+    def require(self, n_bytes: float, what: str, remedy: str) -> None:
+        """A MemoryError where the matrices of all tasks would not fit here; workers look after themselves."""
+        if self.kept:
+            require(self.device, n_bytes, what, remedy)
 
     def cut(self, spread: bool) -> tuple[list[slice], list[TaskShard]]:
         """All tasks as one shard, some in each, or each by itself."""

@@ -10,7 +10,6 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import SharedPosterior
-from borrow.covariance.spread import Spread, detached
 from borrow.data.table import Table
 from borrow.estimators.classifier import BinaryData, TaskClassifier
 from borrow.estimators.regressor import check_settings, single_thread, warn_unfinished
@@ -30,6 +29,7 @@ from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.models.gp.classifiers import GPModel, as_task_data, finely, inference_of, publish, warn_ep
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class FocusedGPClassifier(TaskClassifier):
         table, infer, sd = as_task_data(data), inference_of(self.likelihood), weight_sd(self.rho_prior)
         primary = self._primary_code(data.labels)
         setup, values = prepare(table, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
-        setup = replace(setup, spread=None if data.crew is None else Spread(data.crew, table.cells))
+        setup = replace(setup, tasks=PlacedTasks(table.cells, data.workers))
         setup = with_inducing(self.inducing, table, setup, values)
         check_memory(setup)
         n_iter, converged = 0, True
@@ -127,8 +127,7 @@ class FocusedGPClassifier(TaskClassifier):
                 UserWarning,
                 stacklevel=4,
             )
-        setup = replace(setup, spread=None)
-        group = [(detached(fit.posterior), t) for t in range(len(data.labels))]
+        group = [(fit.posterior, t) for t in range(len(data.labels))]
         bias = class_bias(table.cells)
         return FocusedModel(
             group,

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.covariance.shared import Prediction
-from borrow.covariance.spread import Spread, detached
+from borrow.covariance import Prediction
 from borrow.data.cells import Cells, Codes
 from borrow.data.table import Table
 from borrow.data.task_data import TaskData
@@ -106,23 +105,21 @@ class FocusedGPRegressor(GPRegressor):
         return primary_code(self.primary, labels)
 
     def _fit(self, data: TaskData) -> Fitted:
-        spread: Spread | None = data.spread
         primary = self._primary_code(data.labels)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background)
         values["noise"] = np.log(self._start_noise(data))
-        setup = with_inducing(self.inducing, data, replace(setup, spread=spread), values)
+        setup = with_inducing(self.inducing, data, replace(setup, tasks=data.tasks), values)
         check_memory(setup)
         optimum, scales = None, data.column_scales
         if self.optimizer is not None:
             setup, values, optimum = optimise(data, setup, values, self._settings(), self.rho is not None)
             objective = objective_of(setup, scales, self.prior, weight_sd(self.rho_prior))
             warn_unfinished(self, optimum, parameter_names(data.labels, setup, self.background), objective)
-        fit = condition(values, setup)
         self._uncertainty = None
         if optimum is not None:
             self._uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
-        self._posterior = detached(fit.posterior)
-        setup = replace(setup, spread=None)
+        fit = condition(values, setup)  # last: its matrices are kept
+        self._posterior = fit.posterior
         self._setup, self._values, self._scales = setup, values, scales
         self._publish(data.labels)
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):

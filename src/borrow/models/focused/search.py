@@ -220,7 +220,7 @@ def sharing_gains(
             continue
         own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
         likelihood = Gaussian(cells, np.exp(noise))
-        gains[i] = posterior.evidence_given_others(t) + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[i] = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
         gains[i] -= alone.objectives[t]
         if how.prior is not None:
             gains[i] += (

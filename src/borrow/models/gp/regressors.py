@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
-from borrow.covariance.shared import Prediction
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.task_data import TaskData, build
 from borrow.estimators.regressor import Fitted, GPRegressor, default_kernel, warn_unfinished
@@ -27,6 +27,7 @@ from borrow.numerics import device as devices
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
+from borrow.tasks.placed import PlacedTasks
 
 EXACT = ExactInference()
 SPARSE_ABOVE = 300
@@ -35,20 +36,18 @@ PSEUDO_INPUTS = 30
 
 def condition_single(cells: Cells, kernel: Kernel, values: Values, infer: Inference = EXACT) -> Result:
     """GP on the rows of one task; `values` holds the likelihood's parameters, if it has any."""
-    prior = SharedCovariance(cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel])
-    return infer(prior, cells, values)
+    tasks = PlacedTasks(cells)
+    return infer(SharedCovariance(tasks, [], [], np.zeros((1, 0)), [kernel]), tasks, values)
 
 
 def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT) -> Objective:
     """Evidence of one GP by {kernel, and the likelihood's parameters}."""
-    start: Any = None
+    tasks, start = PlacedTasks(cells), None
 
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
-        prior = SharedCovariance(
-            cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])]
-        )
-        fit = infer(prior, cells, values, start)
+        prior = SharedCovariance(tasks, [], [], np.zeros((1, 0)), [kernel.with_theta(values["kernel"])])
+        fit = infer(prior, tasks, values, start)
         start = fit.start
         adjoints, by_likelihood = fit.gradient()
         return fit.evidence, {"kernel": adjoints.specific[0], **by_likelihood}
@@ -92,19 +91,18 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
 
 def condition_sparse(cells: Cells, kernel: Kernel, Z: Array, values: Values, infer: Inference = EXACT) -> Result:
     """Sparse GP on the rows of one task."""
-    prior = SharedCovariance(cells.there, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
-    return infer(prior, cells, values)
+    tasks = PlacedTasks(cells)
+    return infer(SharedCovariance(tasks, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None]), tasks, values)
 
 
 def sparse_objective(cells: Cells, kernel: Kernel, scales: Array, infer: Inference = EXACT) -> Objective:
     """Evidence of one sparse GP by {kernel, the likelihood's parameters, Z}; Z in units of the columns' scales."""
-    start: Any = None
+    tasks, start = PlacedTasks(cells), None
 
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
         basis = Basis(kernel.with_theta(values["kernel"]), values["Z"] * scales)
-        prior = SharedCovariance(cells.there, cells.starts, [basis], [0], np.ones((1, 1)), [None])
-        fit = infer(prior, cells, values, start)
+        fit = infer(SharedCovariance(tasks, [basis], [0], np.ones((1, 1)), [None]), tasks, values, start)
         start = fit.start
         adjoints, by_likelihood = fit.gradient(inducing=True)
         by_Z = adjoints.inducing[0]

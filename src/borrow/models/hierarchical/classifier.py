@@ -129,21 +129,21 @@ class HierarchicalGPClassifier(TaskClassifier):
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(pool.rows.y))
         n = pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as crew, MemoryGivenBack(device, n):
-            self._models: Any = [self._margins(pool, k, crew) for k in positives]
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+            self._models: Any = [self._margins(pool, k, workers) for k in positives]
         fit = self._models[-1].fit
         publish(self, fit)
         self.noise_ = dict.fromkeys(schema.labels, fit.state.noise)
         self.log_marginal_likelihood_ = float(sum(m.fit.moments.evidence for m in self._models))
         return self
 
-    def _margins(self, pool: Pool, positive: int, crew: Workers | None) -> Margins:
+    def _margins(self, pool: Pool, positive: int, workers: Workers | None) -> Margins:
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)
         data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=True)
-        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
+        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers)
         sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
         return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
 

@@ -20,6 +20,7 @@ from borrow.models.hierarchical.basis import Basis
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import Array, namespace, to_host
 from borrow.numerics.optimise import Objective, Values
+from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,11 @@ def on_host(problem: Any, basis: Basis, state: Any, moments: Any) -> tuple[Any, 
 def base_objective_there(kernel: Kernel, X: Array, cells: Cells) -> Objective:
     """The objective of `hierarchical_search.base_objective` by the blocks of `SharedCovariance`."""
     M = len(cells.starts) - 1
-    inputs = replace(cells, X=X[cells.X[:, 0].astype(np.intp)])
+    tasks = PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]))
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), np.full(M, float(np.exp(values["noise"][0])))
-        prior = SharedCovariance(inputs.there, cells.starts, [], [], np.zeros((M, 0)), [at] * M)
-        fit = exact(prior, Gaussian(cells, noise))
+        fit = exact(SharedCovariance(tasks, [], [], np.zeros((M, 0)), [at] * M), Gaussian(tasks.cells, noise))
         adjoints, by = fit.gradient()
         theta = sum((g for g in adjoints.specific if g is not None), np.zeros(kernel.n_theta))
         return fit.evidence, {"kernel": theta, "noise": np.array([by["noise"].sum()])}

@@ -185,7 +185,9 @@ def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
     return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
 
 
-def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings, crew: Workers | None = None) -> Fit:
+def learn(
+    X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings, workers: Workers | None = None
+) -> Fit:
     """Base kernel, then tau, noise and the number of iterations, then EM on all rows."""
     Z = X[:n_labelled]
     kernel = base_kernel_of(settings.base_kernel, X, scales)
@@ -193,12 +195,12 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
     chosen_noise = settings.noise is None and not settings.learn_noise
     free = [n for n in kernel.parameter_names() if not chosen_noise or n.split(".")[-1] != "variance"]
     if settings.optimizer is not None and free:
-        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, crew)
+        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, workers)
     _check_memory(kernel, Z, cells)
     basis = basis_of(kernel, Z)
     problem = arrange(basis if cells.device is None else basis_there(basis, cells.device), cells)
-    if crew is not None:
-        problem = replace(problem, spread=SpreadGroups(crew))
+    if workers is not None:
+        problem = replace(problem, spread=SpreadGroups(workers))
     mean_variance = float(np.mean(kernel.diag(Z)))
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
     strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)

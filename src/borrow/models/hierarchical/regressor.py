@@ -111,8 +111,8 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
         settings = settings_of(self, data.scaling, rank=False)
         device, n = data.cells.device, pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as crew, MemoryGivenBack(device, n):
-            self._fit = learn(pool.X, n, data.cells, pool.column_scales, settings, crew)
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+            self._fit = learn(pool.X, n, data.cells, pool.column_scales, settings, workers)
         self._schema: Schema = schema
         self._center, self._scale = data.scaling.center, data.scaling.scale
         self.tasks_ = as_labels(schema.labels)

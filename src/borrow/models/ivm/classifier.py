@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.covariance import SharedCovariance
-from borrow.covariance.spread import Spread
+from borrow.covariance import SharedCovariance, Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.classes import read_classes
 from borrow.data.labels import list_labels
@@ -20,7 +19,7 @@ from borrow.estimators.classifier import BinaryData, TaskClassifier
 from borrow.estimators.regressor import check_settings, default_kernel, single_thread, warn_unfinished
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION, ProbitFactors
-from borrow.inference.ep import Sites, class_bias, ep
+from borrow.inference.ep import class_bias, ep
 from borrow.inference.likelihoods import Probit
 from borrow.kernels import Kernel
 from borrow.models.gp.classifiers import GPModel, as_task_data, publish
@@ -32,20 +31,25 @@ from borrow.models.ivm.spread import ProbitTasks, select_spread
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, like, to_host
 from borrow.numerics.optimise import Objective, Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
 class Classification:
     """All rows of all tasks with labels -1 and +1."""
 
-    cells: Cells
+    tasks: PlacedTasks
     kernel: Kernel
     bias: Array  # (M,)
     scales: Array
     prior: str | None
     max_iter: int
     ep_sweeps: int = 0
-    spread: Spread | None = None  # while a fit has workers
+
+    @property
+    def cells(self) -> Cells:
+        """The rows of all tasks."""
+        return self.tasks.cells
 
     @property
     def n_rows(self) -> int:
@@ -56,19 +60,18 @@ class Classification:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
-        if self.spread is None:
+        if self.tasks.kept:
             factors = ProbitFactors(c.y, self.bias[c.task])
             chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
         else:
-            tasks = [ProbitTasks(self.bias[at]) for at in self.spread.bounds]
-            chosen = select_spread(self.spread, kernel, tasks, d, order, report)
+            chosen = select_spread(self.tasks, kernel, ProbitTasks(self.bias), d, order, report)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
 
     def refine(self, selection: Selection, kernel: Kernel) -> Selection:
         """Sites by sweeps of EP over the active rows, from those of ADF."""
         c, a = self.cells, self.active(selection)
         M = len(c.starts) - 1
-        prior = SharedCovariance(a.X, a.starts, [], [], np.zeros((M, 0)), [kernel] * M)
+        prior = SharedCovariance(a.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
         start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
         y, bias = like(a.X, c.y[a.rows]), like(a.X, self.bias[a.task])
         sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
@@ -172,10 +175,8 @@ class MultiTaskIVMClassifier(TaskClassifier):
     def _model(self, data: BinaryData, kernel: Kernel, how: Settings) -> IVMModel:
         cells = as_task_data(data).cells
         bias = class_bias(cells)
-        spread = None if data.crew is None else Spread(data.crew, cells)
-        problem = Classification(
-            cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps, spread
-        )
+        tasks = PlacedTasks(cells, data.workers)
+        problem = Classification(tasks, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps)
         found = alternate(problem, {"kernel": kernel.theta}, how)
         active = problem.active(found.selection)
         kernel = kernel.with_theta(found.values["kernel"])

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.covariance.shared import LOG_2PI, Prediction
-from borrow.covariance.spread import Spread
+from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows, begins
 from borrow.data.scaling import Scaling, units_of_new_task
 from borrow.data.task_data import TaskData, build
@@ -30,6 +30,7 @@ from borrow.models.ivm.spread import GaussianTasks, select_spread
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
@@ -43,14 +44,18 @@ COLLAPSED = 4.0
 class Regression:
     """All rows of all tasks with Gaussian noise, one variance or one a task."""
 
-    cells: Cells
+    tasks: PlacedTasks
     kernel: Kernel
     scales: Array
     n_noise: int  # 1, or the number of tasks
     prior: str | None
     max_iter: int
     noise_from: str = "rest"
-    spread: Spread | None = None  # while a fit has workers
+
+    @property
+    def cells(self) -> Cells:
+        """The rows of all tasks."""
+        return self.tasks.cells
 
     @property
     def n_rows(self) -> int:
@@ -65,10 +70,9 @@ class Regression:
     def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
-        if self.spread is not None:
-            noise = self.noise_of(values, np.arange(len(c.dof)))
-            tasks = [GaussianTasks(noise[at]) for at in self.spread.bounds]
-            return select_spread(self.spread, self.kernel.with_theta(values["kernel"]), tasks, d, order, report)
+        if not self.tasks.kept:
+            noise = GaussianTasks(self.noise_of(values, np.arange(len(c.dof))))
+            return select_spread(self.tasks, self.kernel.with_theta(values["kernel"]), noise, d, order, report)
         factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
         return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report, c.device)
 
@@ -226,7 +230,6 @@ class MultiTaskIVMRegressor(GPRegressor):
         return data if known is None else _rescaled(data, known)
 
     def _fit(self, data: TaskData) -> Fitted:
-        spread: Spread | None = data.spread
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
         require_memory(self.n_active, cells.starts, cells.device)
         start = np.log(self._start_noise(data))
@@ -235,7 +238,7 @@ class MultiTaskIVMRegressor(GPRegressor):
             values["noise"] = start.mean(keepdims=True)  # tasks of different scales: in the middle
         n_noise = len(values["noise"])
         problem = Regression(
-            cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from, spread
+            data.tasks, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from
         )
         learn, d = self.optimizer is not None, int(self.n_active)
         if learn and self.kernel is None and self.noise_from == "rest":

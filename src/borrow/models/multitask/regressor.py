@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.covariance import Design
-from borrow.covariance.shared import Prediction
-from borrow.covariance.spread import Spread, detached
+from borrow.covariance import Design, Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
@@ -44,6 +42,7 @@ from borrow.models.multitask.task_settings import (
 )
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -159,10 +158,9 @@ class MultiTaskGPRegressor(GPRegressor):
         return len(data.cells.y)
 
     def _fit(self, data: TaskData) -> Fitted:
-        spread: Spread | None = data.spread
         setup, values = self._prepare(data)
-        setup = replace(setup, spread=spread)
-        if spread is not None and setup.path in ("dense", "complete"):
+        setup = replace(setup, tasks=data.tasks)
+        if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
                 "and inducing=, or leave out workers="
@@ -177,8 +175,8 @@ class MultiTaskGPRegressor(GPRegressor):
         elif "factor" not in values and hasattr(setup.form, "start"):
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, setup)
-        self._posterior = detached(fit.posterior)
-        self._setup, self._values = replace(setup, spread=None), values
+        self._posterior = fit.posterior
+        self._setup, self._values = setup, values
         self._publish(data.labels)
         self._warn(data, fit.posterior)
         n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
@@ -281,7 +279,7 @@ class MultiTaskGPRegressor(GPRegressor):
         form = replace(old_form, features=features_of(self.task_features, labels, self._descriptors))
         design = Design.of(data.cells)
         path = choose_path(design, form, self._setup.intercept, (), self.inducing is not None)
-        model._setup = replace(self._setup, cells=data.cells, design=design, form=form, path=path)
+        model._setup = replace(self._setup, tasks=PlacedTasks(data.cells), design=design, form=form, path=path)
         old = encode(self._schema.labels, labels)
         known = np.array([self.noise_[label] for label in self._schema.labels]) / self._scale**2
         noise = np.full(len(labels), np.exp(np.log(known).mean()))

@@ -20,6 +20,7 @@ from borrow.models.multitask.task_covariance import Features, Form, FreeForm, Gi
 from borrow.numerics.device import MATRICES, require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks
 
 #: Where the variance of random intercepts starts, in units of scaled targets.
 INTERCEPT_VARIANCE = 0.3
@@ -92,7 +93,8 @@ def prepare(
         values["intercept"] = np.log([INTERCEPT_VARIANCE])
     if specific:
         values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
-    return Setup(data.cells, design, kernel, form, path, Z, intercept, specific, infer=infer), {**values, **start}
+    setup = Setup(PlacedTasks(data.cells), design, kernel, form, path, Z, intercept, specific, infer=infer)
+    return setup, {**values, **start}
 
 
 def own_kernels(given: Any, data: TaskData) -> list[Kernel | None]:
