@@ -53,6 +53,7 @@ from borrow.models.multitask import model as multitask
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.device import Device, missing
 from borrow.numerics.linalg import inverse_from_factor
+from borrow.tasks.placed import PlacedTasks
 from results import write_result
 
 GPU = Device("cuda") if missing() is None else Device("cpu")
@@ -131,7 +132,7 @@ def dense_problem(n: int, device: Device | None, tasks: int = 10, d: int = 8):
     cells = replace(merge(X, task, y, np.ones(n), np.ones(n), tasks), device=device)
     kernel = kernels.SquaredExponential(1.0, (2.0,) * d, fixed=("variance",))
     form = FreeForm(tasks, None)
-    setup = multitask.Setup(cells, Design.of(cells), kernel, form, "dense")
+    setup = multitask.Setup(PlacedTasks(cells), Design.of(cells), kernel, form, "dense")
     A = rng.normal(size=(tasks, 2 * tasks))
     values = {
         "kernel": kernel.theta,
@@ -276,7 +277,7 @@ def focused_setup(tasks: int, rows: int, m: int, device: Device | None):
     kernel = kernels.SquaredExponential(1.0, (1.0, 1.0))
     own = kernels.SquaredExponential(0.5, (1.0, 1.0), tied=True) + kernels.Constant(0.3)
     Z = choose_inducing(kernel, cells.X[:rows], cells.X[rows : 20 * rows], m)
-    setup = focused.Setup(cells, 0, kernel, [None] + [own] * tasks, Z)
+    setup = focused.Setup(PlacedTasks(cells), 0, kernel, [None] + [own] * tasks, Z)
     values = {
         "kernel": kernel.theta,
         "rho": rng.normal(size=tasks),
@@ -312,7 +313,7 @@ def ep_focused(sizes: dict, host: bool) -> dict:
 
     def problem(device: Device | None):
         setup, values = focused_setup(tasks, rows, m, device)
-        labels = replace(setup, cells=replace(setup.cells, y=np.sign(setup.cells.y)))
+        labels = replace(setup, tasks=PlacedTasks(replace(setup.cells, y=np.sign(setup.cells.y))))
         at = {n: v for n, v in values.items() if n != "noise"}
 
         def evaluate(sweeps: int):

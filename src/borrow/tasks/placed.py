@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from borrow.data.cells import Cells
+from borrow.data.cells import Cells, Codes
 from borrow.numerics.device import Device, require
 from borrow.tasks.cache import ShardCache
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
@@ -117,6 +117,12 @@ class PlacedTasks(PlacedShards[TaskShard]):
         sizes = np.diff(self.cells.starts)
         bounds = bounds_of_shards(sizes) if spread else [slice(t, t + 1) for t in range(M)]
         return bounds, [TaskShard(self.cells.some(range(at.start, at.stop))) for at in bounds]
+
+
+def rows_as_tasks(X: Any, starts: Codes, device: Device | None = None) -> PlacedTasks:
+    """Inputs stacked by task, without targets, as tasks of this process."""
+    n, none = len(X), np.zeros(len(starts) - 1)
+    return PlacedTasks(Cells(X, np.zeros(n), np.ones(n), starts, none, none, none, device))
 
 
 def cache_key() -> str:

@@ -51,7 +51,7 @@ import numpy.typing as npt
 
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites
 from borrow.covariance.shared import LOG_2PI
-from borrow.data.cells import Cells, Codes
+from borrow.data.cells import Codes
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
@@ -59,7 +59,7 @@ from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, is_tensor, like, to_host
 from borrow.numerics.optimise import Objective, Values
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
 #: Small tasks share a matrix of at most so many rows.
 BLOCK = 64
@@ -99,8 +99,8 @@ class Active(NamedTuple):
 
     def tasks(self) -> PlacedTasks:
         """The chosen rows as tasks of this process."""
-        none, device = np.zeros(len(self.starts) - 1), Device(str(self.X.device)) if is_tensor(self.X) else None
-        return PlacedTasks(Cells(to_host(self.X), self.z, self.tau, self.starts, none, none, none, device))
+        device = Device(str(self.X.device)) if is_tensor(self.X) else None
+        return rows_as_tasks(to_host(self.X), self.starts, device)
 
 
 def select(
