@@ -141,9 +141,10 @@ class TwoPassCovariance:
 
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
+        self.jitter = max([c.jitter for c in self.carriers], default=0.0)  # the largest that a k(Z, Z) needed
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"tasks": self.tasks, "parameters": self.parameters}
+        return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
 
     @property
     def key(self) -> str:
@@ -157,11 +158,6 @@ class TwoPassCovariance:
         """The bases that carry the shared functions."""
         found: list[InducingBasis] = self.parameters.carriers
         return found
-
-    @property
-    def jitter(self) -> float:
-        """The largest relative jitter that a k(Z, Z) needed."""
-        return max([c.jitter for c in self.carriers], default=0.0)
 
 
 class TwoPassPosterior:
