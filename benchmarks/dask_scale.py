@@ -40,7 +40,7 @@ from distributed import Client, LocalCluster, comm
 from borrow import kernels
 from borrow.data.cells import merge
 from borrow.models.focused.model import Setup, objective_of
-from borrow.models.gp.regressors import bounds_of
+from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
 from borrow.tasks.dask import DaskWorkers
 from borrow.tasks.placed import PlacedTasks

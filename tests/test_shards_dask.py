@@ -23,7 +23,8 @@ from borrow.tasks.workers import InProcess
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'borrow[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'borrow[dask]'")
-from borrow.tasks.dask import DaskWorkers, LostWorkersError  # noqa: E402
+from borrow.tasks.dask import DaskWorkers  # noqa: E402
+from borrow.tasks.workers import LostWorkersError  # noqa: E402
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 

@@ -12,7 +12,7 @@ What a posterior knows of single tasks lies with their rows; it holds the sites,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -89,6 +89,8 @@ class Question:
         if new is not None:
             at = new.at(tasks)
             new = NewRows(new.X[at], new.task[at] - tasks.start)
+            if not len(at):  # this shard is not asked
+                return replace(self, new=new)
         return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
 
 

@@ -13,7 +13,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Cells, Codes
-from borrow.estimators.regressor import default_kernel, is_number
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import is_number
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.models.hierarchical.basis import Basis, basis_of, is_linear
 from borrow.models.hierarchical.device import basis_there, on_host
