@@ -141,16 +141,16 @@ def multi(kind, device):
         keep = rng.uniform(size=M * N) < (0.15 if kind == "distinct" else 0.7)
         task, index, counts = task[keep], index[keep], counts[keep]
     y = rng.normal(size=len(task))
-    cells = replace(merge(inputs[index], task, y, np.ones(len(y)), counts, M), device=device)
-    design, kernel = Design.of(cells), SquaredExponential(1.0, (1.0, 1.5), fixed=("variance",))
+    cells = merge(inputs[index], task, y, np.ones(len(y)), counts, M)
+    design, kernel = Design.of(cells, device), SquaredExponential(1.0, (1.0, 1.5), fixed=("variance",))
     B = np.cov(rng.normal(size=(M, 9)))
     tau = cells.count / rng.uniform(0.05, 0.2, M)[cells.task]
     if kind == "complete":
         prior = CompleteTasks(design, kernel, B)
     elif kind == "low rank":
-        prior = LowRankTasks(PlacedTasks(cells), kernel, inputs[:8], rng.normal(size=(M, 2)))
+        prior = LowRankTasks(PlacedTasks(cells, device=device), kernel, inputs[:8], rng.normal(size=(M, 2)))
     elif kind == "low rank with intercepts":
-        prior = LowRankTasks(PlacedTasks(cells), kernel, inputs[:8], rng.normal(size=(M, 2)), 0.4)
+        prior = LowRankTasks(PlacedTasks(cells, device=device), kernel, inputs[:8], rng.normal(size=(M, 2)), 0.4)
     elif kind == "own parts":
         prior = DenseTasks(design, kernel, B, 0.3, [Matern(0.5, 1.0), None, Matern(1.0, 2.0), Constant(0.1)])
     else:
@@ -203,16 +203,16 @@ def test_expectation_propagation(kind, likelihood):
     cells = replace(cells, y=np.sign(cells.y), count=np.ones(len(cells.y)))
     results = []
     for device in (None, TENSORS):
-        own = replace(cells, device=device)
+        tasks = PlacedTasks(cells, device=device)
         if kind == "shared":
-            prior = shared(own, device, "one form")
+            prior = shared(cells, device, "one form")
         else:
             B = np.eye(len(SIZES)) + 0.5
-            prior = DenseTasks(Design.of(own), SquaredExponential(1.0, (1.0, 1.0)), B)
+            prior = DenseTasks(Design.of(cells, device), SquaredExponential(1.0, (1.0, 1.0)), B)
         infer = EPInference(likelihood, max_sweeps=200, tol=1e-11)
-        fit = infer(prior, PlacedTasks(own), {})
+        fit = infer(prior, tasks, {})
         assert fit.converged
-        results.append((fit, infer(prior, PlacedTasks(own), {}, fit.start)))
+        results.append((fit, infer(prior, tasks, {}, fit.start)))
     (host, _), (there, warm) = results
     same(there.evidence, host.evidence)
     same(there.sites.nu, host.sites.nu, 1e-8)

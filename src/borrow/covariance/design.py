@@ -29,10 +29,10 @@ class Design:
     device: Device | None = None  # None: the host
 
     @classmethod
-    def of(cls, cells: Cells) -> Design:
-        """The design of merged cells."""
+    def of(cls, cells: Cells, device: Device | None = None) -> Design:
+        """The design of merged cells, whose matrices are computed on a device."""
         inputs, index = np.unique(cells.X, axis=0, return_inverse=True)
-        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, cells.device)
+        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, device)
 
     def put(self, array: Any) -> Any:
         """The array where matrices are computed."""

@@ -69,8 +69,8 @@ class ShardPrior:
         cells, carrier = shard.cells, parameters.carriers[0]
         self.design = shard.cache.recall("design", None, lambda: Design.of(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
-        self.carrier = carrier.on(cells.device)
-        self.carried = self.carrier.at(place(self.design.inputs, cells.device))
+        self.carrier = carrier.on(shard.device)
+        self.carried = self.carrier.at(place(self.design.inputs, shard.device))
         self.residual = to_host(self.carried.residual)
 
 

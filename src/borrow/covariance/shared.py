@@ -85,7 +85,7 @@ class ShardPrior:
 
     def __init__(self, parameters: SharedParameters, shard: TaskShard) -> None:
         cells, recall = shard.cells, shard.cache.recall
-        X, self.starts = cells.there, cells.starts
+        X, self.starts = shard.X, cells.starts
         self.basis_of, self.weights, self.columns = parameters.basis_of, parameters.weights, parameters.columns
         self.specific = parameters.specific
         if is_tensor(X):
@@ -96,7 +96,7 @@ class ShardPrior:
             self.layout = recall("layout", None, lambda: layouts.by_task(cells.starts))
         self.X: Any = X if self.layout.index is None else X[self.layout.index]
         X = self.X
-        self.carriers = [c.on(cells.device) for c in parameters.carriers]
+        self.carriers = [c.on(shard.device) for c in parameters.carriers]
         self.carried = [c.at(X) for c in self.carriers]
         self.G = self.loadings([c.V for c in self.carried], None)
         self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))

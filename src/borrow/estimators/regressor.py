@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -254,7 +254,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
     noise: Any = None
 
     @abstractmethod
-    def _fit(self, data: TaskData) -> RegressionModel:
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> RegressionModel:
         """Fit the model to merged and scaled rows."""
 
     def _read(
@@ -277,14 +277,13 @@ class GPRegressor(TaskRegressor, GPEstimator):
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         place = devices.resolve(self.device, len(data.cells.y))
-        data = data if place is None else replace(data, cells=replace(data.cells, device=place))
         largest = self._largest_block(data)
         with (
             single_thread(largest),
             open_workers(getattr(self, "workers", None), place) as workers,
             devices.MemoryGivenBack(place, largest),
         ):
-            model = self._fit(replace(data, tasks=PlacedTasks(data.cells, workers)))
+            model = self._fit(data, PlacedTasks(data.cells, workers, place))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:

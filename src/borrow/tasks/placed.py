@@ -7,12 +7,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from borrow.data.cells import Cells, Codes
-from borrow.numerics.device import Device, require
+from borrow.numerics import device as devices
+from borrow.numerics.device import Device, place, require
 from borrow.tasks.cache import ShardCache
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
 
@@ -75,10 +77,16 @@ def _own(parts: Any, bounds: list[slice]) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class TaskShard:
-    """Rows of some tasks, and what a pass leaves for the next."""
+    """Rows of some tasks, where they are computed (None: on the host), and what a pass leaves for the next."""
 
     cells: Cells
+    device: Device | None = None
     cache: ShardCache = field(default_factory=ShardCache)
+
+    @cached_property
+    def X(self) -> Any:
+        """The inputs where matrices are computed."""
+        return place(self.cells.X, self.device)
 
 
 class PlacedTasks(PlacedShards[TaskShard]):
@@ -88,17 +96,17 @@ class PlacedTasks(PlacedShards[TaskShard]):
     held grows with the rows and not with their squares.
     """
 
-    def __init__(self, cells: Cells, workers: Workers | None = None) -> None:
-        self.cells, self.kept = cells, workers is None
+    def __init__(self, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> None:
+        self.cells, self.kept, self.device = cells, workers is None, device
         self._workers = workers
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"cells": self.cells, "kept": self.kept}
+        return {"cells": self.cells, "kept": self.kept, "device": self.device}
 
-    @property
-    def device(self) -> Device | None:
-        """Where matrices are computed; None is the host."""
-        return self.cells.device
+    def only(self, t: int) -> PlacedTasks:
+        """Task t by itself, in this process; a small one is computed on the host."""
+        cells = self.cells.only(t)
+        return PlacedTasks(cells, device=self.device if len(cells.y) >= devices.ALONE_ROWS else None)
 
     def at_home(self) -> Workers:
         """This process."""
@@ -113,7 +121,7 @@ class PlacedTasks(PlacedShards[TaskShard]):
         """All tasks as one shard, some in each, or each by itself."""
         M = len(self.cells.starts) - 1
         if self.kept:
-            return [slice(0, M)], [TaskShard(self.cells)]
+            return [slice(0, M)], [TaskShard(self.cells, self.device)]
         sizes = np.diff(self.cells.starts)
         bounds = bounds_of_shards(sizes) if spread else [slice(t, t + 1) for t in range(M)]
         return bounds, [TaskShard(self.cells.some(range(at.start, at.stop))) for at in bounds]
@@ -122,7 +130,7 @@ class PlacedTasks(PlacedShards[TaskShard]):
 def rows_as_tasks(X: Any, starts: Codes, device: Device | None = None) -> PlacedTasks:
     """Inputs stacked by task, without targets, as tasks of this process."""
     n, none = len(X), np.zeros(len(starts) - 1)
-    return PlacedTasks(Cells(X, np.zeros(n), np.ones(n), starts, none, none, none, device))
+    return PlacedTasks(Cells(X, np.zeros(n), np.ones(n), starts, none, none, none), device=device)
 
 
 def cache_key() -> str:

@@ -13,7 +13,7 @@ from borrow.models.focused.model import Setup
 from borrow.models.gp.model import condition_single, fit_single
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
-from borrow.tasks.placed import TaskShard
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
 class Fits:
@@ -29,7 +29,7 @@ class Fits:
 
     def __getitem__(self, t: int) -> Result:
         if t not in self.results:
-            self.results[t] = condition_single(self.setup.cells.only(t), *self.found[t], self.setup.infer)
+            self.results[t] = condition_single(self.setup.tasks.only(t), *self.found[t], self.setup.infer)
         return self.results[t]
 
 
@@ -87,7 +87,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
         for name, value in likelihood.items():
             alone[name][t] = value[0]
         if t == setup.primary:
-            primary = condition_single(cells, kernel, likelihood, setup.infer)
+            primary = condition_single(setup.tasks.only(t), kernel, likelihood, setup.infer)
             alone["kernel"], own = kernel.theta, stretch
         else:
             fits.found[t] = kernel, likelihood
@@ -111,12 +111,12 @@ class Start:
 
 def _fit_shard(shard: TaskShard, how: tuple[Any, ...], start: Start) -> list[Any]:
     """Theta, the likelihood's parameters and the objective of each task's own fit; None without a row or a kernel."""
-    out: list[Any] = []
+    tasks, out = PlacedTasks(shard.cells, device=shard.device), list[Any]()
     for t, (template, noise) in enumerate(zip(start.templates, start.noises, strict=True)):
-        cells = shard.cells.only(t)
-        if len(cells.y) == 0 or template is None:
+        own = tasks.only(t)
+        if len(own.cells.y) == 0 or template is None:
             out.append(None)
             continue
-        kernel, likelihood, optimum, _ = fit_single(cells, template, noise, *how)
+        kernel, likelihood, optimum, _ = fit_single(own, template, noise, *how)
         out.append((kernel.theta, likelihood, optimum.objective))
     return out

@@ -14,7 +14,7 @@ from borrow.data.cells import Codes
 from borrow.data.table import Table
 from borrow.data.task_data import TaskData
 from borrow.estimators.base import one_or_list, warn
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -161,10 +161,10 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     background_ : dict by label of loadings on the background functions.
     """
 
-    def _fit(self, data: TaskData) -> FocusedFit:
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> FocusedFit:
         setup, values = self._prepare(data)
         values["noise"] = np.log(self._start_noise(data))
-        setup, values, optimum = self._search(data, replace(setup, tasks=data.tasks), values)
+        setup, values, optimum = self._search(data, replace(setup, tasks=tasks), values)
         scales, uncertainty = data.column_scales, None
         if optimum is not None:
             uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
@@ -223,11 +223,10 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     _: KW_ONLY
     n_restarts: int = 0
 
-    def _fit_binary(self, data: BinaryData) -> FocusedLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> FocusedLabels:
         table, infer = as_task_data(data), self._inference()
         setup, values = self._prepare(table, infer=infer)
-        tasks = PlacedTasks(table.cells, data.workers)
-        setup, values, optimum = self._search(table, replace(setup, tasks=tasks), values)
+        setup, values, optimum = self._search(table, replace(setup, tasks=place(table.cells)), values)
         fit: Any = condition(values, replace(setup, infer=at_final_tolerance(infer)))
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels, "with even odds where they say nothing")

@@ -132,10 +132,10 @@ def on_host(problem: Any, basis: Basis, state: Any, moments: Any) -> tuple[Any, 
     return replace(problem, basis=basis, bundles=None), state, moments
 
 
-def base_objective_there(kernel: Kernel, X: Array, cells: Cells) -> Objective:
+def base_objective_there(kernel: Kernel, X: Array, cells: Cells, device: Device) -> Objective:
     """The objective of `hierarchical_search.base_objective` by the blocks of `SharedCovariance`."""
     M = len(cells.starts) - 1
-    tasks = PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]))
+    tasks = PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]), device=device)
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), np.full(M, float(np.exp(values["noise"][0])))

@@ -178,9 +178,9 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         data = build(pool.rows, self.normalize_y)
         device, n = resolve(self.device, len(data.cells.y)), pool.n_labelled
-        cells, settings = replace(data.cells, device=device), settings_of(self, data.scaling, rank=False)
+        cells, settings = data.cells, settings_of(self, data.scaling, rank=False)
         with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
-            fit = learn(pool.X, n, cells, pool.column_scales, settings, workers)
+            fit = learn(pool.X, n, cells, pool.column_scales, settings, workers, device)
         self._warn_unfinished(fit)
         return self._published(self._schema, data.scaling, HierarchicalFit(cells, fit))
 
@@ -315,9 +315,9 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)
-        data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
+        device = resolve(self.device, len(data.cells.y))
         settings = settings_of(self, data.scaling, rank=True)
-        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers)
+        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
         sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
         return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
 

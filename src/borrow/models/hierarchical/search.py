@@ -37,6 +37,7 @@ from borrow.models.hierarchical.model import (
 )
 from borrow.models.hierarchical.spread import SpreadBase, SpreadGroups, base_shard, with_columns
 from borrow.numerics import optimise as hyper
+from borrow.numerics.device import Device
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.tasks.workers import Workers
@@ -112,12 +113,15 @@ def fit_base(
     prior: str | None,
     max_iter: int,
     workers: Workers | None = None,
+    device: Device | None = None,
 ) -> tuple[Kernel, float, Optimum]:
     """Kernel parameters and noise that explain the tasks as independent functions."""
     begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
     rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
-    there = cells.device is not None and not sparse.issparse(X)
-    objective = base_objective_there(kernel, X, _thinned(cells)) if there else base_objective(kernel, X, cells, workers)
+    if device is None or sparse.issparse(X):
+        objective = base_objective(kernel, X, cells, workers)
+    else:
+        objective = base_objective_there(kernel, X, _thinned(cells), device)
     if prior is not None:
         on = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior(1)}
         objective = hyper.with_prior(objective, priors.independent_priors(on))

@@ -19,6 +19,7 @@ from borrow.models.ivm.model import Active, Selection, blocks_of, frozen_objecti
 from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm.spread import GaussianTasks, ProbitTasks, select_spread
 from borrow.numerics import optimise as hyper
+from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, like, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.tasks.placed import PlacedTasks
@@ -58,16 +59,16 @@ class Regression:
 
     def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
         """Rows that tell most at these hyper-parameters."""
-        c = self.cells
+        c, kernel = self.cells, self.kernel.with_theta(values["kernel"])
         if not self.tasks.kept:
             noise = GaussianTasks(self.noise_of(values, np.arange(len(c.dof))))
-            return select_spread(self.tasks, self.kernel.with_theta(values["kernel"]), noise, d, order, report)
+            return select_spread(self.tasks, kernel, noise, d, order, report)
         factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
-        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report, c.device)
+        return select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.there, self.cells.starts)
+        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
 
     def objective(self, active: Active) -> Objective:
         """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).
@@ -169,7 +170,7 @@ class Classification:
         kernel = self.kernel.with_theta(values["kernel"])
         if self.tasks.kept:
             factors = ProbitFactors(c.y, self.bias[c.task])
-            chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
+            chosen = select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
         else:
             chosen = select_spread(self.tasks, kernel, ProbitTasks(self.bias), d, order, report)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
@@ -188,7 +189,7 @@ class Classification:
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.there, self.cells.starts)
+        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
 
     def penalised(self, active: Active) -> Objective:
         """Evidence at frozen sites, with the prior where it is switched on (sec. 5)."""

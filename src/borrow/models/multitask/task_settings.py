@@ -69,7 +69,12 @@ def form_of(estimator: Any, M: int, features: Array | None, log_variance: float 
 
 
 def prepare(
-    estimator: Any, data: TaskData, features: Array | None, infer: Inference = EXACT, merged: bool = True
+    estimator: Any,
+    data: TaskData,
+    tasks: PlacedTasks,
+    features: Array | None,
+    infer: Inference = EXACT,
+    merged: bool = True,
 ) -> tuple[Setup, Values]:
     """The model at the hyper-parameters given, or at neutral ones; K^f starts later, from the data.
 
@@ -78,13 +83,13 @@ def prepare(
     kernel = correlation_kernel(default_kernel(data.column_scales, estimator.kernel, "kernel"))
     form, start = form_of(estimator, len(data.labels), features, infer.log_variance)
     specific = own_kernels(estimator.specific_kernel, data)
-    design, intercept = Design.of(data.cells), bool(estimator.intercept)
+    design, intercept = Design.of(tasks.cells, tasks.device), bool(estimator.intercept)
     path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
     if path == "dense":
         n = len(data.cells.y)
         require(
-            data.cells.device,
-            8.0 * (6 if data.cells.device is None else MATRICES) * n * n,
+            tasks.device,
+            8.0 * (6 if tasks.device is None else MATRICES) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )
@@ -94,7 +99,7 @@ def prepare(
         values["intercept"] = np.log([INTERCEPT_VARIANCE])
     if specific:
         values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
-    setup = Setup(PlacedTasks(data.cells), design, kernel, form, path, Z, intercept, specific, infer=infer)
+    setup = Setup(tasks, design, kernel, form, path, Z, intercept, specific, infer=infer)
     return setup, {**values, **start}
 
 
