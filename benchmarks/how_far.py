@@ -40,6 +40,7 @@ from borrow.models.hierarchical.model import Strengths, arrange, expect, maximis
 from borrow.models.ivm.model import select
 from borrow.models.ivm.spread import GaussianTasks
 from borrow.models.multitask import model as multitask
+from borrow.tasks.placed import PlacedTasks
 from pages_large import MEMORY, MINUTE, carried_on
 from results import write_result
 
@@ -94,7 +95,7 @@ def single_step(n_tasks: int) -> Callable[[], Any]:
     data = table(1, n_tasks * ROWS)
     kernel = borrow.kernels.SquaredExponential(1.0, (1.0, 1.0))
     values = {"kernel": kernel.theta, "noise": np.log([0.1])}
-    return lambda: gp.single_objective(data.cells, kernel)(values)
+    return lambda: gp.single_objective(PlacedTasks(data.cells), kernel)(values)
 
 
 def em_step(n_tasks: int) -> Callable[[], Any]:

@@ -14,6 +14,7 @@ from borrow.estimators.labels import LabelModel
 from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior
+from borrow.tasks.placed import rows_as_tasks
 
 GP_CLASSIFIERS = [
     borrow.FocusedGPClassifier(max_iter=30),
@@ -106,7 +107,7 @@ def test_probabilities_are_calibrated_on_data_from_the_model(likelihood):
         f = kernel(X, Z) @ np.linalg.solve(L.T, rng.normal(size=80))
         noise = rng.normal(size=110) if isinstance(likelihood, Probit) else rng.logistic(size=110)
         label = np.where(noise < f, 1.0, -1.0)
-        prior = SharedCovariance(X[:60], np.array([0, 60]), [], [], np.zeros((1, 0)), [kernel])
+        prior = SharedCovariance(rows_as_tasks(X[:60], np.array([0, 60])), [], [], np.zeros((1, 0)), [kernel])
         fit = ep(prior, likelihood, label[:60], np.zeros(60))  # the data have no bias
         model = LabelModel([(fit.posterior, 0)], np.zeros(1), likelihood, fit.evidence, 0, True)
         p.append(model.probability(X[60:], np.zeros(50, dtype=int)))

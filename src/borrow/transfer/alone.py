@@ -13,8 +13,9 @@ import numpy as np
 
 from borrow.data.cells import Rows
 from borrow.data.task_data import TaskData
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import BinaryData, Place
 from borrow.models.gp.estimators import SingleTaskGPClassifier, SingleTaskGPRegressor, SingleTaskLabels
+from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(eq=False, repr=False)
@@ -37,12 +38,12 @@ class AloneClassifier(SingleTaskGPClassifier):
     _: KW_ONLY
     primary: Any = None
 
-    def _fit_binary(self, data: BinaryData) -> SingleTaskLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> SingleTaskLabels:
         t, M = data.labels.index(self.primary), len(data.labels)
         at = data.of(t)
         starts = np.array([0, at.stop - at.start])
         alone = replace(
             data, X=data.X[at], y=data.y[at], starts=starts, labels=(self.primary,), unlabelled=(data.unlabelled[t],)
         )
-        fit: Any = super()._fit_binary(alone)
+        fit: Any = super()._fit_binary(alone, place)
         return replace(fit, group=fit.group * M, bias=np.repeat(fit.bias, M), kernels=fit.kernels * M)
