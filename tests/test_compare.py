@@ -11,8 +11,8 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
+from borrow.transfer import attribute, folds, ledger, methods, problem, quick
 from borrow.transfer import compare as run
-from borrow.transfer import folds, ledger, methods, quick, relations
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 
@@ -223,22 +223,21 @@ def test_classification_counts_probabilities():
         assert r["calibration"] == pytest.approx(p.max(axis=1).mean() - right.mean())
     assert "calibration" in found.table()
     assert found.skipped == {}
-    alone = folds.fit_for(read_problem(table, "y", "who"), "single", "a", 0)
+    alone = read_problem(table, "y", "who").fit("single", "a")
     whole = borrow.SingleTaskGPClassifier().fit(x, y, tasks=table["who"])
     np.testing.assert_allclose(alone.predict_proba(x, tasks="a"), whole.predict_proba(x, tasks="a"), rtol=1e-9)
 
 
 def test_auto_takes_what_applies_and_says_what_it_left_out():
-    keys, skipped = methods.choose(read_problem(TABLE, "y", "who"), "auto")
+    keys, skipped = methods.choose("regression", 42, "auto")
     assert keys == list(methods.LABELS)
     assert skipped == {}
-    keys, skipped = methods.choose(read_problem(TABLE.assign(y=TABLE["y"] > 0), "y", "who"), "auto")
+    keys, skipped = methods.choose("classification", 42, "auto")
     assert skipped == {"rbf": "for regression only"}
-    many = {"x": np.arange(900.0), "who": ["a", "b"] * 450, "y": np.sin(np.arange(900.0))}
-    keys, skipped = methods.choose(read_problem(many, "y", "who"), "auto")
+    keys, skipped = methods.choose("regression", 900, "auto")
     assert "symmetric" not in keys
     assert "900 rows are many" in skipped["symmetric"]
-    assert methods.choose(read_problem(many, "y", "who"), "symmetric")[0] == ["single", "symmetric"]
+    assert methods.choose("regression", 900, "symmetric")[0] == ["single", "symmetric"]
     for kind in ("regression", "classification"):
         for key in methods.LABELS:
             if (kind, key) != ("classification", "rbf"):
@@ -246,14 +245,14 @@ def test_auto_takes_what_applies_and_says_what_it_left_out():
 
 
 def test_one_that_fails_is_named_and_the_others_go_on(monkeypatch):
-    real = folds.build
+    real = problem.build
 
-    def build(kind, key, *rest):
+    def build(kind, key, *rest, **more):
         if key == "ivm":
             raise RuntimeError("no luck")
-        return real(kind, key, *rest)
+        return real(kind, key, *rest, **more)
 
-    monkeypatch.setattr(folds, "build", build)
+    monkeypatch.setattr(problem, "build", build)
     found = borrow.compare(TABLE, **{**QUICK, "methods": ["pooled", "ivm"]})
     assert found.candidates("a") == ["pooled"]
     assert found.failures("a") == {"ivm": "failed in 3 of 3 folds (RuntimeError: no luck)"}
@@ -269,8 +268,8 @@ def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
         warnings.warn("careful", UserWarning, stacklevel=1)
         return real(*given)
 
-    real = folds.fit_for
-    monkeypatch.setattr(folds, "fit_for", fit)
+    real = problem.Problem.fit
+    monkeypatch.setattr(problem.Problem, "fit", fit)
     found = borrow.compare(TABLE, **{**QUICK, "cv": 2})
     assert all(r["warnings"] == ["UserWarning: careful"] for r in found.records)
 
@@ -280,20 +279,16 @@ def test_warnings_of_single_fits_are_kept_too(monkeypatch):
     import warnings
 
     from borrow import report
-    from borrow.report import summary
-    from borrow.transfer import quick, relations
 
     found = borrow.compare(TABLE, **{**QUICK, "cv": 2, "leave_out": False})
-    real = folds.fit_for
+    real = problem.Problem.fit
 
     def fit(*given):
         warnings.warn("careful", UserWarning, stacklevel=1)
         return real(*given)
 
-    for module in (quick, relations, summary):
-        monkeypatch.setattr(module, "fit_for", fit)
-    problem = read_problem(TABLE, "y", "who")
-    assert relations.relations_of(problem, "a", 0)["warnings"] == ["UserWarning: careful"]
+    monkeypatch.setattr(problem.Problem, "fit", fit)
+    assert attribute.relations_of(read_problem(TABLE, "y", "who"), "a", 0)["warnings"] == ["UserWarning: careful"]
     assert all(
         n.endswith("; UserWarning: careful") for n in borrow.quick_look(TABLE, "y", "who", "a", ["pooled"])["note"]
     )
@@ -472,7 +467,7 @@ def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
 
 def test_relations_come_from_the_focused_model_on_all_rows():
     problem = read_problem(TABLE, "y", "who")
-    found = relations.relations_of(problem, "a", 0)
+    found = attribute.relations_of(problem, "a", 0)
     table = borrow.FocusedGPRegressor("who", "a").fit(TABLE[["x", "who"]], TABLE["y"]).relatedness()
     assert found["failure"] is None
     assert [r["task"] for r in found["relations"]] == ["b", "c"]
@@ -489,8 +484,8 @@ def test_standard_error_of_the_correlation_is_that_of_rho_carried_over():
 
     h = 1e-5
     slope = (at(0.7 + h)["correlation"] - at(0.7 - h)["correlation"]) / (2 * h)
-    assert relations.correlation_error({**at(0.7), "std_error": 0.2}) == pytest.approx(slope * 0.2, rel=1e-5)
-    assert relations.correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.2}) == 0.2
+    assert attribute.correlation_error({**at(0.7), "std_error": 0.2}) == pytest.approx(slope * 0.2, rel=1e-5)
+    assert attribute.correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.2}) == 0.2
 
 
 # ------------------------------------------------------------------------------------------------------- quick look

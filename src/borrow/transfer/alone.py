@@ -20,8 +20,8 @@ from borrow.models.gp.regressors import SingleTaskGPRegressor
 class AloneRegressor(SingleTaskGPRegressor):
     """`SingleTaskGPRegressor` of which only one task is fitted."""
 
-    def __init__(self, primary: Any, random_state: Any = 0) -> None:
-        super().__init__(random_state=random_state)
+    def __init__(self, task: Any = None, primary: Any = None, random_state: Any = 0) -> None:
+        super().__init__(task, random_state=random_state)
         self.primary = primary
 
     def _arrange(self, rows: Rows) -> TaskData:
@@ -33,8 +33,8 @@ class AloneRegressor(SingleTaskGPRegressor):
 class AloneClassifier(SingleTaskGPClassifier):
     """`SingleTaskGPClassifier` of which only one task is fitted."""
 
-    def __init__(self, primary: Any, random_state: Any = 0) -> None:
-        super().__init__(random_state=random_state)
+    def __init__(self, task: Any = None, primary: Any = None, random_state: Any = 0) -> None:
+        super().__init__(task, random_state=random_state)
         self.primary = primary
 
     def _fit_binary(self, data: BinaryData) -> BinaryModel:

@@ -6,7 +6,8 @@ import importlib.metadata
 import os
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import joblib
@@ -17,12 +18,23 @@ from borrow import __version__
 from borrow.data.cells import list_labels
 from borrow.data.read import did_you_mean
 from borrow.numerics.progress import Progress
-from borrow.transfer.comparison import Comparison, record_key
-from borrow.transfer.folds import LEAST_ROWS, SCORINGS, SHORT, Job, evaluate, is_splitter, read_cv, splits_of
+from borrow.transfer.attribute import relations_of
+from borrow.transfer.comparison import Comparison
+from borrow.transfer.decide import HELPS
+from borrow.transfer.folds import (
+    LEAST_ROWS,
+    Job,
+    Split,
+    evaluate,
+    is_splitter,
+    read_cv,
+    read_scoring,
+    record_key,
+    splits_of,
+)
 from borrow.transfer.ledger import Ledger
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
-from borrow.transfer.relations import relations_of
 
 #: Up to so many secondaries `leave_out="auto"` leaves each out in turn, on all folds or on those of the first repeat.
 ALL_FOLDS_UP_TO, LEAVE_OUT_UP_TO = 3, 8
@@ -49,7 +61,7 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row an observation. The target may be missing, nothing else may.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
     primary : the task that matters; None compares for every task in turn.
@@ -83,15 +95,14 @@ def compare_problem(
     progress: Any = None,
 ) -> Comparison:
     """`compare` for a table that was read."""
-    keys, skipped = choose(problem, methods)
+    keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
     seed = read_seed(random_state)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
-    first = folds[primaries[0]]
-    shape = read_cv(cv, len(problem.rows_of(primaries[0]))) or (len(first), 1)
+    shape = read_cv(cv, len(problem.rows_of(primaries[0]))) or (len(folds[primaries[0]]), 1)
     about = {
         "kind": problem.kind,
         "target": problem.target,
@@ -112,66 +123,54 @@ def compare_problem(
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
+    bare = replace(problem, frame=None)  # what travels to other processes
     with Ledger(store, header) as ledger, warnings.catch_warnings():
-        lines = list(ledger.done)
-        jobs = [Job(p, m, split) for p in primaries for split in folds[p] for m in keys]
-        _work(problem, jobs, error, seed, n_jobs, lines, ledger, progress, "fits")
+        work = _Work(ledger, n_jobs, progress)
+        work.fit(bare, [Job(p, m, split) for p in primaries for split in folds[p] for m in keys], error, seed, "fits")
         if "focused" in keys:
-            _relate(problem, primaries, seed, n_jobs, lines, ledger)
-        more = _leaving_out(Comparison.of_lines(about, lines), folds, leave_out)
-        _work(problem, more, error, seed, n_jobs, lines, ledger, progress, "fits without one secondary")
-    return Comparison.of_lines(about, lines)
+            related = {r["primary"] for r in work.lines if "relations" in r}
+            work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
+        if leave_out is not False:
+            more = _leaving_out(Comparison.of_lines(about, work.lines), folds, leave_out)
+            work.fit(bare, more, error, seed, "fits without one secondary")
+    return Comparison.of_lines(about, work.lines)
 
 
-def _leaving_out(so_far: Comparison, folds: dict[Any, list[Any]], leave_out: Any) -> list[Job]:
+def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: Any) -> list[Job]:
     """Fits without one secondary, for the method that the verdict is about."""
     jobs = []
-    for p in so_far.primaries:
+    for p, found in so_far.judgements.items():
         others = [t for t in so_far.tasks if t != p]
-        verdict = so_far.verdict(p)
-        if leave_out is False or verdict.best is None or (len(others) == 1):  # without the only one is no transfer
+        if found.best is None or len(others) == 1:  # without the only one is no transfer
             continue
-        if leave_out == "auto" and (verdict.answer != "helps" or len(others) > LEAVE_OUT_UP_TO):
+        if leave_out == "auto" and (found.answer != HELPS or len(others) > LEAVE_OUT_UP_TO):
             continue
         every = leave_out is True or len(others) <= ALL_FOLDS_UP_TO
-        chosen = [s for s in folds[p] if every or s.repeat == 0]
-        jobs += [Job(p, verdict.best, split, t) for t in others for split in chosen]
+        jobs += [Job(p, found.best, s, t) for t in others for s in folds[p] if every or s.repeat == 0]
     return jobs
 
 
-def _work(
-    problem: Problem,
-    jobs: Sequence[Job],
-    error: str,
-    seed: int,
-    n_jobs: int | None,
-    lines: list[dict[str, Any]],
-    ledger: Ledger,
-    progress: Any,
-    what: str,
-) -> None:
-    """Do what is not done yet; every result is on the disk as soon as it is there."""
-    done = {record_key(r) for r in lines if "method" in r}
-    left = [job for job in jobs if job.key not in done]
-    if not left:
-        return
-    tell = _teller(progress, len(left), what)
-    calls = [joblib.delayed(evaluate)(problem, job, error, seed) for job in left]
-    for i, record in enumerate(_results(calls, n_jobs), 1):
-        ledger.write(record)
-        lines.append(record)
-        tell(i)
+class _Work:
+    """Calls made at once, each result on the disk as soon as it is there; `lines` holds all there are."""
 
+    def __init__(self, ledger: Ledger, n_jobs: int | None, progress: Any) -> None:
+        self.ledger, self.n_jobs, self.progress = ledger, n_jobs, progress
+        self.lines = list(ledger.done)
 
-def _relate(
-    problem: Problem, primaries: list[Any], seed: int, n_jobs: int | None, lines: list[dict[str, Any]], ledger: Ledger
-) -> None:
-    """How the secondaries are related, from the focused model on all rows."""
-    done = {r["primary"] for r in lines if "relations" in r}
-    calls = [joblib.delayed(relations_of)(problem, p, seed) for p in primaries if p not in done]
-    for found in _results(calls, n_jobs):
-        ledger.write(found)
-        lines.append(found)
+    def fit(self, problem: Problem, jobs: list[Job], error: str, seed: int, what: str) -> None:
+        """Do the jobs that are not done yet."""
+        done = {record_key(r) for r in self.lines if "method" in r}
+        left = [job for job in jobs if job.key not in done]
+        told = self.progress
+        tell = (lambda i: told(i, len(left))) if callable(told) else Progress(len(left), what, told)
+        self.do([joblib.delayed(evaluate)(problem, job, error, seed) for job in left], tell)
+
+    def do(self, calls: list[Any], tell: Callable[[int], None] = lambda done: None) -> None:
+        """Make the calls and keep what they return."""
+        for i, found in enumerate(_results(calls, self.n_jobs), 1):
+            self.ledger.write(found)
+            self.lines.append(found)
+            tell(i)
 
 
 def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
@@ -186,12 +185,6 @@ def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
             yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
         return
     yield from parallel(calls)
-
-
-def _teller(progress: Any, total: int, what: str) -> Callable[[int], None]:
-    if callable(progress):
-        return lambda done: progress(done, total)
-    return Progress(total, what, progress)
 
 
 def read_primaries(problem: Problem, primary: Any) -> list[Any]:
@@ -222,18 +215,6 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
             stacklevel=3,
         )
     return enough
-
-
-def read_scoring(scoring: Any, kind: str) -> str:
-    """The full name of an error."""
-    known = SCORINGS[kind]
-    if scoring is None:
-        return known[0]
-    name = SHORT.get(scoring, scoring)
-    if name not in known:
-        short = [k for k, v in SHORT.items() if v in known]
-        raise ValueError(f"scoring={scoring!r}: expected {list_labels(short)} for {kind}")
-    return name
 
 
 def read_seed(random_state: Any) -> int:

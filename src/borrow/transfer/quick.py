@@ -1,4 +1,4 @@
-"""The quick look: one fit a method, every row of the primary predicted without it in closed form.
+"""The quick look: one fit per method, every row of the primary predicted without it in closed form.
 
 Hyper-parameters were learnt with the row that is left out, and so were the relations between tasks: the figures are
 optimistic, more so for methods with more to learn. `compare` refits in every fold; this does not.
@@ -23,8 +23,8 @@ from borrow.models.gp.regressors import PooledGPRegressor
 from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
-from borrow.transfer.compare import read_primaries, read_scoring, read_seed
-from borrow.transfer.folds import fit_for, heard, score_numbers
+from borrow.transfer.compare import read_primaries, read_seed
+from borrow.transfer.folds import capture_warnings, read_scoring, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
@@ -51,14 +51,14 @@ def quick_look(
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
     problem = read_problem(table, target, task, features, "regression")
-    keys, _ = choose(problem, methods)
+    keys, _ = choose("regression", int(problem.seen.sum()), methods)
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
     rows = []
     for key in keys:
         started = time.perf_counter()
-        with heard() as said, threadpool_limits(1):
-            y, mean, std = left_out(fit_for(problem, key, main, seed), problem, main)
+        with capture_warnings() as said, threadpool_limits(1):
+            y, mean, std = left_out(problem.fit(key, main, seed), problem, main)
         scores = score_numbers(y, mean, std, error)
         rows.append(
             {
