@@ -421,7 +421,7 @@ def test_two_runs_do_not_write_one_file(tmp_path, fake, monkeypatch):
     borrow.compare(TABLE, **QUICK, store=path)
     header = json.loads(path.read_bytes().splitlines()[0])
     with (
-        ledger.Ledger(path, {k: header[k] for k in ("borrow", "digest", "settings", "about")}),
+        ledger.open_ledger(path, {k: header[k] for k in ("borrow", "digest", "settings", "about")}),
         pytest.raises(ledger.LedgerError, match="is being written by another run"),
     ):
         borrow.compare(TABLE, **QUICK, store=path)

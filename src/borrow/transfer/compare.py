@@ -32,7 +32,7 @@ from borrow.transfer.folds import (
     record_key,
     splits_of,
 )
-from borrow.transfer.ledger import Ledger
+from borrow.transfer.ledger import Ledger, open_ledger
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
@@ -124,7 +124,7 @@ def compare_problem(
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
     bare = replace(problem, frame=None)  # what travels to other processes
-    with Ledger(store, header) as ledger, warnings.catch_warnings():
+    with open_ledger(store, header) as ledger, warnings.catch_warnings():
         work = _Work(ledger, n_jobs, progress)
         work.fit(bare, [Job(p, m, split) for p in primaries for split in folds[p] for m in keys], error, seed, "fits")
         if "focused" in keys:
