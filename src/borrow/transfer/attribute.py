@@ -8,9 +8,10 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from borrow.data.plain import to_json
 from borrow.data.table import Table
+from borrow.numerics.warned import capture_warnings
 from borrow.transfer.decide import Interval
-from borrow.transfer.folds import capture_warnings
 from borrow.transfer.problem import Problem
 
 
@@ -29,7 +30,7 @@ def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
     strongest: dict[Any, dict[str, Any]] = {}
     for row in [row for table in tables for row in table.rows() if row["task"] != primary]:
         figures = {**row, "std_error": correlation_error(row)}
-        entry = {name: _known(figures[name]) for name in ("rho", "correlation", "std_error", "share")}
+        entry = {name: to_json(figures[name]) for name in ("rho", "correlation", "std_error", "share")}
         old = strongest.get(row["task"])
         if old is None or abs(entry["correlation"] or 0.0) > abs(old["correlation"] or 0.0):
             strongest[row["task"]] = {"task": row["task"], **entry}
@@ -66,7 +67,3 @@ def secondary_table(
             "high": [g.high for g in lost],
         }
     )
-
-
-def _known(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None

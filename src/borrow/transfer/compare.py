@@ -15,8 +15,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from borrow import __version__
-from borrow.data.cells import list_labels
-from borrow.data.read import did_you_mean
+from borrow.data.labels import did_you_mean, list_labels
 from borrow.numerics.progress import Progress
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +12,10 @@ from scipy.special import ndtri
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from borrow.data.cells import Codes, list_labels
+from borrow.data.cells import Codes
+from borrow.data.labels import list_labels
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
 from borrow.transfer.problem import Problem, plain
 
 #: Short and full names of the errors of predictions. The first of each kind is the default.
@@ -144,18 +144,6 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
         except Exception as failure:  # one method that fails must not take the others with it
             record |= {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
     return {**record, "seconds": time.thread_time() - started, "warnings": said}
-
-
-@contextmanager
-def capture_warnings() -> Iterator[list[str]]:
-    """A list that holds the warnings given within, each once, when it is over; they are kept, not printed."""
-    said: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield said
-        finally:
-            said += dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
 
 
 def _held_out_numbers(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str, Any]:

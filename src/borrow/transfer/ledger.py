@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 
 try:
     import fcntl

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 import borrow
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 from borrow.transfer.alone import AloneClassifier, AloneRegressor
 
 

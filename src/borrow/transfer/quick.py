@@ -23,8 +23,9 @@ from borrow.models.gp.regressors import PooledGPRegressor
 from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
 from borrow.transfer.compare import read_primaries, read_seed
-from borrow.transfer.folds import capture_warnings, read_scoring, score_numbers
+from borrow.transfer.folds import read_scoring, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from borrow.data.plain import to_json
 from borrow.data.table import Table
 from borrow.transfer.decide import CANNOT_TELL, DESIGNATED, HELPS, HURTS, Judgement
 from borrow.transfer.methods import LABELS, estimator_name
@@ -55,7 +55,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it; None where a number is not known."""
-        found: dict[str, Any] = _known(self.__dict__)
+        found: dict[str, Any] = to_json(self.__dict__)
         return found
 
     def __str__(self) -> str:
@@ -135,12 +135,3 @@ def _carriers(secondaries: Table) -> list[str]:
         f"Which of them carries the gain is not certain: most is lost without {most['task']!r}, {most['gain']:.3g} "
         f"(interval {most['low']:.3g} to {most['high']:.3g})."
     ]
-
-
-def _known(value: Any) -> Any:
-    """The same, with None for what is not a number."""
-    if isinstance(value, Mapping):
-        return {k: _known(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_known(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
