@@ -516,7 +516,7 @@ def test_a_row_left_out_in_closed_form_is_a_refit_without_it(name):
     """Two tasks meet at one input: only the primary's own row is left out there."""
     table = TABLE.assign(x=TABLE["x"].where(TABLE.index != 20, TABLE["x"][4]))
     problem = read_problem(table, "y", "who")
-    model = LEFT_OUT[name].fit(table[["x"]], table["y"], tasks=table["who"])
+    model = LEFT_OUT[name].fit(problem.X, problem.y, tasks=table["who"])
     y, mean, std = quick.left_out(model, problem, "a")
     assert len(y) == 12
     for i in (0, 4, 11):

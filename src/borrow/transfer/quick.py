@@ -3,31 +3,28 @@
 Hyper-parameters were learnt with the row that is left out, and so were the relations between tasks: the figures are
 optimistic, more so for methods with more to learn. `compare` refits in every fold; this does not.
 
-Where tasks are told apart the estimators' own `leave_one_out` answers. Two methods need a word more. A pooled GP merges
-rows of several tasks at one input into a cell: with the function N(m, v) there, removing one row y takes the site
-1/noise away, so that the rest is N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)). The hierarchical GP is, at its
-learnt mean mu and covariance K, a GP for each task: with A = K + noise/count, the mean without row i is
-y_i - [A^-1 (y - mu)]_i/[A^-1]_ii and its variance 1/[A^-1]_ii.
+Where tasks are told apart the estimators' own `leave_one_out` answers. A pooled GP merges rows of several tasks at one
+input: with the function N(m, v) there, removing one row y takes the site 1/noise away, so that the rest is
+N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from borrow.data.table import Table
-from borrow.models.gp.regressors import PooledGPRegressor
-from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
-from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.compare import read_primaries, read_seed
 from borrow.transfer.folds import read_scoring, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
+from borrow.transfer.suggest import posterior_covariance
 
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 
@@ -51,7 +48,7 @@ def quick_look(
     ----------
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
-    problem = read_problem(table, target, task, features, "regression")
+    problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
     keys, _ = choose("regression", int(problem.seen.sum()), methods)
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
@@ -74,38 +71,14 @@ def quick_look(
 
 def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
     """Targets of the primary, and mean and standard deviation (of an observation) of each without it."""
-    if isinstance(model, PooledGPRegressor):
-        return _pooled(model, problem, primary)
-    if isinstance(model, HierarchicalGPRegressor):
-        return _hierarchical(model, primary)
     found = model.leave_one_out()
     mine = np.array([t == primary for t in found["task"]])
-    y, mean, std = (np.asarray(found[name])[mine] for name in ("y", "mean", "std"))
-    return y, mean, std
-
-
-def _pooled(model: PooledGPRegressor, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
-    cells, m, v = model._marginals()
-    place = {x.tobytes(): i for i, x in enumerate(cells.X + 0.0)}
-    rows = problem.rows_of(primary)
-    at = np.array([place[x.tobytes()] for x in problem.X[rows] + 0.0], dtype=np.intp)
-    t = list(model.noise_).index(primary)
-    center, scale = float(model._center[t]), float(model._scale[t])
-    noise = model.noise_[primary] / scale**2
-    y = (problem.y[rows] - center) / scale
-    rest = np.maximum(1.0 - v[at] / noise, 1e-12)
-    mean, variance = (m[at] - v[at] / noise * y) / rest, v[at] / rest
-    return problem.y[rows], center + scale * mean, scale * np.sqrt(variance + noise)
-
-
-def _hierarchical(model: HierarchicalGPRegressor, primary: Any) -> tuple[Array, Array, Array]:
-    t, fit = model._schema.labels.index(primary), model._fit
-    group = next(g for g in fit.problem.groups if t in g.tasks)
-    y = group.Y[:, int(np.flatnonzero(group.tasks == t)[0])]
-    A = group.within(fit.state.K)
-    A.flat[:: len(A) + 1] += fit.state.noise / group.count
-    L = linalg.cholesky(A)
-    precision = linalg.diagonal_of_inverse(L)
-    mean = y - linalg.solve(L, y - group.of(fit.state.mu)) / precision
-    center, scale = float(model._center[t]), float(model._scale[t])
-    return center + scale * y, center + scale * mean, scale / np.sqrt(precision)
+    if mine.any():
+        y, mean, std = (np.asarray(found[name])[mine] for name in ("y", "mean", "std"))
+        return y, mean, std
+    rows = problem.rows_of(primary)  # tasks are not told apart: the primary's rows are taken out one by one
+    y, noise, code = problem.y[rows], model.noise_[primary], problem.labels.index(primary)
+    m = model.predict(problem.X[rows], tasks=primary)
+    v = np.diagonal(posterior_covariance(model, problem.X[rows], np.full(len(rows), code)))
+    rest = np.maximum(1.0 - v / noise, 1e-12)
+    return y, (m - v / noise * y) / rest, np.sqrt(v / rest + noise)

@@ -79,7 +79,7 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
         main, gain = primary_code(primary, schema.labels), variance_reduction
         reference = np.unique(np.vstack([_inputs_of(model, main), rows]) + 0.0, axis=0)
     R = len(reference)
-    S = _posterior_covariance(model, np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
+    S = posterior_covariance(model, np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
     return _table(greedy(S, R, noise, prices, int(n), gain), rows, code, prices, schema)
 
 
@@ -122,7 +122,7 @@ def _inputs_of(model: Any, main: int) -> Array:
     return own
 
 
-def _posterior_covariance(model: Any, rows: Array, code: Codes) -> Array:
+def posterior_covariance(model: Any, rows: Array, code: Codes) -> Array:
     """Joint posterior covariance of the functions in the units of y, at the hyper-parameters found.
 
     What the uncertainty of hyper-parameters adds is left out. The focused model is conditioned again with inducing

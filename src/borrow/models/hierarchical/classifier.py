@@ -244,7 +244,8 @@ def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float, floa
         means = [mean for fold in fit.choice.answers for mean, _ in fold]
         shrink = min(fit.choice.spread / max(spread(fit.problem, fit.state, fit.moments), 1e-12), 1.0)
     elif fit.problem.basis.Phi is None:
-        tasks, means, targets = [g.tasks for g in groups], fit.leave_one_out(), [g.Y for g in groups]
+        tasks, targets = [g.tasks for g in groups], [g.Y for g in groups]
+        means = [mean for mean, _ in fit.leave_one_out()]
     else:
         return 2.0, 0.0, 1.0  # f estimates P(+1) - P(-1): log odds have about this slope around zero
     margin = np.concatenate([(center[t] + scale[t] * f).ravel() for t, f in zip(tasks, means, strict=True)])

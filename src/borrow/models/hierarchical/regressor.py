@@ -173,6 +173,19 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         variance = np.column_stack([self._fit.variance_of(rows, np.full(n, t), False) for t in columns])
         return mean, np.sqrt((variance + include_noise * self._fit.state.noise) * self._scale[columns] ** 2)
 
+    def leave_one_out(self) -> Table:
+        """Every distinct row predicted without it, as in every `GPRegressor`, at the prior that was learnt with it."""
+        check_is_fitted(self)
+        parts = {}
+        for group, (mean, variance) in zip(self._fit.problem.groups, self._fit.leave_one_out(), strict=True):
+            for j, t in enumerate(group.tasks.tolist()):
+                center, scale = self._center[t], self._scale[t]
+                targets = (center + scale * v[:, j] for v in (group.Y, mean))
+                parts[t] = [group.count, *targets, scale * np.sqrt(variance)]
+        tasks = [self._schema.labels[t] for t in sorted(parts) for _ in parts[t][0]]
+        columns = (np.concatenate(c).tolist() for c in zip(*(parts[t] for t in sorted(parts)), strict=True))
+        return Table({"task": tasks, **dict(zip(("count", "y", "mean", "std"), columns, strict=True))})
+
     def adapt(self, X: Any, y: Any) -> AdaptedRegressor:
         """A fitted model of a task never seen, on the prior learnt from the others; one row of it is enough.
 
