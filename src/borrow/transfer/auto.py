@@ -44,7 +44,7 @@ class _Auto(BaseEstimator):
         verdict = None if comparison is None else comparison.verdict()
         method = "single" if verdict is None else verdict.method
         X, y, tasks = given
-        self.model_ = build(kind, method, self.task, primary, seed).fit(X, y, tasks=tasks)
+        self.model_ = build(kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
         self._schema, self._primary, self.tasks_ = schema, primary, as_labels(schema.labels)
         self.comparison_, self.verdict_, self.method_ = comparison, verdict, method
         return self
@@ -74,6 +74,11 @@ class _Auto(BaseEstimator):
         if tasks is None and len(schema.labels) > 1 and schema.wide is None:
             meant = schema.task is None or (as_frame(X) is not None and lacks_task(X, schema))
             tasks = self._primary if meant else None
+        if tasks is None and schema.wide is not None and self.method_ == "single":
+            raise ValueError(
+                f"nothing showed that the other tasks help {self._primary!r}, so that it alone was fitted; give "
+                f"tasks={self._primary!r}, or fit the others by SingleTaskGPRegressor"
+            )
         return getattr(self.model_, method)(X, tasks, *more)
 
     @property

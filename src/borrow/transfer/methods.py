@@ -9,7 +9,6 @@ from typing import Any
 
 import borrow
 from borrow.data.labels import list_labels
-from borrow.transfer.alone import AloneClassifier, AloneRegressor
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,10 @@ def estimator_name(kind: str, key: str) -> str:
 def build(
     kind: str, key: str, task: Any = None, primary: Any = None, random_state: Any = 0, alone: bool = False
 ) -> Any:
-    """An estimator, not yet fitted; `alone=True` makes that of no transfer one that fits the primary and no more."""
-    if alone and key == "single":
-        own = AloneRegressor if kind == "regression" else AloneClassifier
-        return own(task, primary, random_state)
+    """An estimator, not yet fitted; with `alone=True` that of no transfer fits the primary and no other task."""
     settings = {"primary": primary} if METHODS[key].takes_primary else {}
+    if alone and key == "single":
+        settings = {"only": primary}
     return getattr(borrow, estimator_name(kind, key))(task=task, random_state=random_state, **settings)
 
 

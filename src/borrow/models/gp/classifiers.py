@@ -14,7 +14,7 @@ from borrow.data.cells import Cells, Codes
 from borrow.data.scaling import Scaling
 from borrow.data.task_data import TaskData
 from borrow.estimators.classifier import BinaryData, BinaryModel, TaskClassifier
-from borrow.estimators.regressor import check_settings, default_kernel, warn_unfinished
+from borrow.estimators.regressor import as_labels, check_settings, default_kernel, warn_unfinished
 from borrow.inference import EP, EPInference
 from borrow.inference.ep import class_bias
 from borrow.inference.likelihoods import Logistic, Probit
@@ -107,6 +107,7 @@ class SingleTaskGPClassifier(TaskClassifier):
 
     Parameters
     ----------
+    only : label of the only task to fit, as in `SingleTaskGPRegressor`; None fits every task.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `TaskClassifier`.
 
     Attributes
@@ -125,6 +126,7 @@ class SingleTaskGPClassifier(TaskClassifier):
         max_iter: int = 200,
         random_state: Any = 0,
         device: str = "cpu",
+        only: Any = None,
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -134,12 +136,15 @@ class SingleTaskGPClassifier(TaskClassifier):
         self.max_iter = max_iter
         self.random_state = random_state
         self.device = device
+        self.only = only
 
     def _check_settings(self) -> None:
         check_settings(self)
         inference_of(self.likelihood)
 
     def _fit_binary(self, data: BinaryData) -> BinaryModel:
+        if self.only is not None:
+            data = data.only(self.only)
         table, infer = as_task_data(data), inference_of(self.likelihood)
         check_exact_memory(table.cells)
         template = default_kernel(data.column_scales, self.kernel, "kernel")
@@ -160,6 +165,9 @@ class SingleTaskGPClassifier(TaskClassifier):
         return GPModel(group, class_bias(table.cells), infer.likelihood, evidence, n_iter, converged)
 
     def _after_fit(self, models: list[Any]) -> None:
+        if self.only is not None:
+            self._schema = self._schema.only(self.only)
+            self.tasks_ = as_labels(self._schema.labels)
         labels = self._schema.labels
         publish(self, models)
         kernels = [{k: p.prior.specific[c] for k, (p, c) in zip(labels, m.group, strict=True)} for m in models]

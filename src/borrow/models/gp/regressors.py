@@ -17,6 +17,7 @@ import numpy as np
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.covariance.shared import Prediction
 from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.read import Schema
 from borrow.data.task_data import TaskData, build
 from borrow.estimators.regressor import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.inference import ExactInference, Inference, Result
@@ -163,6 +164,8 @@ class SingleTaskGPRegressor(GPRegressor):
 
     Parameters
     ----------
+    only : label of the only task to fit, on the column scales of the whole table (the priors refer to them, so that
+        this is a focused model that borrows nothing); None fits every task.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
@@ -183,6 +186,7 @@ class SingleTaskGPRegressor(GPRegressor):
         max_iter: int = 500,
         random_state: Any = 0,
         device: str = "cpu",
+        only: Any = None,
     ) -> None:
         self.task = task
         self.kernel = kernel
@@ -193,9 +197,17 @@ class SingleTaskGPRegressor(GPRegressor):
         self.max_iter = max_iter
         self.random_state = random_state
         self.device = device
+        self.only = only
+
+    def _read(self, *given: Any) -> tuple[Rows, Schema]:
+        rows, schema = super()._read(*given)
+        return rows, schema if self.only is None else schema.only(self.only)
 
     def _arrange(self, rows: Rows) -> TaskData:
-        return build(rows, self.normalize_y, range(len(rows.labels)))
+        whole = build(rows, self.normalize_y, range(len(rows.labels)))
+        if self.only is None:
+            return whole
+        return replace(build(rows.only(self.only), self.normalize_y, (0,)), column_scales=whole.column_scales)
 
     def _fit(self, data: TaskData) -> Fitted:
         check_exact_memory(data.cells)
@@ -211,7 +223,7 @@ class SingleTaskGPRegressor(GPRegressor):
                 )
                 noise[t] = np.exp(own["noise"][0])
                 names = {"kernel": template.parameter_names(), "noise": ["noise"]}
-                where = f" of task {label!r}" if len(data.labels) > 1 else ""
+                where = f" of task {label!r}" if len(data.labels) > 1 or self.only is not None else ""
                 names = {n: [v + where for v in vs] for n, vs in names.items()}
                 warn_unfinished(self, optimum, names, single_objective(cells, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
