@@ -38,7 +38,7 @@ from borrow.covariance import SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.inference.ep import EP, EPInference, ep
 from borrow.inference.likelihoods import Probit
-from borrow.models.focused.classifier import FocusedGPClassifier
+from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.focused.model import Setup, focused_objective
 from results import write_result
 

@@ -41,7 +41,7 @@ from borrow import kernels
 from borrow.covariance.spread import Spread
 from borrow.data.cells import merge
 from borrow.models.focused.model import Setup, objective_of
-from borrow.models.gp.regressors import bounds_of
+from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
 from borrow.tasks.dask import OnDask
 from borrow.tasks.workers import Here

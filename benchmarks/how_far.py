@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 import psutil
+from borrow.models.gp.classifiers import inference_of
 
 import borrow
 from borrow.data.read import read_training
 from borrow.data.task_data import build
 from borrow.models.focused import model as focused
 from borrow.models.gp import regressors as gp
-from borrow.models.gp.classifiers import inference_of
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
 from borrow.models.ivm.model import select

@@ -261,7 +261,7 @@ def school_fit() -> dict:
         multitask.condition = condition
     return {
         "rows": len(data.score),
-        "distinct inputs": len(model._setup.design.inputs),
+        "distinct inputs": len(model.fitted_.model.setup.design.inputs),
         "path": model.path_,
         "milliseconds an evaluation (median)": round(1e3 * float(np.median(np.diff(spent))), 1),
         "evaluations of a fit": len(spent),

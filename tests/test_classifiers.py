@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from borrow.models.gp.classifiers import GPModel, inference_of
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -13,7 +14,6 @@ from borrow.covariance import SharedCovariance
 from borrow.inference import ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior
-from borrow.models.gp.classifiers import GPModel, inference_of
 
 GP_CLASSIFIERS = [
     borrow.FocusedGPClassifier(max_iter=30),

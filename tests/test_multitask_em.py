@@ -14,13 +14,7 @@ from borrow.data.cells import merge
 from borrow.data.scaling import column_scales
 from borrow.inference.priors import NOISE_MEAN, NOISE_SD, kernel_prior
 from borrow.kernels import Matern, SquaredExponential
-from borrow.models.multitask.em import (
-    em_step,
-    maximise_by_em,
-    update_kernel,
-    update_noise,
-    update_task_covariance,
-)
+from borrow.models.multitask.em import em_step, maximise_by_em, update_kernel, update_noise, update_task_covariance
 from borrow.models.multitask.model import Setup, condition, objective_of, optimise
 from borrow.models.multitask.task_covariance import FreeForm
 
@@ -206,9 +200,9 @@ def test_em_and_gradient_reach_the_same_optimum(missing, settings):
     em, gradient = both
     assert em.converged_
     assert em.path_ == ("dense" if missing else "complete")
-    cells = gradient._setup.cells
-    objective = objective_of(gradient._setup, column_scales(cells.X, cells.count), "auto")
-    assert em.objective_trace_[-1] == pytest.approx(objective(gradient._values)[0], abs=1e-3)
+    cells = gradient.fitted_.model.setup.cells
+    objective = objective_of(gradient.fitted_.model.setup, column_scales(cells.X, cells.count), "auto")
+    assert em.objective_trace_[-1] == pytest.approx(objective(gradient.fitted_.model.values)[0], abs=1e-3)
     assert em.log_marginal_likelihood_ == pytest.approx(gradient.log_marginal_likelihood_, abs=5e-3)  # no priors in it
     np.testing.assert_allclose(em.task_covariance_, gradient.task_covariance_, atol=2e-2)
     grid = np.linspace(0, 4, 9)[:, None]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from borrow.models.gp.classifiers import inference_of
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -20,7 +21,6 @@ from borrow.data.read import read_training
 from borrow.data.task_data import build
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
-from borrow.models.gp.classifiers import inference_of
 from borrow.models.ivm.model import select
 from borrow.models.ivm.spread import GaussianTasks, select_spread
 from borrow.models.multitask import model as multitask
@@ -111,7 +111,7 @@ def test_ep_on_shards_is_ep(likelihood):
 def test_symmetric_evidence_and_gradient_are_those_of_one_process(how):
     X, y, tasks = table(sizes=(7, 4, 12, 5, 9, 3, 1, 8))
     model = borrow.MultiTaskGPRegressor(inducing=6, optimizer=None, **how).fit(X, y, tasks=tasks)
-    setup, at = model._setup, moved(model._values)
+    setup, at = model.fitted_.model.setup, moved(model.fitted_.model.values)
     one = multitask.multitask_objective(setup)(at)
     for crew in (Here(), Forgetful()):
         spread = Spread(crew, setup.cells)
@@ -122,7 +122,7 @@ def test_many_tasks_start_from_fits_compared_through_the_inducing_inputs(monkeyp
     X, y, tasks = table(sizes=(7, 4, 12, 5))
     Z = np.unique(X, axis=0)  # all inputs: then it is no approximation
     model = borrow.MultiTaskGPRegressor(inducing=Z, rank=1, optimizer=None).fit(X, y, tasks=tasks)
-    setup, tau = model._setup, np.full(len(X), 4.0)
+    setup, tau = model.fitted_.model.setup, np.full(len(X), 4.0)
     exact = multitask.start_correlation(setup, setup.kernel, tau)
     monkeypatch.setattr(multitask, "START_PAIRS", 1)
     found = multitask.start_correlation(replace(setup, spread=Spread(Here(), setup.cells)), setup.kernel, tau)

@@ -23,7 +23,8 @@ from borrow.tasks.workers import Here
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'borrow[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'borrow[dask]'")
-from borrow.tasks.dask import LostWorkersError, OnDask  # noqa: E402
+from borrow.tasks.dask import OnDask  # noqa: E402
+from borrow.tasks.workers import LostWorkersError  # noqa: E402
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 

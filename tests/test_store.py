@@ -92,7 +92,7 @@ def answers(model, X, tasks=None):
     else:
         said["std"] = model.predict(X, return_std=True, **more)
         said["noisy"] = model.predict(X, return_std=True, include_noise=True, **more)
-        if model._schema.wide is None:
+        if model.fitted_.schema.wide is None:
             said["cov"] = model.predict(X, return_cov=True, **more)
     if hasattr(model, "relatedness"):
         said["relatedness"] = model.relatedness()

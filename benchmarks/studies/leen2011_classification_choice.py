@@ -44,10 +44,10 @@ from borrow.models.focused import alone as focused_alone
 from borrow.models.focused import classifier as focused_classifier
 from borrow.models.focused import model as focused
 from borrow.models.focused import search as focused_search
-from borrow.models.focused.classifier import FocusedGPClassifier
+from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp import classifiers as gp_classifiers
-from borrow.models.gp.classifiers import PooledGPClassifier, SingleTaskGPClassifier
-from borrow.models.gp.regressors import fit_single
+from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
+from borrow.models.gp.model import fit_single
 from borrow.numerics import optimise as hyper
 from results import ROOT, write_result
 

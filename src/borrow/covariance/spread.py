@@ -24,17 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from borrow.covariance.carrier import Basis, Prediction
 from borrow.covariance.dense import TaskAdjoints
 from borrow.covariance.design import Codes, Design
 from borrow.covariance.lowrank import LowRankPosterior, LowRankTasks
-from borrow.covariance.shared import (
-    Adjoints,
-    Basis,
-    Prediction,
-    SharedCovariance,
-    SharedPosterior,
-    posterior_of_shared,
-)
+from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior, posterior_of_shared
 from borrow.data.cells import Cells
 from borrow.kernels import Kernel
 from borrow.numerics import linalg

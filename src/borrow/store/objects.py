@@ -134,8 +134,9 @@ def is_plain(dtype: np.dtype[Any]) -> bool:
 def state_of(value: Any) -> dict[str, Any]:
     """The fields of an instance; what it computes when asked, and closures that it leaves behind, stay out."""
     kind = type(value)
-    own = kind.__getstate__ is not object.__getstate__ and not isinstance(value, BaseEstimator)
-    state = value.__getstate__() if own else vars(value)
+    if isinstance(value, BaseEstimator):
+        return vars(value)
+    state = value.__getstate__() if kind.__getstate__ is not object.__getstate__ else vars(value)
     if is_dataclass(kind):
         return {f.name: state[f.name] for f in fields(kind)}
     return {n: v for n, v in state.items() if not isinstance(getattr(kind, n, None), cached_property)}
@@ -258,15 +259,15 @@ _REMEDY = "it comes from another version of borrow: load it with that one, or fi
 
 def _instance(kind: type, state: dict[str, Any]) -> Any:
     """An instance with these fields; nothing of its class is called."""
-    if is_dataclass(kind):
+    if issubclass(kind, BaseEstimator):
+        missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
+        if missing:
+            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
+    elif is_dataclass(kind):
         expected = {f.name for f in fields(kind)}
         if set(state) != expected:
             odd = sorted(expected ^ set(state))
             raise PageError(f"the fields {odd} of {kind.__name__} do not agree; {_REMEDY}")
-    elif issubclass(kind, BaseEstimator):
-        missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
-        if missing:
-            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
     value: Any = object.__new__(kind)
     value.__dict__.update(state)
     return value

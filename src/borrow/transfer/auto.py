@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassifierMixin, RegressorMixin
 
 from borrow.data.cells import Rows
 from borrow.data.classes import read_classes
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.regressor import as_labels
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
 from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
 from borrow.transfer.compare import compare_problem, read_seed
@@ -25,29 +24,44 @@ from borrow.transfer.problem import Problem, plain
 
 
 @dataclass(eq=False, repr=False)
-class _Auto(BaseEstimator):
+class _Auto(TaskEstimator):
     """Abstract. Compare, judge, fit the winner; no transfer where the gain is not there."""
 
-    task: str | int | None = None
-    primary: Any = None
-    methods: Any = "auto"
-    cv: Any = None
-    random_state: Any = 0
+    primary: Any = field(default=None, kw_only=False)
+    methods: Any = field(default="auto", kw_only=False)
+    cv: Any = field(default=None, kw_only=False)
+    _: KW_ONLY
     n_jobs: int | None = None
 
-    def _fit(self, given: tuple[Any, Any, Any], kind: str, rows: Rows, schema: Schema, classes: Any) -> Self:
+    @abstractmethod
+    def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
+        """The table as a problem to compare on."""
+
+    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Compare on the primary's rows, then fit the method that was found best, as the comparison fitted it."""
-        problem, seed = as_problem(kind, rows, schema, classes), read_seed(self.random_state)
-        keys, _ = choose(kind, int(problem.seen.sum()), self.methods)
+        self.fitted_ = self._unfitted()._learn(X, y, tasks)
+        return self
+
+    def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        problem, schema = self._read(X, y, tasks)
+        seed = read_seed(self.random_state)
+        keys, _ = choose(problem.kind, int(problem.seen.sum()), self.methods)
         primary = schema.labels[primary_code(self.primary, schema.labels)]
         comparison = self._compare(problem, primary, keys, seed)
         verdict = None if comparison is None else comparison.verdict()
         method = "single" if verdict is None else verdict.method
-        X, y, tasks = given
-        self.model_ = build(kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
-        self._schema, self._primary, self.tasks_ = schema, primary, as_labels(schema.labels)
-        self.comparison_, self.verdict_, self.method_ = comparison, verdict, method
-        return self
+        model = build(problem.kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
+        attributes = {
+            **self._read_attributes(),
+            "tasks_": as_labels(schema.labels),
+            "primary_": primary,
+            "comparison_": comparison,
+            "verdict_": verdict,
+            "method_": method,
+            "model_": model,
+        }
+        classes = {"classes_": model.classes_} if hasattr(model, "classes_") else {}
+        return Fitted(schema, model, {**attributes, **classes})
 
     def _compare(self, problem: Problem, primary: Any, keys: list[str], seed: int) -> Comparison | None:
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
@@ -58,34 +72,25 @@ class _Auto(BaseEstimator):
             return compare_problem(
                 problem, plain(primary), keys, self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed
             )
-        warnings.warn(
+        warn(
             f"primary={primary!r} has {count} row(s) with a target: too few to hold some out, so nothing "
             f"says whether the other tasks help, and they are not used; give at least {LEAST_ROWS}, or choose "
-            "FocusedGPRegressor outright",
-            UserWarning,
-            stacklevel=4,
+            "FocusedGPRegressor outright"
         )
         return None
 
     def _ask(self, method: str, X: Any, tasks: Any, *more: Any) -> Any:
         """What the winner answers; for the primary, where nothing names a task and a frame or `tasks=` would have."""
-        check_is_fitted(self, "method_")
-        schema = self._schema
+        schema = self._fit_of().schema
         if tasks is None and len(schema.labels) > 1 and schema.wide is None:
             meant = schema.task is None or (as_frame(X) is not None and lacks_task(X, schema))
-            tasks = self._primary if meant else None
+            tasks = self.primary_ if meant else None
         if tasks is None and schema.wide is not None and self.method_ == "single":
             raise ValueError(
-                f"nothing showed that the other tasks help {self._primary!r}, so that it alone was fitted; give "
-                f"tasks={self._primary!r}, or fit the others by SingleTaskGPRegressor"
+                f"nothing showed that the other tasks help {self.primary_!r}, so that it alone was fitted; give "
+                f"tasks={self.primary_!r}, or fit the others by SingleTaskGPRegressor"
             )
         return getattr(self.model_, method)(X, tasks, *more)
-
-    @property
-    def primary_(self) -> Any:
-        """Label of the task that matters."""
-        check_is_fitted(self, "method_")
-        return self._primary
 
 
 class AutoRegressor(RegressorMixin, _Auto):
@@ -108,10 +113,9 @@ class AutoRegressor(RegressorMixin, _Auto):
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Compare on the primary's rows, then fit the winner to everything."""
+    def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
         rows, schema = read_training(self, X, y, tasks)
-        return self._fit((X, y, tasks), "regression", rows, schema, ())
+        return as_problem("regression", rows, schema, ()), schema
 
     def predict(
         self,
@@ -138,13 +142,10 @@ class AutoClassifier(ClassifierMixin, _Auto):
     comparison_, verdict_, method_, model_, primary_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
     """
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Compare on the primary's rows, then fit the winner to everything."""
-        table, codes, classes, named = read_classes(self, X, y, tasks)
-        rows, schema = read_training(self, table, codes, named)
-        self._fit((X, y, tasks), "classification", rows, schema, classes)
-        self.classes_ = self.model_.classes_
-        return self
+    def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
+        X, codes, classes, tasks = read_classes(self, X, y, tasks)
+        rows, schema = read_training(self, X, codes, tasks)
+        return as_problem("classification", rows, schema, classes), schema
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""

@@ -24,7 +24,6 @@ from borrow.transfer.compare import read_primaries, read_seed
 from borrow.transfer.folds import read_scoring, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
-from borrow.transfer.suggest import posterior_covariance
 
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 
@@ -79,6 +78,6 @@ def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, 
     rows = problem.rows_of(primary)  # tasks are not told apart: the primary's rows are taken out one by one
     y, noise, code = problem.y[rows], model.noise_[primary], problem.labels.index(primary)
     m = model.predict(problem.X[rows], tasks=primary)
-    v = np.diagonal(posterior_covariance(model, problem.X[rows], np.full(len(rows), code)))
+    v = np.diagonal(model.covariance_at(problem.X[rows], np.full(len(rows), code)))
     rest = np.maximum(1.0 - v / noise, 1e-12)
     return y, (m - v / noise * y) / rest, np.sqrt(v / rest + noise)

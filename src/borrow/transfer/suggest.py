@@ -14,27 +14,19 @@ then log gamma, of all weights and not of the primary alone.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.covariance import choose_inducing
 from borrow.data.cells import Codes
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, read_new
 from borrow.data.table import Table
-from borrow.estimators.regressor import GPRegressor, is_number, single_thread
-from borrow.models.focused.model import condition, primary_code
-from borrow.models.focused.regressor import FocusedGPRegressor
-from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
+from borrow.estimators.settings import is_number
+from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
-
-#: The focused model gets inducing inputs at candidates too, up to this many in all.
-MOST_INDUCING = 1000
 
 
 def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any = None, primary: Any = None) -> Table:
@@ -56,16 +48,16 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
     """
     if hasattr(model, "comparison_"):  # an Auto estimator: the method that it fitted, for its primary
         model, primary = model.model_, model.primary_ if primary is None else primary
-    if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)):
+    if not hasattr(model, "covariance_at"):
         raise ValueError(
             f"{type(model).__name__} cannot say what to measure next: it has no posterior covariance in closed form; "
             "the regressors of this package can (what a label tells a classifier depends on which label it is)"
         )
-    check_is_fitted(model, "log_marginal_likelihood_")
+    check_is_fitted(model)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
     candidates, cost = _cost_column(candidates, cost)
-    schema = model._schema
+    schema = model.fitted_.schema
     primary = getattr(model, "primary", None) if primary is None else primary
     known = None if primary is None else primary_code(primary, schema.labels)
     rows, code = read_new(model, candidates, schema, tasks, known)
@@ -77,9 +69,9 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
         reference, main, gain = rows[:0], 0, log_gamma
     else:
         main, gain = primary_code(primary, schema.labels), variance_reduction
-        reference = np.unique(np.vstack([_inputs_of(model, main), rows]) + 0.0, axis=0)
+        reference = np.unique(np.vstack([model.inputs_of(main), rows]) + 0.0, axis=0)
     R = len(reference)
-    S = posterior_covariance(model, np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
+    S = model.covariance_at(np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
     return _table(greedy(S, R, noise, prices, int(n), gain), rows, code, prices, schema)
 
 
@@ -111,40 +103,6 @@ def variance_reduction(cross: Array, own: Array, noise: Array) -> Array:
 def log_gamma(cross: Array, own: Array, noise: Array) -> Array:
     """log gamma of each candidate (Corollary 2 of Liao & Carin)."""
     return np.asarray(2.0 * np.log1p(np.maximum(own, 0.0) / noise))
-
-
-def _inputs_of(model: Any, main: int) -> Array:
-    """Where the primary's variance counts beside the candidates: its own inputs; all, where tasks share them."""
-    if isinstance(model, HierarchicalGPRegressor):
-        return np.asarray(model.X_.toarray() if hasattr(model.X_, "toarray") else model.X_)
-    cells = model._marginals()[0]
-    own: Array = cells.X if len(cells.starts) - 1 < len(model._schema.labels) else cells.X[cells.of(main)]
-    return own
-
-
-def posterior_covariance(model: Any, rows: Array, code: Codes) -> Array:
-    """Joint posterior covariance of the functions in the units of y, at the hyper-parameters found.
-
-    What the uncertainty of hyper-parameters adds is left out. The focused model is conditioned again with inducing
-    inputs at the rows, so that it is exact there.
-    """
-    if isinstance(model, HierarchicalGPRegressor):
-        scale = model._scale[code]
-        with single_thread(len(rows)):
-            return model._fit.variance_of(rows, code, True) * np.multiply.outer(scale, scale)
-    model = copy.copy(model)
-    if hasattr(model, "_uncertainty"):
-        model._uncertainty = None
-    if hasattr(model, "_uncertainties"):
-        model._uncertainties = [None] * len(model._uncertainties)
-    if isinstance(model, FocusedGPRegressor):
-        setup, values = model._setup, model._values
-        kernel = setup.kernel.with_theta(values["kernel"])
-        Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), max(MOST_INDUCING, len(setup.Z)), 1e-8)
-        with single_thread(len(Z)):
-            model._posterior = condition(values, replace(setup, Z=Z)).posterior
-    covariance: Array = model._answer(rows, code, True, False)[1]
-    return covariance
 
 
 def _cost_column(candidates: Any, cost: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from borrow.covariance.spread import TaskShard
 from borrow.inference import Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
-from borrow.models.gp.regressors import condition_single, fit_single
+from borrow.models.gp.model import condition_single, fit_single
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 
@@ -117,6 +117,6 @@ def _fit_shard(
         if len(cells.y) == 0 or template is None:
             out.append(None)
             continue
-        kernel, likelihood, optimum = fit_single(cells, template, noise, *how)
+        kernel, likelihood, optimum, _ = fit_single(cells, template, noise, *how)
         out.append((kernel.theta, likelihood, optimum.objective))
     return out

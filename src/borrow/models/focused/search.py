@@ -26,12 +26,12 @@ from sklearn.utils import check_random_state
 from borrow.covariance import SharedPosterior, choose_inducing
 from borrow.covariance.inducing import MOST
 from borrow.data.task_data import TaskData
-from borrow.estimators.regressor import is_matrix
+from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference, Result, priors
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone, fit_alone
 from borrow.models.focused.model import Setup, condition, objective_of
-from borrow.models.gp.regressors import bounds_of, condition_single
+from borrow.models.gp.model import bounds_of, condition_single
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, solve_lower, to_host
 from borrow.numerics.optimise import Optimum, Values

@@ -13,7 +13,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Cells, Codes
-from borrow.estimators.regressor import default_kernel, is_number
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import is_number
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.models.hierarchical.basis import Basis, basis_of, is_linear
 from borrow.models.hierarchical.device import basis_there, on_host
@@ -48,7 +49,7 @@ from borrow.models.hierarchical.search import (
 from borrow.models.hierarchical.spread import SpreadGroups
 from borrow.numerics import memory
 from borrow.numerics.device import check, require
-from borrow.numerics.linalg import Array, cholesky, diagonal_of_inverse, solve, solve_lower
+from borrow.numerics.linalg import Array, cholesky, solve, solve_lower
 from borrow.numerics.optimise import Optimum
 from borrow.tasks.workers import Crew
 
@@ -143,19 +144,16 @@ class Fit:
                 out[at] = by_blocks(X[at], partial(posterior_at, self.problem, self.state, int(t), full=False))
         return out
 
-    def leave_one_out(self) -> list[tuple[Array, Array]]:
-        """Mean of each group's targets without the row itself, and the variance of an observation there.
-
-        At the learnt mean mu and covariance K every task is a GP. With A = K + noise/count, the mean without row i is
-        y_i - [A^-1 (y - mu)]_i/[A^-1]_ii and the variance 1/[A^-1]_ii, which all tasks of the group have in common.
-        """
+    def leave_one_out(self) -> list[Array]:
+        """Means of each group's functions at its own rows without the row itself, K and mu as they are."""
         out = []
         for g in self.problem.groups:
             A = g.within(self.state.K)
-            A.flat[:: len(A) + 1] += g.sites(self.state.noise)
+            A.flat[:: len(A) + 1] += self.state.noise / g.count
             L = cholesky(A)
-            precision = diagonal_of_inverse(L)
-            out.append((g.Y - solve(L, g.targets(self.state.mu)) / precision[:, None], 1.0 / precision))
+            inverse = solve(L, np.eye(len(A)))
+            left = solve(L, g.Y - g.of(self.state.mu)[:, None]) / np.diagonal(inverse)[:, None]
+            out.append(g.Y - left)
         return out
 
 

@@ -50,7 +50,7 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow.covariance import SharedCovariance, SharedPosterior
-from borrow.covariance.shared import LOG_2PI
+from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Codes
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel

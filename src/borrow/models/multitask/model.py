@@ -40,15 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance import (
-    Basis,
-    CompleteTasks,
-    DenseTasks,
-    Design,
-    LowRankTasks,
-    SharedCovariance,
-    TaskAdjoints,
-)
+from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance, TaskAdjoints
 from borrow.covariance.kronecker import CompletePosterior
 from borrow.covariance.spread import LowRankRecipe, SharedRecipe, Spread, SpreadCovariance, TaskShard
 from borrow.data.cells import Cells

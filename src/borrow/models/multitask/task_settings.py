@@ -12,7 +12,8 @@ from borrow.covariance import Design, choose_inducing
 from borrow.data.labels import list_labels
 from borrow.data.scaling import column_scales
 from borrow.data.task_data import TaskData
-from borrow.estimators.regressor import by_label, default_kernel, is_matrix, is_number
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import by_label, is_matrix, is_number
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
 from borrow.models.multitask.model import EXACT, Setup, choose_path, correlation_kernel
