@@ -11,7 +11,7 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
-from borrow.transfer import attribute, folds, ledger, methods, problem, quick
+from borrow.transfer import attribute, folds, ledger, methods, problem
 from borrow.transfer import compare as run
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
@@ -517,7 +517,7 @@ def test_a_row_left_out_in_closed_form_is_a_refit_without_it(name):
     table = TABLE.assign(x=TABLE["x"].where(TABLE.index != 20, TABLE["x"][4]))
     problem = read_problem(table, "y", "who")
     model = LEFT_OUT[name].fit(problem.X, problem.y, tasks=table["who"])
-    y, mean, std = quick.left_out(model, problem, "a")
+    y, mean, std = run.left_out(model, problem, "a")
     assert len(y) == 12
     for i in (0, 4, 11):
         rest = table.drop(index=i)

@@ -292,8 +292,8 @@ def show_all(found: Any) -> None:
 
 def look(table: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """The quick look: a table, said to be optimistic."""
+    from borrow.transfer.compare import quick_look
     from borrow.transfer.methods import LABELS
-    from borrow.transfer.quick import quick_look
 
     if primary is None:
         fail("--quick needs --primary, the task that matters")
