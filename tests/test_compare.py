@@ -11,7 +11,7 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
-from borrow.transfer import attribute, folds, ledger, methods, problem
+from borrow.transfer import attribute, comparison, folds, ledger, methods, problem
 from borrow.transfer import compare as run
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
@@ -135,6 +135,26 @@ def test_frames_and_dicts_are_one_problem():
     assert len(digests) == 1
     assert read_problem(TABLE.assign(y=TABLE["y"] + 1e-12), "y", "who").digest() not in digests
     assert read_problem(TABLE.assign(more=1.0), "y", "who", ["x"]).digest() in digests
+
+
+def test_a_problem_fits_what_was_judged_and_knows_the_columns_of_a_frame():
+    """Fitted to a frame, the model is asked by column names; to a dict of columns, by arrays: one model."""
+    by_name = read_problem(TABLE, "y", "who").fit("pooled", "a")
+    by_place = read_problem({c: TABLE[c].tolist() for c in TABLE}, "y", "who").fit("pooled", "a")
+    assert by_name.feature_names_in_.tolist() == ["x", "who"]
+    assert not hasattr(by_place, "feature_names_in_")
+    expected = by_place.predict(TABLE[["x"]].to_numpy(), tasks=WHO)
+    np.testing.assert_array_equal(by_name.predict(TABLE[["x", "who"]]), expected)
+    alone = read_problem(TABLE, "y", "who").fit("single", "b")
+    assert (alone.only, alone.tasks_.tolist()) == ("b", ["b"])
+
+
+def test_the_verdict_is_reached_once(monkeypatch, pooled):
+    found, calls = Comparison.from_dict(pooled.to_dict()), []
+    real = comparison.decide
+    monkeypatch.setattr(comparison, "decide", lambda gaps: calls.append(gaps) or real(gaps))
+    assert found.verdict() is found.verdict("a") is found.verdicts()["a"]
+    assert len(calls) == 1
 
 
 WRONG = {

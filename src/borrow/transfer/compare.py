@@ -148,7 +148,7 @@ def compare_problem(
 def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: Any) -> list[Job]:
     """Fits without one secondary, for the method that the verdict is about."""
     jobs = []
-    for p, found in so_far.judgements.items():
+    for p, found in so_far.verdicts().items():
         others = [t for t in so_far.tasks if t != p]
         if found.best is None or len(others) == 1:  # without the only one is no transfer
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,10 @@ from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
-from borrow.transfer.decide import DESIGNATED, LEVEL, Interval, Judgement, decide, difference_of, mean_of
+from borrow.transfer.decide import DESIGNATED, LEVEL, Interval, decide, difference_of, mean_of
 from borrow.transfer.folds import record_key
 from borrow.transfer.methods import LABELS
-from borrow.transfer.verdict import Verdict, put_in_words
+from borrow.transfer.verdict import Verdict, advice_of, sentence_of
 
 Records = list[dict[str, Any]]
 
@@ -135,32 +135,39 @@ class Comparison:
         }
 
     @cached_property
-    def judgements(self) -> dict[Any, Judgement]:
-        """What the folds say of each primary; reached once, and read by the verdict and by what it leads to."""
+    def _verdicts(self) -> dict[Any, Verdict]:
+        """The verdict on each primary, reached once."""
         return {p: self._judge(p) for p in self.primaries}
 
-    def _judge(self, primary: Any) -> Judgement:
-        levels = self.levels(primary)
+    def _judge(self, primary: Any) -> Verdict:
+        levels, alone = self.levels(primary), self.folds(primary, "single")
         found = {m: self.difference(primary, m, level=level) for m, level in levels.items()}
         answer, best = decide(found)
-        alone = self.folds(primary, "single")
         gap = density = Interval()
         if best is not None:
-            gap, density = found[best], self.difference(primary, best, "log_density", levels[best])
-        level = levels.get(best or "", LEVEL)
-        error, failures = mean_of(alone).mean, self.failures(primary)
-        return Judgement(primary, answer, best, gap, density, level, len(alone), error, failures)
+            gap, density = found[best], self.difference(primary, best, "log_density")
+        verdict = Verdict(
+            answer,
+            primary,
+            best,
+            gap.mean,
+            gap.low,
+            gap.high,
+            levels.get(best or "", LEVEL),
+            len(alone),
+            secondaries=self._secondaries(primary, best),
+            log_density={"difference": density.mean, "low": density.low, "high": density.high},
+        )
+        failed = [f"The {LABELS[m]} {why} and was not judged." for m, why in self.failures(primary).items()]
+        return replace(
+            verdict,
+            sentence=sentence_of(verdict, self.scoring, mean_of(alone).mean),
+            advice=[*advice_of(verdict, self.kind, self.task, self.rows[primary]), *failed],
+        )
 
-    @cached_property
-    def _verdicts(self) -> dict[Any, Verdict]:
-        return {
-            p: put_in_words(found, self.kind, self.task, self.scoring, self.rows[p], self._secondaries(p))
-            for p, found in self.judgements.items()
-        }
-
-    def _secondaries(self, primary: Any) -> Table:
+    def _secondaries(self, primary: Any, best: str | None) -> Table:
         """How each secondary is related, and what is lost without it; the only one is left out by no transfer."""
-        others, best = [t for t in self.tasks if t != primary], self.judgements[primary].best
+        others = [t for t in self.tasks if t != primary]
         known = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
         without = {left: mine for (p, _, left), mine in self._by_method.items() if p == primary and left is not None}
         if len(others) == 1 and best is not None:

@@ -16,7 +16,6 @@ cannot tell  everything else; also where a method equals no transfer in every fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,25 +79,6 @@ def difference_of(
 def _test_to_train(records: Sequence[Mapping[str, Any]]) -> float:
     """n_test/n_train, averaged over folds."""
     return float(np.mean([r["n_test"] / r["n_train"] for r in records])) if records else float("nan")
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What the folds say of one primary, before it is put into words.
-
-    `gap` and `density` are differences of the judged method's error and log density from no transfer, `alone` is the
-    error of no transfer, and `failures` says by method why it was not judged.
-    """
-
-    primary: Any
-    answer: str
-    best: str | None
-    gap: Interval
-    density: Interval
-    level: float
-    folds: int
-    alone: float
-    failures: Mapping[str, str]
 
 
 def decide(found: Mapping[str, Interval]) -> tuple[str, str | None]:

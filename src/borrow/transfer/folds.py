@@ -136,32 +136,25 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
         "y": problem.y[test].tolist(),
         "failure": None,
     }
-    train, score = problem.take(np.flatnonzero(~held)), SCORERS[problem.kind]
+    train = problem.take(np.flatnonzero(~held))
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
     with capture_warnings() as said, threadpool_limits(1):
         try:
-            record |= score(train.fit(job.method, job.primary, seed), problem, job, scoring)
+            record |= _held_out(train.fit(job.method, job.primary, seed), problem, job, scoring)
         except Exception as failure:  # one method that fails must not take the others with it
             record |= {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
     return {**record, "seconds": time.thread_time() - started, "warnings": said}
 
 
-def _held_out_numbers(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str, Any]:
-    test = job.split.test
-    mean, std = model.predict(problem.X[test], tasks=[job.primary] * len(test), return_std=True, include_noise=True)
-    return score_numbers(problem.y[test], mean, std, scoring)
-
-
-def _held_out_labels(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str, Any]:
+def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str, Any]:
+    """The held-out rows of a job predicted, and how well."""
     test, classes = job.split.test, problem.classes
+    X, y, tasks = problem.X[test], problem.y[test], [job.primary] * len(test)
+    if problem.kind == "regression":
+        return score_numbers(y, *model.predict(X, tasks, return_std=True, include_noise=True), scoring)
     probability = np.zeros((len(test), len(classes)))
-    columns = [classes.index(plain(c)) for c in model.classes_]
-    probability[:, columns] = model.predict_proba(problem.X[test], tasks=[job.primary] * len(test))
-    return score_labels(np.array([classes.index(v) for v in problem.y[test]]), probability, scoring)
-
-
-#: By kind of target: the held-out rows of a job predicted, and how well.
-SCORERS = {"regression": _held_out_numbers, "classification": _held_out_labels}
+    probability[:, [classes.index(plain(c)) for c in model.classes_]] = model.predict_proba(X, tasks)
+    return score_labels(np.array([classes.index(v) for v in y]), probability, scoring)
 
 
 def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, Any]:

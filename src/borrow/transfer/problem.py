@@ -101,7 +101,7 @@ def read_problem(table: Any, target: str, task: str, features: Any = None, kind:
         raise ValueError("the table has no rows")
     X = np.column_stack([_numbers(columns[c], c) for c in names])
     try:
-        values = task_values(_to_list(columns[task]), n)
+        values = task_values(columns[task], n)
     except ValueError as problem:
         raise ValueError(f"column {task!r}: {problem}") from None
     labels = tuple(plain(v) for v in values)
@@ -116,7 +116,9 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     """What kind of target it is, its values, and its classes."""
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind={kind!r}: expected 'auto', 'regression' or 'classification'")
-    entries = [None if is_missing(v) else plain(v) for v in _to_list(values)]
+    if not isinstance(values, (list, tuple)):  # which as an array would make text of numbers that stand beside text
+        values = values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
+    entries = [None if is_missing(v) else plain(v) for v in values]
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
@@ -168,7 +170,7 @@ def plain(value: Any) -> Any:
 def _columns(table: Any) -> tuple[Any, dict[str, Any]]:
     """The table as a frame, where it is one, and its columns by name."""
     if isinstance(table, Mapping):
-        lengths = {str(name): len(_to_list(values)) for name, values in table.items()}
+        lengths = {str(name): len(values) for name, values in table.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of the table differ in length: {lengths}")
         return None, dict(table)
@@ -178,12 +180,6 @@ def _columns(table: Any) -> tuple[Any, dict[str, Any]]:
             f"table is {type(table).__name__}; expected a data frame (pandas, polars, Arrow) or a dict of columns"
         )
     return frame, {c: frame.get_column(c) for c in frame.columns}
-
-
-def _to_list(values: Any) -> list[Any]:
-    if isinstance(values, (list, tuple)):  # an array would make text of numbers that stand beside text
-        return list(values)
-    return values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
 
 
 def _require(names: Sequence[Any], role: str, columns: Mapping[str, Any]) -> None:

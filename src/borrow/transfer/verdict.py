@@ -8,7 +8,7 @@ from typing import Any
 
 from borrow.data.plain import to_json
 from borrow.data.table import Table
-from borrow.transfer.decide import CANNOT_TELL, DESIGNATED, HELPS, HURTS, Judgement
+from borrow.transfer.decide import CANNOT_TELL, DESIGNATED, HELPS, HURTS
 from borrow.transfer.methods import LABELS, estimator_name
 
 
@@ -38,8 +38,8 @@ class Verdict:
     high: float
     level: float
     folds: int
-    sentence: str
-    secondaries: Table
+    sentence: str = ""
+    secondaries: Table = field(default_factory=Table)
     advice: list[str] = field(default_factory=list)
     log_density: dict[str, float] = field(default_factory=dict)
 
@@ -63,62 +63,41 @@ class Verdict:
         return "\n".join([self.sentence, *table, *self.advice])
 
 
-def put_in_words(found: Judgement, kind: str, task: str, scoring: str, rows: int, secondaries: Table) -> Verdict:
-    """The verdict: the judgement with a sentence and advice; `rows` are those of the primary with a target."""
-    gap, density = found.gap, found.density
-    failed = [f"The {LABELS[method]} {why} and was not judged." for method, why in found.failures.items()]
-    return Verdict(
-        found.answer,
-        found.primary,
-        found.best,
-        gap.mean,
-        gap.low,
-        gap.high,
-        found.level,
-        found.folds,
-        _sentence(found, scoring),
-        secondaries,
-        [*_advice(found, kind, task, rows, secondaries), *failed],
-        {"difference": density.mean, "low": density.low, "high": density.high},
-    )
-
-
-def _sentence(found: Judgement, scoring: str) -> str:
-    gap, alone = found.gap, found.alone
+def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
+    """The answer in words; `alone` is the error of no transfer."""
     begin = {
-        HELPS: f"The other data help {found.primary!r}",
-        HURTS: f"The other data hurt {found.primary!r}",
-        CANNOT_TELL: f"Cannot tell whether the other data help {found.primary!r}",
-    }[found.answer]
-    if found.best is None:
+        HELPS: f"The other data help {v.primary!r}",
+        HURTS: f"The other data hurt {v.primary!r}",
+        CANNOT_TELL: f"Cannot tell whether the other data help {v.primary!r}",
+    }[v.answer]
+    if v.best is None:
         return f"{begin}: no method that borrows could be judged."
-    label = LABELS[found.best]
-    if gap.mean == gap.low == gap.high == 0.0:
-        return f"{begin}: the {label} borrowed nothing in any of {found.folds} folds and predicts as no transfer does."
+    label = LABELS[v.best]
+    if v.difference == v.low == v.high == 0.0:
+        return f"{begin}: the {label} borrowed nothing in any of {v.folds} folds and predicts as no transfer does."
     return (
-        f"{begin}: {scoring} {alone + gap.mean:.3g} by the {label} against {alone:.3g} without them, difference "
-        f"{gap.mean:.3g} ({100 * found.level:.3g} % interval {gap.low:.3g} to {gap.high:.3g}, {found.folds} folds)."
+        f"{begin}: {scoring} {alone + v.difference:.3g} by the {label} against {alone:.3g} without them, difference "
+        f"{v.difference:.3g} ({100 * v.level:.3g} % interval {v.low:.3g} to {v.high:.3g}, {v.folds} folds)."
     )
 
 
-def _advice(found: Judgement, kind: str, task: str, rows: int, secondaries: Table) -> list[str]:
-    gap, alone = found.gap, f"borrow.{estimator_name(kind, 'single')}"
-    if found.answer == HURTS:
+def advice_of(v: Verdict, kind: str, task: str, rows: int) -> list[str]:
+    """What to do; `rows` are those of the primary with a target."""
+    alone = f"borrow.{estimator_name(kind, 'single')}"
+    if v.answer == HURTS:
         return [f"Leave the other data out: {alone}."]
-    if found.answer == HELPS and found.best is not None:
-        settings = f"task={task!r}" + (f", primary={found.primary!r}" if found.best == DESIGNATED else "")
+    if v.answer == HELPS and v.best is not None:
+        settings = f"task={task!r}" + (f", primary={v.primary!r}" if v.best == DESIGNATED else "")
         worse = ["Its error is lower, but its uncertainty is worse: its log density falls; check its coverage."]
-        use = f"Use borrow.{estimator_name(kind, found.best)}({settings})."
-        return [use, *worse * (found.density.high < 0), *_carriers(secondaries)]
+        use = f"Use borrow.{estimator_name(kind, v.best)}({settings})."
+        return [use, *worse * (v.log_density["high"] < 0), *_carriers(v.secondaries)]
     out = [f"Stay without transfer ({alone}) until more is known."]
-    half = (gap.high - gap.low) / 2.0
-    if gap.mean < 0 and half > 0:
-        need = math.ceil(rows * (half / abs(gap.mean)) ** 2)
-        if need <= 20 * rows:
-            out.append(
-                f"A difference of this size would show with about {need:,} rows of {found.primary!r}; there are "
-                f"{rows:,}."
-            )
+    half = (v.high - v.low) / 2.0
+    need = math.ceil(rows * (half / v.difference) ** 2) if v.difference < 0 and half > 0 else math.inf
+    if need <= 20 * rows:
+        out.append(
+            f"A difference of this size would show with about {need:,} rows of {v.primary!r}; there are {rows:,}."
+        )
     return out
 
 
