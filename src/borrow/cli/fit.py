@@ -12,9 +12,17 @@ from borrow.cli import options as o
 from borrow.cli.output import check_files, fail, noted, number, paper, percent, plain_table, say, steps, tell_warnings
 from borrow.data.plain import to_json
 
-METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
 #: Rows in one matrix from which on a word is said before the wait.
 MANY = 3000
+
+
+def _methods() -> list[str]:
+    """Keys that --method takes, for completion; nothing heavy is imported before it is asked for."""
+    from borrow.transfer.methods import LABELS
+
+    return ["auto", *LABELS]
+
+
 EXAMPLE = "borrow fit scores.csv --target score --task school --primary 'St Mary' --save model.borrow"
 
 
@@ -32,7 +40,7 @@ def run(
             "-m",
             help="auto (compare first, fit the winner), single, pooled, symmetric, focused, hierarchical, rbf or ivm; "
             "default: focused with a primary, else symmetric.",
-            autocompletion=lambda: METHODS,
+            autocompletion=lambda: _methods(),
         ),
     ] = "",
     save: Annotated[Path, typer.Option("--save", "-o", help="File for the model.")] = Path("model.borrow"),
