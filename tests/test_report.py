@@ -15,6 +15,7 @@ import pytest
 import borrow
 import report_samples as samples
 from borrow import report
+from borrow.data.plain import to_json
 from borrow.report import calibration, content, page, svg
 from borrow.report.format import aligned, number, shortened, tick_labels
 from borrow.report.predictions import Points, Predictor, effects, predictions, remembered
@@ -208,7 +209,7 @@ def test_map_stands_the_right_way_up():
     assert mean[-1].mean() > mean[0].mean() + 3
     assert mean[:, -1].mean() > mean[:, 0].mean()
     sample = samples.surface()
-    sample["predictions"].update(content.plain(part))
+    sample["predictions"].update(to_json(part))
     root = ElementTree.fromstring(
         re.search(r"<svg.*?class=\"figure tall\".*?</svg></div>", page.render(sample))[0][:-6]
     )

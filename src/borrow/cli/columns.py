@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from borrow.cli.output import fail
-from borrow.cli.read import Source, nearest
-from borrow.data.cells import list_labels, sort_labels
+from borrow.cli.read import Source
+from borrow.data.labels import did_you_mean, list_labels, sort_labels
 
 #: What stands for no value in a CSV file, beside nothing at all.
 MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none"]
@@ -178,8 +178,7 @@ def refuse_separators(source: Source, column: pl.Series, found: Numbers) -> None
     if row == found.odd:
         comma = ", nor is a decimal comma where commas separate the fields" if source.separator == "," else ""
         fail(f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5")
-    signs = {",": ("comma", "point", "."), ".": ("point", "comma", ",")}
-    sign, other, mark = signs["," if "," in value else "."]
+    sign, other, mark = ("comma", "point", ".") if "," in value else ("point", "comma", ",")
     plain, changed = re.sub("[,.]", "", value), re.sub("[,.]", mark, value)
     fail(
         f"{what}, which is {plain} if the {sign} separates thousands and {value.replace(',', '.')} if it is decimal, "
@@ -235,7 +234,7 @@ def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
     for label in labels:
         if str(label) == given.strip() or label == given:
             return label
-    fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{nearest(given, labels)}")
+    fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{did_you_mean(given, labels, 0.5)}")
 
 
 def short(value: Any) -> str:

@@ -14,7 +14,6 @@ from borrow.cli.output import (
     check_files,
     counting,
     fail,
-    known,
     noted,
     number,
     paper,
@@ -23,6 +22,7 @@ from borrow.cli.output import (
     say,
     tell_warnings,
 )
+from borrow.data.plain import to_json
 
 EXAMPLE = (
     "borrow compare scores.csv --target score --task school --primary 'St Mary' --methods focused --folds 3 "
@@ -143,7 +143,7 @@ def finish(found: Any, table: Any, primary: Any, save: Path | None, report: Path
         model = fit_winner(found, table, primary)
         if save is not None:
             method = found.verdict(primary).method
-            rows = [[known(t), n] for t, n in found.rows.items()]
+            rows = [[to_json(t), n] for t, n in found.rows.items()]
             about = {"target": found.target, "kind": found.kind, "method": method, "rows": rows, "seed": found.seed}
             store.save(model, save, about)
     if report is not None:

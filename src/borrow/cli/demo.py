@@ -7,7 +7,6 @@ command line and the figures only show it. The problem is that of Leen, Peltonen
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,10 +14,12 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.linear_model import RidgeCV
 
+from borrow.data.plain import to_json
 from borrow.datasets import FocusedProblem, focused_gap
 from borrow.models.focused.regressor import FocusedGPRegressor
 from borrow.models.gp.regressors import PooledGPRegressor, SingleTaskGPRegressor
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
 
 #: Standard deviation of the measurement noise in the problem.
 NOISE = 0.1
@@ -51,8 +52,7 @@ def run_demo(seed: int = 0, n_secondaries: int = 24, step: Step | None = None) -
     tell = step or (lambda _: None)
     problem = focused_gap(n_secondaries, noise=NOISE, random_state=seed)
     methods, curves = [], {}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with capture_warnings(lambda w: str(w.message)) as warned:
         for name, fit in (("ridge", fit_ridge), ("single", fit_single), ("pooled", fit_pooled)):
             tell(f"fitting {METHODS[name]}")
             curve, seconds = timed(fit, problem)
@@ -69,7 +69,7 @@ def run_demo(seed: int = 0, n_secondaries: int = 24, step: Step | None = None) -
         "methods": methods,
         "relatedness": related,
         "verdict": verdict(methods),
-        "warnings": sorted({str(w.message) for w in caught}),
+        "warnings": sorted(warned),
         "curves": {**observed(problem), "methods": {n: plain_curve(c) for n, c in curves.items()}},
     }
 
@@ -160,7 +160,7 @@ def relatedness(problem: FocusedProblem, model: FocusedGPRegressor) -> list[dict
         rows.append(
             {
                 "task": row["task"],
-                **{name: plain(row[name]) for name in ("rho", "std_error", "correlation", "share")},
+                **{name: to_json(row[name]) for name in ("rho", "std_error", "correlation", "share")},
                 "related": bool(abs(row["rho"]) > 2 * row["std_error"]),
                 "true_rho": float(alpha * scale["primary"] / scale[row["task"]]),
                 "true_correlation": float(alpha / np.hypot(alpha, np.sqrt(beta))),
@@ -252,15 +252,10 @@ def observed(problem: FocusedProblem) -> dict[str, Any]:
     return {
         "x": problem.grid[:, 0].tolist(),
         "truth": problem.truth.tolist(),
-        "targets": {name: [plain(v) for v in row] for name, row in zip(names, wide, strict=True)},
+        "targets": {name: to_json(row) for name, row in zip(names, wide, strict=True)},
     }
 
 
 def plain_curve(curve: Curve) -> dict[str, list[float] | None]:
     """A curve as lists."""
     return {name: None if v is None else v.tolist() for name, v in curve._asdict().items()}
-
-
-def plain(value: Any) -> float | None:
-    """A float that JSON knows; None for NaN."""
-    return float(value) if np.isfinite(value) else None

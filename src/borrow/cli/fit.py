@@ -12,7 +12,6 @@ from borrow.cli import options as o
 from borrow.cli.output import (
     check_files,
     fail,
-    known,
     noted,
     number,
     paper,
@@ -22,6 +21,7 @@ from borrow.cli.output import (
     steps,
     tell_warnings,
 )
+from borrow.data.plain import to_json
 
 METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
 #: Rows in one matrix from which on a word is said before the wait.
@@ -119,9 +119,9 @@ def fit_table(table: Any, primary: Any, method: str, kind: str, seed: int) -> tu
         "task": table.task,
         "primary": primary,
         "features": table.features,
-        "rows": [[known(t), n] for t, n in rows.items()],
+        "rows": [[to_json(t), n] for t, n in rows.items()],
         "seed": seed,
-        "evidence": known(getattr(model, "log_marginal_likelihood_", None)),
+        "evidence": to_json(getattr(model, "log_marginal_likelihood_", None)),
     }
     if method == "auto":
         about["chosen"], about["verdict"] = model.method_, getattr(model.verdict_, "sentence", None)
@@ -146,7 +146,7 @@ def related(model: Any) -> list[dict[str, Any]]:
         return []
     found = inner.relatedness()
     rows: list[dict[str, Any]] = (found[0] if isinstance(found, list) else found).rows()
-    return [known(row) for row in rows]
+    return [to_json(row) for row in rows]
 
 
 def show(about: dict[str, Any]) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from borrow.cli import options as o
-from borrow.cli.output import known, number, paper, plain_table, say
+from borrow.cli.output import number, paper, plain_table, say
+from borrow.data.plain import to_json
 
 EXAMPLE = "borrow info model.borrow"
 #: Labels that are listed; more are counted.
@@ -95,8 +96,8 @@ def comparison_info(path: Path) -> dict[str, Any]:
     return {
         "file": str(path),
         "is": "comparison",
-        **{n: known(getattr(c, n)) for n in ("kind", "target", "task", "features", "tasks", "primaries", "methods")},
-        "rows": [[known(k), v] for k, v in c.rows.items()],
+        **{n: to_json(getattr(c, n)) for n in ("kind", "target", "task", "features", "tasks", "primaries", "methods")},
+        "rows": [[to_json(k), v] for k, v in c.rows.items()],
         "scoring": c.scoring,
         "cv": c.cv,
         "seed": c.seed,
@@ -173,7 +174,7 @@ class Column:
         self.doubtful |= found.doubtful is not None
         self.decimal |= found.decimal
         if self.numbers and found.values.null_count() < len(column):
-            least, most = known(found.values.min()), known(found.values.max())
+            least, most = to_json(found.values.min()), to_json(found.values.max())
             self.least, self.most = min(self.least, least), max(self.most, most)
         if len(self.values) < COUNTED:
             distinct = text.drop_nulls().unique(maintain_order=True)
@@ -184,7 +185,7 @@ class Column:
         about: dict[str, Any] = {"name": self.name, "missing": self.missing, "distinct": min(len(self.values), COUNTED)}
         if self.numbers and self.missing < rows and (self.decimal or not self.doubtful):
             return {**about, "kind": "numbers", "least": self.least, "most": self.most}
-        return {**about, "kind": self.type or "text", "values": known(list(self.values)[:LISTED])}
+        return {**about, "kind": self.type or "text", "values": to_json(list(self.values)[:LISTED])}
 
 
 def show_table(about: dict[str, Any]) -> None:

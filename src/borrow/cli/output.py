@@ -9,9 +9,8 @@ import re
 import stat
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +20,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from borrow.data.plain import to_json
 from borrow.data.table import format_value
+from borrow.numerics.warned import capture_warnings
 
 INSTALL = "the command line needs packages that are not installed ({}): pip install 'borrow[app]'"
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
@@ -91,16 +92,9 @@ def in_options(text: str) -> str:
     return re.sub(rf"\b({OPTIONS})=", lambda m: f"--{m[1].replace('_', '-')}", text)
 
 
-@contextmanager
-def noted() -> Iterator[list[str]]:
-    """Warnings of the library, collected."""
-    found: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield found
-        finally:
-            found += list(dict.fromkeys(in_options(" ".join(str(w.message).split())) for w in caught))
+def noted() -> AbstractContextManager[list[str]]:
+    """Warnings of the library, collected, in the words of the command line."""
+    return capture_warnings(lambda w: in_options(" ".join(str(w.message).split())))
 
 
 def tell_warnings(found: list[str], most: int = 5) -> None:
@@ -213,22 +207,7 @@ def _identity(path: Path | str) -> tuple[Any, ...] | None:
 
 def say(value: Any) -> None:
     """JSON on standard output; NaN becomes null."""
-    typer.echo(json.dumps(known(value), allow_nan=False, ensure_ascii=False))
-
-
-def known(value: Any) -> Any:
-    """Plain values that JSON has."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): known(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [known(v) for v in value]
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+    typer.echo(json.dumps(to_json(value), allow_nan=False, ensure_ascii=False))
 
 
 def visible(text: str) -> str:

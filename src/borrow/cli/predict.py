@@ -88,7 +88,7 @@ def load_model(path: Path) -> Any:
 
 def inputs_of(model: Any, source: Source, task: str | None, task_is: str | None) -> list[str]:
     """Columns that the model needs of the file: its inputs, then the task column where it is used."""
-    from borrow.data.cells import list_labels
+    from borrow.data.labels import list_labels
 
     schema = model._schema
     if task is not None:
@@ -129,8 +129,7 @@ def rows_for(
 def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[Any]:
     """The model's labels, found by how they are written."""
     from borrow.cli.columns import as_labels
-    from borrow.cli.read import nearest
-    from borrow.data.cells import list_labels
+    from borrow.data.labels import did_you_mean, list_labels
 
     by_text, by_value = {str(v): v for v in labels}, {v: v for v in labels}
     raw, read = column.to_list(), as_labels(column).to_list()
@@ -141,7 +140,7 @@ def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[
         label = by_text.get("" if text is None else str(text).strip(), by_value.get(value))
         if label is None:
             what = "is missing" if value is None else f"is {value!r}, which the model does not know"
-            near = "" if value is None else nearest(value, labels)
+            near = "" if value is None else did_you_mean(value, labels, 0.5)
             fail(f"the task {what}, {source.place(row)} of {source.name}; tasks are {list_labels(labels)}{near}")
         found[text] = label
     return [found[text] for text in raw]
@@ -206,7 +205,7 @@ def write(frame: pl.DataFrame, found: dict[str, Any], output: Path, only: bool) 
     """The table with its new columns, to a file at once or to standard output."""
     import polars as pl
 
-    from borrow.store import write_whole
+    from borrow.numerics.files import write_atomically
 
     new = pl.DataFrame([pl.Series(n, v, strict=False) for n, v in found.items()]).fill_nan(None)
     first, table = True, new if only else pl.concat([frame, new], how="horizontal")
@@ -215,7 +214,7 @@ def write(frame: pl.DataFrame, found: dict[str, Any], output: Path, only: bool) 
             sys.stdout.write(part.write_csv(include_header=first))
             first = False
         return
-    write_whole(output, as_bytes(table, output))
+    write_atomically(output, as_bytes(table, output))
 
 
 def as_bytes(table: pl.DataFrame, output: Path) -> bytes:

@@ -74,9 +74,9 @@ def run(
         import polars as pl
 
         from borrow.cli.predict import as_bytes
-        from borrow.store import write_whole
+        from borrow.numerics.files import write_atomically
 
-        write_whole(output, as_bytes(pl.DataFrame(dict(found), strict=False), output))
+        write_atomically(output, as_bytes(pl.DataFrame(dict(found), strict=False), output))
     if as_json:
         say({"rows": found.rows(), "candidates": len(X), "warnings": warned})
         return

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from borrow import __version__
+from borrow.data.plain import to_json
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration
-from borrow.report.format import clean, number
+from borrow.report.format import number, text_of
 from borrow.report.predictions import Points, Predictor, predictions, remembered, schema_of
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
-from borrow.transfer.folds import fit_for, heard
+from borrow.transfer.folds import fit_for
 from borrow.transfer.methods import ESTIMATORS, LABELS
 from borrow.transfer.problem import Problem, read_problem
 from borrow.transfer.relations import correlation_error
@@ -66,7 +68,7 @@ def summary(
         raise ValueError("give a comparison, a fitted model, or both: there is nothing to report on")
     if comparison is not None and not isinstance(comparison, Comparison):
         raise ValueError(f"comparison is {type(comparison).__name__}; expected what borrow.compare returned")
-    with heard() as said:
+    with capture_warnings() as said:
         if comparison is None:
             comparison = getattr(model, "comparison_", None)  # an Auto estimator brings its own
         if comparison is None:
@@ -76,21 +78,8 @@ def summary(
             content, predictor = _of_comparison(comparison, model, table, suggestions)
     made = _made(comparison, predictor, command, said)
     about = {"format": FORMAT, "version": VERSION, "borrow": __version__}
-    return clean(plain({**about, **content, "made": made}))
-
-
-def plain(value: Any) -> Any:
-    """The same as Python's own numbers, texts and lists; None for what is not a number."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int)) else str(value)
+    found: dict[str, Any] = to_json({**about, **content, "made": made}, text=text_of)
+    return found
 
 
 def check(summary: Mapping[str, Any]) -> None:

@@ -18,13 +18,9 @@ _FOREIGN = re.compile(
 )
 
 
-def clean(content: Any) -> Any:
-    """The same content; in every text, keys too, what a page must not hold becomes the replacement character."""
-    if isinstance(content, str):
-        return _FOREIGN.sub("\ufffd", content)
-    if isinstance(content, Mapping):
-        return {clean(key): clean(value) for key, value in content.items()}
-    return [clean(value) for value in content] if isinstance(content, (list, tuple)) else content
+def text_of(value: Any) -> str:
+    """Any label as text that a page may hold; what it may not becomes the replacement character."""
+    return _FOREIGN.sub("\ufffd", str(value))
 
 
 def shortened(text: str, most: int) -> str:

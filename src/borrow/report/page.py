@@ -7,21 +7,21 @@ No number is computed here. A section is a heading, a lead and blocks, each with
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import itertools
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from borrow.data.plain import to_json
+from borrow.numerics.files import write_atomically
 from borrow.report import svg
 from borrow.report.content import check
-from borrow.report.format import aligned, clean, count, hundredths, number, percent, whole
+from borrow.report.format import aligned, count, hundredths, number, percent, text_of, whole
 
 Part = Mapping[str, Any]
 Block = dict[str, Any]
@@ -39,18 +39,11 @@ def write(path: str | os.PathLike[str], summary: Part) -> Path:
     if target.is_dir():
         raise IsADirectoryError(f"{str(target)!r} is a folder; give the name of an HTML file in it")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        write_atomically(target, page.encode())
     except OSError as error:
-        raise OSError(f"cannot write the report to {str(target)!r} ({error.strerror}); give another path") from error
-    try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        raise OSError(
+            f"cannot write the report to {str(target)!r} ({error.strerror or error}); give another path"
+        ) from error
     return target
 
 
@@ -83,7 +76,7 @@ def render(summary: Part) -> str:
             f"a report needs {absent.name}, which is not installed: pip install 'borrow[app]'", name=absent.name
         ) from None
     check(summary)
-    summary = clean(summary)
+    summary = to_json(summary, text=text_of)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     shown, ids = _sections(summary), itertools.count(1)
     for section in shown:  # ids owe nothing to the data
