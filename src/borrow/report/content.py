@@ -252,16 +252,15 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     single = next(row for row in rows if row["method"] == "single")
     single.update(difference=0.0, low=None, high=None)
     by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
-    if comparison.kind == "regression":
-        checked = calibration.coverage(by_method, LABELS, verdict.best)
-    else:
-        checked = calibration.reliability(by_method, LABELS, verdict.best, comparison.classes)
     fits = [len(records) for records in by_method.values()]
     folds = comparison.cv["folds"] * comparison.cv["repeats"]  # of the first primary; others may have had fewer rows
     planned = len(fits) * (folds if len(comparison.primaries) == 1 else max(fits))
-    notes = [f"Not finished: {sum(fits)} of {planned} fits are there; run it again to go on."] * (sum(fits) < planned)
-    notes += [f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()]
-    notes += [f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()]
+    unfinished = f"Not finished: {sum(fits)} of {planned} fits are there; run it again to go on."
+    notes = [
+        *([unfinished] if sum(fits) < planned else []),
+        *(f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()),
+        *(f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()),
+    ]
     lead = (
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
         f"{primary}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
@@ -275,7 +274,9 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
         "verdict": verdict_words(verdict, single["error"], comparison.scoring),
         "comparison": {"score": comparison.scoring, "level": LEVEL, "lead": lead, "rows": rows, "notes": notes},
         "secondaries": related(secondaries, comparison.scoring),
-        "calibration": checked,
+        "calibration": calibration.coverage(by_method, LABELS, verdict.best)
+        if comparison.kind == "regression"
+        else calibration.reliability(by_method, LABELS, verdict.best, comparison.classes),
     }
 
 
@@ -310,15 +311,13 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
 
 def _span(verdict: Any) -> str:
     """An interval of a difference, in words."""
-    low, high, tail = verdict.low, verdict.high, ""
-    if high < 0:
-        span = f"between {number(-high, 2)} and {number(-low, 2)} less"
-    elif low > 0:
-        span = f"between {number(low, 2)} and {number(high, 2)} more"
-    else:
-        span, tail = f"anything from {number(-low, 2)} less to {number(high, 2)} more", ", so there may be none"
-    sure = f"{100 * verdict.level:.3g} %"
-    return f"The true difference may be {span} ({sure} interval over {verdict.folds} folds){tail}."
+    low, high, sure = verdict.low, verdict.high, f"{100 * verdict.level:.3g} % interval over {verdict.folds} folds"
+    if low <= 0 <= high:
+        span = f"anything from {number(-low, 2)} less to {number(high, 2)} more"
+        return f"The true difference may be {span} ({sure}), so there may be none."
+    least, most = sorted((abs(low), abs(high)))
+    word = "less" if high < 0 else "more"
+    return f"The true difference may be between {number(least, 2)} and {number(most, 2)} {word} ({sure})."
 
 
 def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
@@ -446,9 +445,8 @@ def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any] | Non
             name, words = "switched on", [", ".join(f for f in inputs if row[f]) or "none" for row in rows]
         else:
             name, words = "inputs", [", ".join(f"{f} {number(v)}" for f, v in row.items()) for row in rows]
-        at = list(table).index(inputs[0])
-        kept = [(k, v) for k, v in table.items() if k not in inputs]
-        table = dict([*kept[:at], (name, words), *kept[at:]])
+        one = {inputs[0]: (name, words)}  # stands where the first of them stood
+        table = dict(one.get(k, (k, v)) for k, v in table.items() if k not in inputs[1:])
     same = ("cost", "reduction_per_cost") if len({*table.get("cost", ())}) == 1 else ()
     table = {k: v for k, v in table.items() if k not in ("row", *same)}
     return {

@@ -88,10 +88,8 @@ def render(summary: Part) -> str:
     style, script = _file("report.css"), _file("report.js")
     # JSON that no text inside can end: no <, > or & is left in it.
     data = json.dumps(summary, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
-    for letter in "<>&":
-        data = data.replace(letter, f"\\u{ord(letter):04x}")
+    data = data.translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
     return environment.from_string(_file("report.html.j2")).render(
-        title=_title(summary),
         version=summary["borrow"],
         verdict=verdict(summary),
         numbers=numbers_of(summary),
@@ -112,19 +110,13 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _title(summary: Part) -> str:
-    judged = [p for p in summary["parts"] if p["verdict"]]
-    if len(judged) == 1:
-        return f"{judged[0]['primary']}: {BADGES[judged[0]['verdict']['answer']].lower()} \u00b7 borrow"
-    return f"{summary['data']['target'] or 'Report'} \u00b7 borrow"
-
-
 def verdict(summary: Part) -> Block:
-    """What stands on top: one verdict, or how many of each where every task was judged in turn."""
+    """What stands on top, and the title: one verdict, or how many of each where every task was judged in turn."""
     judged, target = [p for p in summary["parts"] if p["verdict"]], summary["data"]["target"]
     question = f"Does the data of the other tasks help to predict \u201c{target}\u201d"
     if not judged:
         return {
+            "title": target or "Report",
             "role": "",
             "question": f"{(summary['model'] or {}).get('class', 'A model')} of {target or 'a target'}",
             "badge": "Not compared",
@@ -133,10 +125,11 @@ def verdict(summary: Part) -> Block:
             "advice": ["Run borrow compare on the data to find out whether borrowing helps the task that matters."],
         }
     if len(judged) == 1:
-        found = judged[0]["verdict"]
+        found, primary = judged[0]["verdict"], judged[0]["primary"]
         return {
+            "title": f"{primary}: {found['answer']}",
             "role": found["answer"].replace(" ", "-"),
-            "question": f"{question} for \u201c{judged[0]['primary']}\u201d?",
+            "question": f"{question} for \u201c{primary}\u201d?",
             "badge": BADGES[found["answer"]],
             "sentence": found["headline"],
             "interval": found["interval"],
@@ -144,6 +137,7 @@ def verdict(summary: Part) -> Block:
         }
     helps, hurts, open_ = (sum(p["verdict"]["answer"] == answer for p in judged) for answer in BADGES)
     return {
+        "title": target or "Report",
         "role": "helps" if helps and not hurts else "hurts" if hurts and not helps else "",
         "question": f"{question}? Every task in turn.",
         "badge": "Every task",
@@ -160,27 +154,26 @@ def numbers_of(summary: Part) -> list[tuple[str, str]]:
     mine = parts[0]["primary"] if len(parts) == 1 else None
     others = [t["rows"] or 0 for t in data["tasks"] if t["task"] != mine]
     rows = f", {sum(others):,} rows" if any(others) else ""
-    pairs = [("tasks", f"{len(others):,}{rows}")]
-    if mine is not None:
-        pairs = [(f"rows of {mine}", f"{parts[0]['rows']:,}"), ("other tasks", count(len(others), "task") + rows)]
-    pairs.append(("inputs", count(len(data["features"]), "column")))
-    return pairs + [("cross-validation", data["cv"])] * bool(data["cv"])
+    known = [
+        ("tasks", f"{len(others):,}{rows}" if mine is None else None),
+        (f"rows of {mine}", None if mine is None else whole(parts[0]["rows"])),
+        ("other tasks", None if mine is None else count(len(others), "task") + rows),
+        ("inputs", count(len(data["features"]), "column")),
+        ("cross-validation", data["cv"]),
+    ]
+    return [(name, value) for name, value in known if value is not None]
 
 
 def _sections(summary: Part) -> list[Block]:
     """The sections of what the summary has, in order."""
-    parts, kind = summary["parts"], summary["data"]["kind"]
-    many, details = len(parts) > 1, detailed(parts)
+    parts, details = summary["parts"], detailed(summary["parts"])
+    many = len(parts) > 1
     shown = [overview_section(parts)] if many else []
     for part in details:
-        if part["comparison"]:
-            shown.append(comparison_section(part, kind, many))
-        if part["secondaries"]:
-            shown.append(secondaries_section(part, many))
-    if summary["covariance"]:
-        shown.append(covariance_section(summary["covariance"]))
-    if summary["predictions"]:
-        shown.append(predictions_section(summary["predictions"]))
+        makers = {"comparison": comparison_section, "secondaries": secondaries_section}
+        shown += [make(part, many) for name, make in makers.items() if part[name]]
+    makers = {"covariance": covariance_section, "predictions": predictions_section}
+    shown += [make(summary[name]) for name, make in makers.items() if summary[name]]
     shown += [calibration_section(part, many) for part in details if part["calibration"]]
     if summary["suggestions"]:
         shown.append(suggestions_section(summary["suggestions"]))
@@ -208,18 +201,15 @@ def columns_of(write: Callable[[Any], str] | None, *fields: str) -> list[Column]
     return [(field.replace("_", " "), field, write) for field in fields]
 
 
-def dots(rows: Sequence[Part], label: str, value: str, sure: Callable[[Part], Any], ends: str = "") -> list[Block]:
-    """Rows as `svg.intervals` takes them, filled where they are sure."""
-    return [
-        {
-            "label": row[label],
-            "value": row[value],
-            "low": row[f"{ends}low"],
-            "high": row[f"{ends}high"],
-            "role": "judged" if sure(row) else "unsure",
-        }
-        for row in rows
-    ]
+def dots(rows: Sequence[Part], label: str, value: str, role: Callable[[Part], str], ends: str = "") -> list[Block]:
+    """Rows as `svg.intervals` takes them."""
+    names = {"label": label, "value": value, "low": f"{ends}low", "high": f"{ends}high"}
+    return [{**row, **{name: row[field] for name, field in names.items()}, "role": role(row)} for row in rows]
+
+
+def filled(sure: Any) -> str:
+    """The role of a dot: filled where it is sure, hollow where not."""
+    return "judged" if sure else "unsure"
 
 
 def detailed(parts: Sequence[Part]) -> list[Part]:
@@ -248,7 +238,7 @@ def overview_section(parts: Sequence[Part]) -> Block:
         if p["verdict"]
     ]
     drawn = svg.intervals(
-        dots(rows, "task", "difference", lambda r: r["borrowing"] != "cannot tell"),
+        dots(rows, "task", "difference", lambda r: filled(r["borrowing"] != "cannot tell")),
         "Difference from no transfer, every task",
         "difference in error from no transfer",
         ("less", "more error"),
@@ -266,44 +256,39 @@ def overview_section(parts: Sequence[Part]) -> Block:
     )
 
 
-def comparison_section(part: Part, kind: str, many: bool) -> Block:
+def comparison_section(part: Part, many: bool) -> Block:
     """The methods against no transfer: dots with intervals, then the table."""
     found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
     rows, level, score = found["rows"], percent(found["level"]), found["score"]
-    drawn = []
-    if others := [r for r in rows if r["method"] != "single"]:
-        shown = [
-            {**dot, "role": "judged" if r["method"] == chosen else "plain"}
-            for dot, r in zip(dots(others, "label", "difference", bool), others, strict=True)
-        ]
-        title = f"Difference of each method from no transfer, {part['primary']}"
-        axis = "difference in error from no transfer"
-        caption = (
-            f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together "
-            f"with {level} and account for folds that share rows. Where a bar crosses the line, the folds do not "
-            "show a difference."
-        )
-        drawn = [figure(svg.intervals(shown, title, axis, ("less error", "more error")), caption, "named")]
+    others = [r for r in rows if r["method"] != "single"]
+    drawn = svg.intervals(
+        dots(others, "label", "difference", lambda r: "judged" if r["method"] == chosen else "plain"),
+        f"Difference of each method from no transfer, {part['primary']}",
+        "difference in error from no transfer",
+        ("less error", "more error"),
+    )
+    caption = (
+        f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together "
+        f"with {level} and account for folds that share rows. Where a bar crosses the line, the folds do not "
+        "show a difference."
+    )
+    numbers = "coverage" in rows[0]
     errors = aligned(rows, "error", "std_error", "difference", "low", "high")
     columns = [("method", "label", None), ("error", "error", errors), ("\u00b1", "std_error", errors)]
     columns += columns_of(errors, "difference", "low", "high") + columns_of(aligned(rows, "log_density"), "log_density")
-    sure = ""
-    if kind == "regression":
-        columns.append(("in 90 % band", "coverage", percent))
-    else:
-        columns.append(("too sure by", "calibration", aligned(rows, "calibration")))
-        sure = " too sure by is mean confidence less share of right answers;"
-    columns += columns_of(aligned(rows, "seconds"), "seconds")
-    caption = (
+    sure = ("in 90 % band", "coverage", percent), ("too sure by", "calibration", aligned(rows, "calibration"))
+    columns += [sure[0] if numbers else sure[1], *columns_of(aligned(rows, "seconds"), "seconds")]
+    explained = "" if numbers else " too sure by is mean confidence less share of right answers;"
+    words = (
         f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
         f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
-        f"higher is better;{sure} seconds: processor time of all fits."
+        f"higher is better;{explained} seconds: processor time of all fits."
     )
     return section(
         f"Comparison for {part['primary']}" if many else "Comparison",
         found["lead"],
-        ("figure", drawn),
-        ("table", table(caption, columns, rows, chosen)),
+        ("figure", [figure(drawn, caption, "named")] if others else []),
+        ("table", table(words, columns, rows, chosen)),
         ("list", found["notes"]),
     )
 
@@ -313,12 +298,12 @@ def secondaries_section(part: Part, many: bool) -> Block:
     found, primary = part["secondaries"], part["primary"]
     rows, drawn = found["rows"], []
     if related := [r for r in rows if r["correlation"] is not None][: found["shown"]]:
-        shown = dots(related, "task", "correlation", lambda r: r["clear"], "correlation_")
+        shown = dots(related, "task", "correlation", lambda r: filled(r["clear"]), "correlation_")
         title, limits = f"Correlation of each task with {primary}", (-1.05, 1.05)
         one = svg.intervals(shown, title, "correlation with the primary", None, limits)
         drawn.append(figure(one, found["correlation_caption"], "named", heading="How related"))
     if gains := [r for r in rows if r["gain"] is not None][: found["shown"]]:
-        shown = dots(gains, "task", "gain", lambda r: r["low"] is not None and r["low"] > 0)
+        shown = dots(gains, "task", "gain", lambda r: filled(r["low"] is not None and r["low"] > 0))
         title = f"Loss of accuracy for {primary} when a task is left out"
         one = svg.intervals(shown, title, "more error without it", ("no use", "of use"))
         drawn.append(figure(one, found["gain_caption"], "named", heading="What is lost without it"))
@@ -408,10 +393,8 @@ def _effects(part: Part) -> list[tuple[str, Any]]:
     switches, target = part["switches"], part["target"]
     drawn = []
     if switches:
-        shown = dots(switches, "feature", "value", lambda r: r["low"] is not None and (r["low"] > 0 or r["high"] < 0))
-        for dot, switch in zip(shown, switches, strict=True):
-            alone = switch["alone"]
-            dot["other"] = alone and {**alone, "label": "no transfer", "role": "alone"}
+        clear = [r["low"] is not None and (r["low"] > 0 or r["high"] < 0) for r in switches]
+        shown = [{**r, "label": r["feature"], "role": filled(sure)} for r, sure in zip(switches, clear, strict=True)]
         write = aligned(switches, "value", "low", "high")
         columns = [("input", "feature", None), *columns_of(None, "from", "to"), ("effect", "value", write)]
         columns += columns_of(write, "low", "high")

@@ -124,10 +124,9 @@ def predictions(
     return {**what, **effects(predictor, points, primary, shown, alone)}
 
 
-def _series(predictor: Predictor, X: Array, task: Any) -> dict[str, Any]:
-    mean, std = predictor.ask(X, task)
-    band = {} if std is None else {"low": mean - Z * std, "high": mean + Z * std}
-    return {"mean": mean, "low": None, "high": None, **band}
+def _banded(mean: Array, std: Array | None) -> dict[str, Any]:
+    """A mean and the edges of its band, where there is one."""
+    return {"mean": mean} | {k: None if std is None else mean + z * std for k, z in (("low", -Z), ("high", Z))}
 
 
 def curves(
@@ -143,8 +142,8 @@ def curves(
             {
                 "task": str(task),
                 "x": grid[:, 0],
-                **_series(predictor, grid, task),
-                "alone": _series(alone, grid, task) if alone is not None and i == 0 else None,
+                **_banded(*predictor.ask(grid, task)),
+                "alone": _banded(*alone.ask(grid, task)) if alone is not None and i == 0 else None,
                 "points": {"x": X[seen, 0], "y": y[seen]},
             }
         )
@@ -194,12 +193,11 @@ def surfaces(predictor: Predictor, points: Points, primary: Any, target: str) ->
 
 def contrast(predictor: Predictor, rows: Array, task: Any, weights: Array) -> dict[str, Any]:
     """Linear combinations of the function at some rows, one per line of `weights`, with their bands."""
-    if not predictor.regression:
-        return {"mean": weights @ predictor.ask(rows, task)[0], "low": None, "high": None}
     mean, covariance = predictor.ask(rows, task, full=True)
-    half = Z * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", weights, covariance, weights, optimize=True), 0.0))
-    middle = weights @ mean
-    return {"mean": middle, "low": middle - half, "high": middle + half}
+    if covariance is None:
+        return _banded(weights @ mean, None)
+    variance = np.einsum("ij,jk,ik->i", weights, covariance, weights, optimize=True)
+    return _banded(weights @ mean, np.sqrt(np.maximum(variance, 0.0)))
 
 
 def effects(predictor: Predictor, points: Points, primary: Any, target: str, alone: Predictor | None) -> dict[str, Any]:
@@ -217,11 +215,11 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
     order = sorted((j for j, v in enumerate(values) if len(v) > 1), key=size, reverse=True)
     pair, wide = [j for j in order if len(values[j]) == 2], [j for j in order if len(values[j]) > 2]
     switches = [_switch(predictor, base, j, values[j], primary, alone) for j in pair[:MOST_SWITCHES]]
-    notes = []
-    if left := len(pair[MOST_SWITCHES:]) + len(wide[MOST_CURVES:]):
-        notes.append(f"{left} inputs of smaller effect are not shown.")
-    if still := [predictor.features[j] for j, v in enumerate(values) if len(v) < 2]:
-        notes.append(f"Inputs that never vary: {', '.join(still[:8])}{' and more' if len(still) > 8 else ''}.")
+    left = len(pair[MOST_SWITCHES:]) + len(wide[MOST_CURVES:])
+    still = [predictor.features[j] for j, v in enumerate(values) if len(v) < 2]
+    more = " and more" if len(still) > 8 else ""
+    notes = [f"{left} inputs of smaller effect are not shown."] if left else []
+    notes += [f"Inputs that never vary: {', '.join(still[:8])}{more}."] if still else []
     band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression
     known = alone is not None and bool(switches)
     return {
@@ -258,8 +256,7 @@ def _switch(
 
     def effect(asked: Predictor) -> dict[str, float | None]:
         found = contrast(asked, rows, task, weights)
-        numbers = [None if found[k] is None else float(found[k][0]) for k in ("mean", "low", "high")]
-        return dict(zip(("value", "low", "high"), numbers, strict=True))
+        return {"value" if k == "mean" else k: None if v is None else float(v[0]) for k, v in found.items()}
 
     ends = {"feature": predictor.features[j], "from": f"{values[0]:g}", "to": f"{values[1]:g}"}
     return {**ends, **effect(predictor), "alone": None if alone is None else effect(alone)}

@@ -113,10 +113,8 @@ def band_path(x: Sequence[float], low: Sequence[float], high: Sequence[float]) -
 def label(parent: Element, x: str, y: float, text: str, most: int, **more: Any) -> None:
     """Text, shortened where it is long; the whole of it is then in its tooltip."""
     short = shortened(text, most)
-    element = add(parent, "text", x=x, y=y, **more)
-    if short == text:
-        element.text = text
-    else:
+    element = add(parent, "text", text if short == text else None, x=x, y=y, **more)
+    if short != text:
         add(element, "title", text).tail = short
 
 
@@ -158,12 +156,13 @@ def intervals(
     """Dots with intervals, one row each, around zero.
 
     A row has `label`, `value`, `low`, `high` (None where unknown), `role` (a class of the style sheet) and may have
-    `other`: a second, hollow interval under the first. `ends` says what lies left and right of zero.
+    `alone`: what no transfer says, a second, hollow interval under the first. `ends` says what lies left and right of
+    zero.
     """
-    others = [row["other"] for row in rows if row.get("other")]
-    shown = [v for row in [*rows, *others] for v in (row["value"], row["low"], row["high"]) if v is not None]
+    alone = [row["alone"] for row in rows if row.get("alone")]
+    shown = [v for row in [*rows, *alone] for v in (row["value"], row["low"], row["high"]) if v is not None]
     scale = Scale(*limits) if limits else Scale.around([*shown, 0.0])
-    top, step = 22.0 if ends else 4.0, DOUBLE if others else ROW
+    top, step = 22.0 if ends else 4.0, DOUBLE if alone else ROW
     height = top + step * len(rows)
     said = "; ".join(f"{row['label']}: {_said(row)}" for row in rows)
     root = canvas(height + AXIS, title, f"{axis}. {said}.")
@@ -177,8 +176,8 @@ def intervals(
     for i, row in enumerate(rows):
         y = top + step * (i + 0.5)
         name_row(root, y + 4.0, row["label"], row["role"])
-        if row.get("other"):
-            _interval(root, scale, y + 6.0, row["other"], 3.5)
+        if row.get("alone"):
+            _interval(root, scale, y + 6.0, {**row["alone"], "label": "no transfer", "role": "alone"}, 3.5)
             y -= 4.0
         _interval(root, scale, y, row, 5.0)
     return root
@@ -240,13 +239,22 @@ def curve(panel: Mapping[str, Any], title: str, feature: str, target: str, heigh
     series = {"alone": alone, "borrowed": panel} if alone else {"borrowed": panel}
     core = [*points["y"], *(v for s in series.values() for v in s["mean"])]
     bands = [v for s in series.values() for edge in ("low", "high") for v in s[edge] or ()]
-    y = _capped([*core, *bands], core, height)
+    low, high = min(core), max(core)
+    room = 0.8 * (high - low) or max(abs(high), 1.0)  # bands may be far wider than what they are about
+    ends = max(min([*core, *bands]), low - room), min(max([*core, *bands]), high + room)
     x = Scale.around([*panel["x"], *points["x"]], 0.02, length=1000.0)
-    root = canvas(height + AXIS, title, _curve_text(panel, feature, target, len(points["x"])), "tall")
+    y = Scale.around(ends, 0.07, length=height, flip=True)
+    mean, at = panel["mean"], panel["x"]
+    top, bottom = mean.index(max(mean)), mean.index(min(mean))
+    text = (
+        f"{target} as predicted over {feature} from {number(at[0])} to {number(at[-1])}: largest "
+        f"{number(mean[top])} at {number(at[top])}, least {number(mean[bottom])} at {number(at[bottom])}; "
+        f"{len(points['x'])} measurements."
+    )
+    root = canvas(height + AXIS, title, text, "tall")
     bottom_axis(root, x, height, feature)
     left_axis(root, y, target)
-    layer = stretched(root, 1000, height)
-    across = [x(v) for v in panel["x"]]
+    layer, across = stretched(root, 1000, height), [x(v) for v in at]
     for role, one in series.items():
         if one["low"] is not None:
             edges = [[y(v) for v in one[edge]] for edge in ("low", "high")]
@@ -258,25 +266,6 @@ def curve(panel: Mapping[str, Any], title: str, feature: str, target: str, heigh
         dot = add(root, "circle", cx=x.percent(u), cy=y(v), r=3.2, class_="point")
         add(dot, "title", f"{feature} {number(u)}, {target} {number(v)}")
     return root
-
-
-def _capped(drawn: Sequence[float], core: Sequence[float], height: float) -> Scale:
-    """The heights of a curve: everything, unless bands are far wider than what they are about."""
-    low, high = min(core), max(core)
-    room = 0.8 * (high - low) or max(abs(high), 1.0)
-    ends = [max(min(drawn), low - room), min(max(drawn), high + room)]
-    return Scale.around(ends, 0.07, length=height, flip=True)
-
-
-def _curve_text(panel: Mapping[str, Any], feature: str, target: str, n: int) -> str:
-    """A curve in words."""
-    mean, x = panel["mean"], panel["x"]
-    top, bottom = mean.index(max(mean)), mean.index(min(mean))
-    return (
-        f"{target} as predicted over {feature} from {number(x[0])} to {number(x[-1])}: largest "
-        f"{number(mean[top])} at {number(x[top])}, least {number(mean[bottom])} at {number(x[bottom])}; {n} "
-        "measurements."
-    )
 
 
 def surface(part: Mapping[str, Any], field: str, title: str) -> Element:
