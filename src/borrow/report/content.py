@@ -72,13 +72,12 @@ def summary(
         if comparison is None:
             comparison = getattr(model, "comparison_", None)  # an Auto estimator brings its own
         if comparison is None:
-            predictor: Predictor | None = Predictor.of(model)
-            content = _of_model(predictor, table, suggestions, target)
+            content, predictor = _of_model(model, table, suggestions, target)
         else:
             content, predictor = _of_comparison(comparison, model, table, suggestions)
-    made = _made(comparison, predictor, command, said)
     about = {"format": FORMAT, "version": VERSION, "borrow": __version__}
-    found: dict[str, Any] = to_json({**about, **content, "made": made}, text=text_of)
+    made = {"made": _made(comparison, predictor, command, said)}
+    found: dict[str, Any] = to_json(about | content | made, text=text_of)
     return found
 
 
@@ -136,16 +135,16 @@ def _of_comparison(
     return content, predictor
 
 
-def _of_model(predictor: Predictor, table: Any, suggestions: Any, target: str | None) -> dict[str, Any]:
-    """A model without a comparison: every part but how it was made."""
+def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> tuple[dict[str, Any], Predictor | None]:
+    """The same of a model without a comparison."""
+    predictor = Predictor.of(model)
     task = schema_of(predictor.model).task
     primary = predictor.labels[0] if predictor.primary is None else predictor.primary
+    points = remembered(predictor)
     if table is not None and target is not None and task is not None:
         points = points_of(read_problem(table, target, str(task), list(predictor.features)))
-    else:
-        points = remembered(predictor)
     parts = _model_parts(predictor)
-    return {
+    content = {
         "data": {
             "kind": "regression" if predictor.regression else "classification",
             "target": target,
@@ -160,6 +159,7 @@ def _of_model(predictor: Predictor, table: Any, suggestions: Any, target: str | 
         "predictions": _predictions(predictor, points, primary, target or "target", None, parts),
         "suggestions": suggested(suggestions, predictor.features),
     }
+    return content, predictor
 
 
 def _about(predictor: Predictor | None) -> dict[str, str] | None:
@@ -265,7 +265,7 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
         f"{primary}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
     )
-    relations = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
+    relations: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
     rho = {r["task"]: r["rho"] for r in relations}
     secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
     return {
@@ -322,7 +322,7 @@ def _span(verdict: Any) -> str:
 
 def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
     """A model without a comparison: what it knows of the relations, where it knows any."""
-    found = predictor.model.relatedness() if hasattr(predictor.model, "relatedness") else {}
+    found: Any = predictor.model.relatedness() if hasattr(predictor.model, "relatedness") else {}
     found = found[0] if isinstance(found, list) else found  # of several classes
     rows = found.rows() if "correlation" in found else []
     own = [row["rows"] for row in rows if row["task"] == predictor.primary]

@@ -170,13 +170,12 @@ def _sections(summary: Part) -> list[Block]:
     many = len(parts) > 1
     shown = [overview_section(parts)] if many else []
     for part in details:
-        makers = {"comparison": comparison_section, "secondaries": secondaries_section}
-        shown += [make(part, many) for name, make in makers.items() if part[name]]
-    makers = {"covariance": covariance_section, "predictions": predictions_section}
-    shown += [make(summary[name]) for name, make in makers.items() if summary[name]]
+        shown += [comparison_section(part, many)] if part["comparison"] else []
+        shown += [secondaries_section(part, many)] if part["secondaries"] else []
+    shown += [covariance_section(summary["covariance"])] if summary["covariance"] else []
+    shown += [predictions_section(summary["predictions"])] if summary["predictions"] else []
     shown += [calibration_section(part, many) for part in details if part["calibration"]]
-    if summary["suggestions"]:
-        shown.append(suggestions_section(summary["suggestions"]))
+    shown += [suggestions_section(summary["suggestions"])] if summary["suggestions"] else []
     return [*shown, made_section(summary["made"])]
 
 
@@ -187,7 +186,7 @@ def section(heading: str, lead: str, *blocks: tuple[str, Any]) -> Block:
 
 def figure(drawn: svg.Element, caption: str = "", margin: str = "", **more: Any) -> Block:
     """A figure with what stands around it."""
-    empty = {"heading": "", "legend": [], "table": None, "bar": None, "classes": ""}
+    empty: Block = {"heading": "", "legend": [], "table": None, "bar": None, "classes": ""}
     return {"svg": drawn, "caption": caption, "margin": margin, **empty, **more}
 
 
@@ -201,10 +200,21 @@ def columns_of(write: Callable[[Any], str] | None, *fields: str) -> list[Column]
     return [(field.replace("_", " "), field, write) for field in fields]
 
 
-def dots(rows: Sequence[Part], label: str, value: str, role: Callable[[Part], str], ends: str = "") -> list[Block]:
-    """Rows as `svg.intervals` takes them."""
-    names = {"label": label, "value": value, "low": f"{ends}low", "high": f"{ends}high"}
-    return [{**row, **{name: row[field] for name, field in names.items()}, "role": role(row)} for row in rows]
+def intervals(
+    rows: Sequence[Part],
+    fields: tuple[str, str, str, str],
+    role: Callable[[Part], str],
+    title: str,
+    axis: str,
+    caption: str,
+    sides: tuple[str, str] | None = None,
+    limits: tuple[float, float] | None = None,
+    **more: Any,
+) -> list[Block]:
+    """A figure of dots with intervals, where there are any rows; `fields` are their label, value, low and high."""
+    names = dict(zip(("label", "value", "low", "high"), fields, strict=True))
+    dots = [{**row, **{name: row[field] for name, field in names.items()}, "role": role(row)} for row in rows]
+    return [figure(svg.intervals(dots, title, axis, sides, limits), caption, "named", **more)] if dots else []
 
 
 def filled(sure: Any) -> str:
@@ -237,21 +247,23 @@ def overview_section(parts: Sequence[Part]) -> Block:
         for p in parts
         if p["verdict"]
     ]
-    drawn = svg.intervals(
-        dots(rows, "task", "difference", lambda r: filled(r["borrowing"] != "cannot tell")),
+    drawn = intervals(
+        rows,
+        ("task", "difference", "low", "high"),
+        lambda r: filled(r["borrowing"] != "cannot tell"),
         "Difference from no transfer, every task",
         "difference in error from no transfer",
+        "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell.",
         ("less", "more error"),
     )
     errors = aligned(rows, "difference", "low", "high")
     columns = [*columns_of(None, "task"), ("rows", "rows", whole), *columns_of(None, "borrowing", "method")]
     columns += columns_of(errors, "difference", "low", "high")
-    caption = "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell."
     lead = f"Details follow for {MOST_DETAILS} of {len(parts)} tasks, those with the clearest answers."
     return section(
         "Every task in turn",
         lead if len(parts) > MOST_DETAILS else "",
-        ("figure", [figure(drawn, caption, "named")]),
+        ("figure", drawn),
         ("table", table("Every task as the one that matters.", columns, rows)),
     )
 
@@ -260,17 +272,16 @@ def comparison_section(part: Part, many: bool) -> Block:
     """The methods against no transfer: dots with intervals, then the table."""
     found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
     rows, level, score = found["rows"], percent(found["level"]), found["score"]
-    others = [r for r in rows if r["method"] != "single"]
-    drawn = svg.intervals(
-        dots(others, "label", "difference", lambda r: "judged" if r["method"] == chosen else "plain"),
+    drawn = intervals(
+        [r for r in rows if r["method"] != "single"],
+        ("label", "difference", "low", "high"),
+        lambda r: "judged" if r["method"] == chosen else "plain",
         f"Difference of each method from no transfer, {part['primary']}",
         "difference in error from no transfer",
+        f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together with "
+        f"{level} and account for folds that share rows. Where a bar crosses the line, the folds do not show a "
+        "difference.",
         ("less error", "more error"),
-    )
-    caption = (
-        f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together "
-        f"with {level} and account for folds that share rows. Where a bar crosses the line, the folds do not "
-        "show a difference."
     )
     numbers = "coverage" in rows[0]
     errors = aligned(rows, "error", "std_error", "difference", "low", "high")
@@ -279,7 +290,7 @@ def comparison_section(part: Part, many: bool) -> Block:
     sure = ("in 90 % band", "coverage", percent), ("too sure by", "calibration", aligned(rows, "calibration"))
     columns += [sure[0] if numbers else sure[1], *columns_of(aligned(rows, "seconds"), "seconds")]
     explained = "" if numbers else " too sure by is mean confidence less share of right answers;"
-    words = (
+    caption = (
         f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
         f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
         f"higher is better;{explained} seconds: processor time of all fits."
@@ -287,8 +298,8 @@ def comparison_section(part: Part, many: bool) -> Block:
     return section(
         f"Comparison for {part['primary']}" if many else "Comparison",
         found["lead"],
-        ("figure", [figure(drawn, caption, "named")] if others else []),
-        ("table", table(words, columns, rows, chosen)),
+        ("figure", drawn),
+        ("table", table(caption, columns, rows, chosen)),
         ("list", found["notes"]),
     )
 
@@ -296,17 +307,27 @@ def comparison_section(part: Part, many: bool) -> Block:
 def secondaries_section(part: Part, many: bool) -> Block:
     """Which of the other tasks carry the gain."""
     found, primary = part["secondaries"], part["primary"]
-    rows, drawn = found["rows"], []
-    if related := [r for r in rows if r["correlation"] is not None][: found["shown"]]:
-        shown = dots(related, "task", "correlation", lambda r: filled(r["clear"]), "correlation_")
-        title, limits = f"Correlation of each task with {primary}", (-1.05, 1.05)
-        one = svg.intervals(shown, title, "correlation with the primary", None, limits)
-        drawn.append(figure(one, found["correlation_caption"], "named", heading="How related"))
-    if gains := [r for r in rows if r["gain"] is not None][: found["shown"]]:
-        shown = dots(gains, "task", "gain", lambda r: filled(r["low"] is not None and r["low"] > 0))
-        title = f"Loss of accuracy for {primary} when a task is left out"
-        one = svg.intervals(shown, title, "more error without it", ("no use", "of use"))
-        drawn.append(figure(one, found["gain_caption"], "named", heading="What is lost without it"))
+    rows, most = found["rows"], found["shown"]
+    related = intervals(
+        [r for r in rows if r["correlation"] is not None][:most],
+        ("task", "correlation", "correlation_low", "correlation_high"),
+        lambda r: filled(r["clear"]),
+        f"Correlation of each task with {primary}",
+        "correlation with the primary",
+        found["correlation_caption"],
+        limits=(-1.05, 1.05),
+        heading="How related",
+    )
+    lost = intervals(
+        [r for r in rows if r["gain"] is not None][:most],
+        ("task", "gain", "low", "high"),
+        lambda r: filled(r["low"] is not None and r["low"] > 0),
+        f"Loss of accuracy for {primary} when a task is left out",
+        "more error without it",
+        found["gain_caption"],
+        ("no use", "of use"),
+        heading="What is lost without it",
+    )
     gain = aligned(rows, "gain", "low", "high")
     optional = [
         *columns_of(aligned(rows, "rho", least=2), "rho"),
@@ -321,7 +342,7 @@ def secondaries_section(part: Part, many: bool) -> Block:
     return section(
         f"Who is related to {primary}" if many else "Which of the other tasks carry it",
         found["lead"],
-        ("group " + "two" * (len(drawn) > 1), drawn),
+        ("group two" if related and lost else "group ", [*related, *lost]),
         ("table", table(found["caption"], columns, rows)),
     )
 
@@ -391,17 +412,19 @@ def _maps(part: Part) -> list[tuple[str, Any]]:
 
 def _effects(part: Part) -> list[tuple[str, Any]]:
     switches, target = part["switches"], part["target"]
-    drawn = []
-    if switches:
-        clear = [r["low"] is not None and (r["low"] > 0 or r["high"] < 0) for r in switches]
-        shown = [{**r, "label": r["feature"], "role": filled(sure)} for r, sure in zip(switches, clear, strict=True)]
-        write = aligned(switches, "value", "low", "high")
-        columns = [("input", "feature", None), *columns_of(None, "from", "to"), ("effect", "value", write)]
-        columns += columns_of(write, "low", "high")
-        numbers = table("Average change between the two values of an input.", columns, switches)
-        one = svg.intervals(shown, "Effect of each input with two values", f"change in {target}")
-        legend = _legend(part, any(switch["alone"] for switch in switches), False)
-        drawn = [figure(one, part["switch_caption"], "named", legend=legend, table=numbers)]
+    write = aligned(switches, "value", "low", "high")
+    columns = [("input", "feature", None), *columns_of(None, "from", "to"), ("effect", "value", write)]
+    columns += columns_of(write, "low", "high")
+    drawn = intervals(
+        switches,
+        ("feature", "value", "low", "high"),
+        lambda r: filled(r["low"] is not None and (r["low"] > 0 or r["high"] < 0)),
+        "Effect of each input with two values",
+        f"change in {target}",
+        part["switch_caption"],
+        legend=_legend(part, any(r["alone"] for r in switches), False),
+        table=table("Average change between the two values of an input.", columns, switches),
+    )
     small = [
         figure(
             svg.curve(panel, f"Average {target} over {name}", name, target, 150.0),

@@ -64,7 +64,7 @@ class Predictor:
         """Whether it predicts numbers."""
         return self.positive is None
 
-    def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Array, Array | None]:
+    def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Any, Any]:
         """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
         tasks = [task] * len(X)
         with warnings.catch_warnings():
@@ -91,20 +91,25 @@ class Points:
 
 def schema_of(model: Any) -> Any:
     """What the columns and tasks were that a model was fitted to; None where it was not fitted."""
-    # `fitted_.schema` once every estimator publishes its fitted state.
-    return getattr(model, "_schema", None)
+    # The public way is `fitted_.schema`; `_schema` goes when every estimator publishes its fitted state.
+    fitted = getattr(model, "fitted_", None)
+    return getattr(model, "_schema", None) if fitted is None else fitted.schema
 
 
 def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
     model, labels = predictor.model, predictor.labels
-    if not hasattr(model, "_marginals"):
+    # The public way is `fitted_.model.cells`, `fitted_.center` and `fitted_.scale`; the others go as `_schema` does.
+    fitted = getattr(model, "fitted_", None)
+    if fitted is not None and hasattr(fitted.model, "cells"):
+        cells, center, scale = fitted.model.cells, fitted.center, fitted.scale
+    elif hasattr(model, "_marginals"):
+        cells, center, scale = model._marginals()[0], model._center, model._scale
+    else:
         X = getattr(model, "X_", None) if predictor.regression else None
         owner = labels[0] if predictor.primary is None else predictor.primary
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
-    # `fitted_.model.cells`, `fitted_.center` and `fitted_.scale` once every estimator publishes its fitted state.
-    cells = model._marginals()[0]
-    y = model._center[cells.task] + model._scale[cells.task] * cells.y
+    y = center[cells.task] + scale[cells.task] * cells.y
     pooled = len(cells.starts) - 1 != len(labels)
     return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
 
@@ -164,10 +169,8 @@ def surfaces(predictor: Predictor, points: Points, primary: Any, target: str) ->
     ends = [(c.min(), c.max()) if np.ptp(c) > 0 else (c[0] - 0.5, c[0] + 0.5) for c in points.X.T]
     edges = [np.linspace(*pair, GRID_MAP + 1) for pair in ends]
     x, y = ((e[1:] + e[:-1]) / 2 for e in edges)
-    mean, std = (
-        None if v is None else v.reshape(GRID_MAP, GRID_MAP)
-        for v in predictor.ask(np.column_stack([np.tile(x, GRID_MAP), np.repeat(y, GRID_MAP)]), primary)
-    )
+    mean, std = predictor.ask(np.column_stack([np.tile(x, GRID_MAP), np.repeat(y, GRID_MAP)]), primary)
+    mean, std = mean.reshape(GRID_MAP, -1), None if std is None else std.reshape(GRID_MAP, -1)
     X, targets = points.of(primary)
     seen = X[np.isfinite(targets)]
     at = itertools.product(np.linspace(0, GRID_MAP - 1, 4).astype(int), repeat=2)

@@ -318,8 +318,7 @@ def coverage(part: Mapping[str, Any], title: str) -> Element:
     said = "; ".join(f"{m['label']}: {percent(m['share'][ninety])} inside the 90 % band" for m in methods)
     root, layer, x, y = _shares(title, said, "promised by the band", "found inside it")
     grid = [k / 40 for k in range(41)]
-    lens = [1.96 * math.sqrt(p * (1 - p) / part["n"]) for p in grid]
-    edges = [[y(min(max(p + s * e, 0.0), 1.0)) for p, e in zip(grid, lens, strict=True)] for s in (-1, 1)]
+    edges = [[y(min(max(p + z * math.sqrt(p * (1 - p) / part["n"]), 0.0), 1.0)) for p in grid] for z in (-1.96, 1.96)]
     add(layer, "path", d=band_path([1000 * p for p in grid], *edges), class_="chance")
     add(layer, "path", d=line_path([0.0, 1000.0], [SQUARE, 0.0]), class_="ideal")
     for method in methods:
