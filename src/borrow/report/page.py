@@ -203,23 +203,25 @@ def columns_of(write: Callable[[Any], str] | None, *fields: str) -> list[Column]
 def intervals(
     rows: Sequence[Part],
     fields: tuple[str, str, str, str],
-    role: Callable[[Part], str],
+    sure: Callable[[Part], Any],
     title: str,
     axis: str,
     caption: str,
     sides: tuple[str, str] | None = None,
     limits: tuple[float, float] | None = None,
+    otherwise: str = "unsure",
     **more: Any,
 ) -> list[Block]:
-    """A figure of dots with intervals, where there are any rows; `fields` are their label, value, low and high."""
+    """A figure of dots with intervals, where there are any rows; those that are `sure` stand out, others are hollow.
+
+    `fields` are the label, value, low and high of a row.
+    """
     names = dict(zip(("label", "value", "low", "high"), fields, strict=True))
-    dots = [{**row, **{name: row[field] for name, field in names.items()}, "role": role(row)} for row in rows]
+    dots = [
+        {**row, **{name: row[field] for name, field in names.items()}, "role": "judged" if sure(row) else otherwise}
+        for row in rows
+    ]
     return [figure(svg.intervals(dots, title, axis, sides, limits), caption, "named", **more)] if dots else []
-
-
-def filled(sure: Any) -> str:
-    """The role of a dot: filled where it is sure, hollow where not."""
-    return "judged" if sure else "unsure"
 
 
 def detailed(parts: Sequence[Part]) -> list[Part]:
@@ -250,7 +252,7 @@ def overview_section(parts: Sequence[Part]) -> Block:
     drawn = intervals(
         rows,
         ("task", "difference", "low", "high"),
-        lambda r: filled(r["borrowing"] != "cannot tell"),
+        lambda r: r["borrowing"] != "cannot tell",
         "Difference from no transfer, every task",
         "difference in error from no transfer",
         "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell.",
@@ -275,13 +277,14 @@ def comparison_section(part: Part, many: bool) -> Block:
     drawn = intervals(
         [r for r in rows if r["method"] != "single"],
         ("label", "difference", "low", "high"),
-        lambda r: "judged" if r["method"] == chosen else "plain",
+        lambda r: r["method"] == chosen,
         f"Difference of each method from no transfer, {part['primary']}",
         "difference in error from no transfer",
         f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together with "
         f"{level} and account for folds that share rows. Where a bar crosses the line, the folds do not show a "
         "difference.",
         ("less error", "more error"),
+        otherwise="plain",
     )
     numbers = "coverage" in rows[0]
     errors = aligned(rows, "error", "std_error", "difference", "low", "high")
@@ -311,7 +314,7 @@ def secondaries_section(part: Part, many: bool) -> Block:
     related = intervals(
         [r for r in rows if r["correlation"] is not None][:most],
         ("task", "correlation", "correlation_low", "correlation_high"),
-        lambda r: filled(r["clear"]),
+        lambda r: r["clear"],
         f"Correlation of each task with {primary}",
         "correlation with the primary",
         found["correlation_caption"],
@@ -321,7 +324,7 @@ def secondaries_section(part: Part, many: bool) -> Block:
     lost = intervals(
         [r for r in rows if r["gain"] is not None][:most],
         ("task", "gain", "low", "high"),
-        lambda r: filled(r["low"] is not None and r["low"] > 0),
+        lambda r: r["low"] is not None and r["low"] > 0,
         f"Loss of accuracy for {primary} when a task is left out",
         "more error without it",
         found["gain_caption"],
@@ -418,7 +421,7 @@ def _effects(part: Part) -> list[tuple[str, Any]]:
     drawn = intervals(
         switches,
         ("feature", "value", "low", "high"),
-        lambda r: filled(r["low"] is not None and (r["low"] > 0 or r["high"] < 0)),
+        lambda r: r["low"] is not None and (r["low"] > 0 or r["high"] < 0),
         "Effect of each input with two values",
         f"change in {target}",
         part["switch_caption"],

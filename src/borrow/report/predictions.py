@@ -98,6 +98,8 @@ def schema_of(model: Any) -> Any:
 
 def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
+    if not predictor.regression:
+        return None
     model, labels = predictor.model, predictor.labels
     # The public way is `fitted_.model.cells`, `fitted_.center` and `fitted_.scale`; the others go as `_schema` does.
     fitted = getattr(model, "fitted_", None)
@@ -106,7 +108,7 @@ def remembered(predictor: Predictor) -> Points | None:
     elif hasattr(model, "_marginals"):
         cells, center, scale = model._marginals()[0], model._center, model._scale
     else:
-        X = getattr(model, "X_", None) if predictor.regression else None
+        X = getattr(model, "X_", None)
         owner = labels[0] if predictor.primary is None else predictor.primary
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
     y = center[cells.task] + scale[cells.task] * cells.y
@@ -153,14 +155,14 @@ def curves(
             }
         )
     band = f"Band: {100 * BAND:.0f} % for the function; a new measurement scatters around it by the noise as well."
-    beside = " Beside the primary, the tasks most related to it." if len(panels) > 1 else ""
     return {
         "form": "curve",
         "heading": "What the model says",
         "lead": f"{target} of {primary} over {predictor.features[0]}, the only input.",
         "feature": predictor.features[0],
         "panels": panels,
-        "caption": band * predictor.regression + beside,
+        "caption": band * predictor.regression
+        + " Beside the primary, the tasks most related to it." * (len(panels) > 1),
     }
 
 
@@ -224,7 +226,6 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
     notes = [f"{left} inputs of smaller effect are not shown."] if left else []
     notes += [f"Inputs that never vary: {', '.join(still[:8])}{more}."] if still else []
     band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression
-    known = alone is not None and bool(switches)
     return {
         "form": "effects",
         "heading": "What the inputs do",
@@ -233,7 +234,8 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
         "switches": switches,
         "curves": [_effect_curve(predictor, base, j, primary, points) for j in wide[:MOST_CURVES]],
         "switch_caption": f"Change of the average prediction from the lower value to the upper. {band}"
-        + " Below each, what the primary's own rows say without the others." * known,
+        + " Below each, what the primary's own rows say without the others."
+        * (alone is not None and len(switches) > 0),
         "curve_caption": "Change of the average prediction from its mean over the range."
         + f" Bands: {100 * BAND:.0f} %." * predictor.regression,
         "notes": notes,
