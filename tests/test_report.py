@@ -371,6 +371,15 @@ def test_other_data_than_those_compared_are_refused(compared):
         report.summary(comparison, table=other)
 
 
+def test_a_problem_that_was_read_already_is_the_table(compared, summary):
+    table, comparison = compared
+    problem = read_problem(table, "y", "task")
+    found = report.summary(comparison, table=problem)
+    assert {k: v for k, v in found.items() if k != "made"} == {k: v for k, v in summary.items() if k != "made"}
+    with pytest.raises(ValueError, match="not the data that were compared"):
+        report.summary(comparison, table=problem.take(range(1, len(problem.y))))
+
+
 def test_a_newer_summary_is_refused_with_a_sentence(tmp_path):
     newer = {**samples.regression(), "version": 2, "borrow": "9.1"}
     with pytest.raises(ValueError, match=r"made by a newer borrow \(9.1, .*update borrow"):
