@@ -23,14 +23,17 @@ def coverage(by_method: Methods, labels: Mapping[str, str], judged: str | None) 
         z = np.concatenate([np.abs(np.subtract(r["y"], r["mean"])) / np.asarray(r["std"]) for r in done])
         return [float(np.mean(z <= ndtri(0.5 + level / 2))) for level in LEVELS]
 
+    found = _measured(by_method, labels, judged, "share", shares)
     n = max(len({row for r in records if r["failure"] is None for row in r["rows"]}) for records in by_method.values())
-    about = {"form": "coverage", "n": n, "levels": list(LEVELS)}
-    words = {
+    return found and {
+        "form": "coverage",
+        "n": n,
+        "levels": list(LEVELS),
+        **found,
         "lead": "A 90 % band should hold nine of ten new measurements, a 50 % band half of them. Below the dotted "
         "line a method is too sure of itself, above it is more careful than it need be.",
         "caption": f"Held-out rows over all folds. The grey lens is what chance allows a perfect method with {n} rows.",
     }
-    return _content(about, by_method, labels, judged, {"share": shares}, words)
 
 
 def reliability(
@@ -45,26 +48,22 @@ def reliability(
     def bins(done: Records) -> list[dict[str, Any]]:
         p = np.concatenate([np.asarray(r["probability"], dtype=float) for r in done])
         code = np.array([list(classes).index(v) for r in done for v in r["y"]])
-        repeats = 1 + max(r["repeat"] for r in done)
         shown, true = (p[:, 1], code == 1) if two else (p.max(axis=1), p.argmax(axis=1) == code)
-        return bins_of(shown, true, repeats)
+        return bins_of(shown, true, 1 + max(r["repeat"] for r in done))
 
+    found = _measured(by_method, labels, judged, "bins", bins)
     what = f"of \u201c{classes[1]}\u201d" if two else "of the class predicted"
-    words = {
+    return found and {
+        "form": "reliability",
+        **found,
         "lead": f"Predictions sorted by their probability {what}: what gets 80 % should come true in eight of ten.",
         "caption": "Held-out rows over all folds, in bins of equal counts. Bars: 95 % intervals of the share, which "
         "count a row once however often the folds were drawn.",
     }
-    return _content({"form": "reliability"}, by_method, labels, judged, {"bins": bins}, words)
 
 
-def _content(
-    about: Mapping[str, Any],
-    by_method: Methods,
-    labels: Mapping[str, str],
-    judged: str | None,
-    measured: Mapping[str, Callable[[Records], Any]],
-    words: Mapping[str, str],
+def _measured(
+    by_method: Methods, labels: Mapping[str, str], judged: str | None, name: str, measure: Callable[[Records], Any]
 ) -> dict[str, Any] | None:
     """What was measured of every method with a finished fold; None where there is none.
 
@@ -75,15 +74,13 @@ def _content(
             "method": key,
             "label": labels[key],
             "role": "alone" if key == "single" else "judged" if key == judged else "plain",
-            **{name: measure(done) for name, measure in measured.items()},
+            name: measure(done),
         }
         for key, records in by_method.items()
         if (done := [r for r in records if r["failure"] is None])
     ]
-    if not methods:
-        return None
     drawn = [m for m in methods if m["method"] in ("single", judged)] or methods[:2]
-    return {**about, "methods": drawn, "all": methods, **words}
+    return {"methods": drawn, "all": methods} if methods else None
 
 
 def bins_of(probability: Any, true: Any, repeats: int) -> list[dict[str, Any]]:

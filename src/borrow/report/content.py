@@ -92,10 +92,10 @@ def check(summary: Mapping[str, Any]) -> None:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"the summary has version {version!r}; expected a whole number, 1 to {VERSION}")
     if version > VERSION:
-        made = summary.get("borrow", "a newer version")
         raise ValueError(
-            f"the summary was made by a newer borrow ({made}, summary version {version}; this is borrow {__version__}, "
-            f"which reads up to version {VERSION}): update borrow, or make the summary again with this one"
+            f"the summary was made by a newer borrow ({summary.get('borrow', 'a newer version')}, summary version "
+            f"{version}; this is borrow {__version__}, which reads up to version {VERSION}): update borrow, or make "
+            "the summary again with this one"
         )
 
 
