@@ -100,17 +100,15 @@ def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
     if not predictor.regression:
         return None
-    model, labels = predictor.model, predictor.labels
-    # The public way is `fitted_.model.cells`, `fitted_.center` and `fitted_.scale`; the others go as `_schema` does.
-    fitted = getattr(model, "fitted_", None)
-    if fitted is not None and hasattr(fitted.model, "cells"):
-        cells, center, scale = fitted.model.cells, fitted.center, fitted.scale
-    elif hasattr(model, "_marginals"):
-        cells, center, scale = model._marginals()[0], model._center, model._scale
-    else:
-        X = getattr(model, "X_", None)
+    model, labels, X = predictor.model, predictor.labels, getattr(predictor.model, "X_", None)
+    if X is not None:  # of the hierarchical model, and not always numbers
         owner = labels[0] if predictor.primary is None else predictor.primary
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
+    # The public way is `fitted_.model.cells`, `fitted_.center` and `fitted_.scale`; the others go as `_schema` does.
+    if hasattr(model, "fitted_"):
+        cells, center, scale = model.fitted_.model.cells, model.fitted_.center, model.fitted_.scale
+    else:
+        cells, center, scale = model._marginals()[0], model._center, model._scale
     y = center[cells.task] + scale[cells.task] * cells.y
     pooled = len(cells.starts) - 1 != len(labels)
     return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
