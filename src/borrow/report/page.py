@@ -79,12 +79,12 @@ def render(summary: Part) -> str:
     summary = to_json(summary, text=text_of)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     shown, ids = _sections(summary), itertools.count(1)
-    for section in shown:  # ids owe nothing to the data
-        figures = [f for kind, content in section["blocks"] if kind.startswith(("figure", "group")) for f in content]
-        for figure, part in itertools.product(figures, ("bar", "svg")):
-            if figure[part] is not None:  # built as a tree: text is text
-                figure[part] = Markup(svg.markup(figure[part], f"figure-{next(ids)}"))
-        section["id"] = f"part-{next(ids)}"
+    for part in shown:  # ids owe nothing to the data
+        drawn = [f for kind, content in part["blocks"] if kind.startswith(("figure", "group")) for f in content]
+        for f, name in itertools.product(drawn, ("bar", "svg")):
+            if f[name] is not None:  # built as a tree: text is text
+                f[name] = Markup(svg.markup(f[name], f"figure-{next(ids)}"))
+        part["id"] = f"part-{next(ids)}"
     style, script = _file("report.css"), _file("report.js")
     # JSON that no text inside can end: no <, > or & is left in it.
     data = json.dumps(summary, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
@@ -258,9 +258,8 @@ def overview_section(parts: Sequence[Part]) -> Block:
         "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell.",
         ("less", "more error"),
     )
-    errors = aligned(rows, "difference", "low", "high")
     columns = [*columns_of(None, "task"), ("rows", "rows", whole), *columns_of(None, "borrowing", "method")]
-    columns += columns_of(errors, "difference", "low", "high")
+    columns += columns_of(aligned(rows, "difference", "low", "high"), "difference", "low", "high")
     lead = f"Details follow for {MOST_DETAILS} of {len(parts)} tasks, those with the clearest answers."
     return section(
         "Every task in turn",
@@ -357,8 +356,8 @@ def covariance_section(covariance: Part) -> Block:
     columns = [*columns_of(None, "task"), *((t, str(j), hundredths) for j, t in enumerate(tasks))]
     numbers = table("Correlations between tasks.", columns, rows) if len(tasks) <= 14 else None
     drawn = svg.heat_map(tasks, values, "Correlations between tasks")
-    block = figure(drawn, covariance["caption"], "named heat", table=numbers)
-    return section("How the tasks hang together", covariance["lead"], ("figure", [block]))
+    heat = figure(drawn, covariance["caption"], "named heat", table=numbers)
+    return section("How the tasks hang together", covariance["lead"], ("figure", [heat]))
 
 
 def predictions_section(part: Part) -> Block:
@@ -376,13 +375,17 @@ def _legend(part: Part, alone: Any, points: Any) -> list[tuple[str, str]]:
 def _curves(part: Part) -> list[tuple[str, Any]]:
     feature, target, first = part["feature"], part["target"], part["panels"][0]
     titles = [f"Prediction of {target} for {panel['task']}" for panel in part["panels"]]
-    legend = _legend(part, first["alone"], first["points"]["x"])
-    drawn = svg.curve(first, titles[0], feature, target)
+    large = figure(
+        svg.curve(first, titles[0], feature, target),
+        part["caption"],
+        "tall",
+        legend=_legend(part, first["alone"], first["points"]["x"]),
+        table=_curve_table(first, feature),
+    )
     small = [
         figure(svg.curve(panel, title, feature, target, 130.0), "", "tall", heading=panel["task"])
         for panel, title in zip(part["panels"][1:], titles[1:], strict=True)
     ]
-    large = figure(drawn, part["caption"], "tall", legend=legend, table=_curve_table(first, feature))
     return [("figure", [large]), ("group many", small)]
 
 
@@ -460,9 +463,11 @@ def calibration_section(part: Part, many: bool) -> Block:
         columns += [*columns_of(percent, "low", "high"), ("rows", "n", whole)]
         numbers = table("Predictions by probability, and how often they came true.", columns, rows)
     legend = [(m["role"], m["label"]) for m in found["methods"]]
-    block = figure(drawn, found["caption"], "square", legend=legend, table=numbers)
-    heading = f"Can the {what} be trusted" + (f" for {part['primary']}?" if many else "?")
-    return section(heading, found["lead"], ("figure", [block]))
+    return section(
+        f"Can the {what} be trusted" + (f" for {part['primary']}?" if many else "?"),
+        found["lead"],
+        ("figure", [figure(drawn, found["caption"], "square", legend=legend, table=numbers)]),
+    )
 
 
 def suggestions_section(part: Part) -> Block:

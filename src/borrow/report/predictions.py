@@ -120,8 +120,8 @@ def predictions(
     """Curves, maps or effects, as the number of inputs allows. `others` are the tasks to show beside the primary."""
     d, regression = points.X.shape[1], predictor.regression
     shown = target if regression else f"probability of {predictor.positive}"
-    notes = [] if regression else ["Probabilities are drawn without bands: what is not known is inside them."]
-    what = {"label": predictor.label, "target": shown, "notes": notes}
+    unsaid = "Probabilities are drawn without bands: what is not known is inside them."
+    what = {"label": predictor.label, "target": shown, "notes": [] if regression else [unsaid]}
     if d == 1:
         return {**what, **curves(predictor, points, primary, shown, alone, others)}
     if d == 2:
