@@ -20,7 +20,7 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration
 from borrow.report.format import number, text_of
-from borrow.report.predictions import Points, Predictor, predictions, remembered, schema_of
+from borrow.report.predictions import Points, Predictor, predictions, remembered
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
 from borrow.transfer.folds import fit_for
@@ -138,7 +138,7 @@ def _of_comparison(
 def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> tuple[dict[str, Any], Predictor | None]:
     """The same of a model without a comparison."""
     predictor = Predictor.of(model)
-    task = schema_of(predictor.model).task
+    task = predictor.model.fitted_.schema.task
     primary = predictor.labels[0] if predictor.primary is None else predictor.primary
     points = remembered(predictor)
     if table is not None and target is not None and task is not None:

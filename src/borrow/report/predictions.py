@@ -40,12 +40,12 @@ class Predictor:
     def of(cls, model: Any, features: Any = None, label: str | None = None) -> Predictor:
         """Wrap a fitted estimator of this package; `features` names the columns of an array."""
         inner = getattr(model, "model_", model)  # Auto estimators hold the one that they chose
-        schema = schema_of(inner)
-        if schema is None:
+        if not hasattr(inner, "fitted_"):
             raise ValueError(
                 f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
                 "fitted or not of this package"
             )
+        schema = inner.fitted_.schema
         names = schema.names if schema.names is not None else features
         if names is None or len(names) != schema.n_features:
             names = [f"input {j + 1}" for j in range(schema.n_features)]
@@ -89,27 +89,16 @@ class Points:
         return self.X[mine], self.y[mine]
 
 
-def schema_of(model: Any) -> Any:
-    """What the columns and tasks were that a model was fitted to; None where it was not fitted."""
-    # The public way is `fitted_.schema`; `_schema` goes when every estimator publishes its fitted state.
-    fitted = getattr(model, "fitted_", None)
-    return getattr(model, "_schema", None) if fitted is None else fitted.schema
-
-
 def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
     if not predictor.regression:
         return None
-    model, labels, X = predictor.model, predictor.labels, getattr(predictor.model, "X_", None)
-    if X is not None:  # of the hierarchical model, and not always numbers
+    fitted, labels, X = predictor.model.fitted_, predictor.labels, getattr(predictor.model, "X_", None)
+    if X is not None:  # of the hierarchical model: its cells hold positions in it, which need not be numbers
         owner = labels[0] if predictor.primary is None else predictor.primary
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
-    # The public way is `fitted_.model.cells`, `fitted_.center` and `fitted_.scale`; the others go as `_schema` does.
-    if hasattr(model, "fitted_"):
-        cells, center, scale = model.fitted_.model.cells, model.fitted_.center, model.fitted_.scale
-    else:
-        cells, center, scale = model._marginals()[0], model._center, model._scale
-    y = center[cells.task] + scale[cells.task] * cells.y
+    cells = fitted.model.cells
+    y = fitted.center[cells.task] + fitted.scale[cells.task] * cells.y
     pooled = len(cells.starts) - 1 != len(labels)
     return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
 
