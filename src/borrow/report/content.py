@@ -21,12 +21,11 @@ from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration
 from borrow.report.format import number, text_of
 from borrow.report.predictions import Points, Predictor, predictions, remembered
+from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
-from borrow.transfer.folds import fit_for
-from borrow.transfer.methods import ESTIMATORS, LABELS
+from borrow.transfer.methods import LABELS, key_of
 from borrow.transfer.problem import Problem, read_problem
-from borrow.transfer.relations import correlation_error
 from borrow.transfer.suggest import suggest
 
 #: Of the summary. A page holds the number that its summary had.
@@ -185,23 +184,15 @@ def _models(
     """The model to show, and no transfer to show beside it; fitted here where only the data were given."""
     if verdict is None or (model is None and problem is None):
         return (None if model is None else Predictor.of(model)), None
-
-    def fitted(key: str) -> Any:
-        assert problem is not None
-        return fit_for(problem, key, verdict.primary, comparison.seed)
-
-    key = verdict.method if model is None else key_of(model)
-    model = fitted(key) if model is None else model
+    key = verdict.method if model is None else key_of(getattr(model, "model_", model))
     alone = None
+    if problem is not None and model is None:
+        model = problem.fit(key, verdict.primary, comparison.seed)
     if problem is not None and key != "single":
-        alone = Predictor.of(fitted("single"), comparison.features, "no transfer")
+        alone = Predictor.of(
+            problem.fit("single", verdict.primary, comparison.seed), comparison.features, "no transfer"
+        )
     return Predictor.of(model, comparison.features, LABELS.get(key)), alone
-
-
-def key_of(model: Any) -> str:
-    """The method that an estimator is; nothing where it is none of them."""
-    names = {kind.__name__ for kind in type(getattr(model, "model_", model)).__mro__}
-    return next((key for key, pair in ESTIMATORS.items() if names & set(pair)), "")
 
 
 def _in_order_of(predictor: Predictor, problem: Problem) -> Problem:
@@ -367,7 +358,7 @@ def _covariance(
     """Of the symmetric model, which sees all pairs, fitted here where it was compared; else of what there is."""
     seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
     if problem is not None and primary is not None and not seen and "symmetric" in comparison.candidates(primary):
-        predictor = Predictor.of(fit_for(problem, "symmetric", primary, comparison.seed), comparison.features)
+        predictor = Predictor.of(problem.fit("symmetric", primary, comparison.seed), comparison.features)
     found = None if predictor is None else correlations(predictor, primary)
     if found is None and primary is not None:
         known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
