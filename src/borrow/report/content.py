@@ -184,7 +184,7 @@ def _models(
     """The model to show, and no transfer to show beside it; fitted here where only the data were given."""
     if verdict is None or (model is None and problem is None):
         return (None if model is None else Predictor.of(model)), None
-    key = verdict.method if model is None else key_of(getattr(model, "model_", model))
+    key = verdict.method if model is None else key_of(getattr(model, "model_", model)) or ""
     alone = None
     if problem is not None and model is None:
         model = problem.fit(key, verdict.primary, comparison.seed)
