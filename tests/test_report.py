@@ -379,6 +379,14 @@ def test_a_problem_that_was_read_already_is_the_table(compared, summary):
         report.summary(comparison, table=problem.take(range(1, len(problem.y))))
 
 
+def test_asking_a_model_of_a_frame_is_no_warning_of_the_report():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(make_table())
+    found = report.summary(compare(table, "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False), table=table)
+    assert found["suggestions"]["rows"]  # asked with arrays, whose columns have no names
+    assert found["made"]["warnings"] == []
+
+
 def test_a_newer_summary_is_refused_with_a_sentence(tmp_path):
     newer = {**samples.regression(), "version": 2, "borrow": "9.1"}
     with pytest.raises(ValueError, match=r"made by a newer borrow \(9.1, .*update borrow"):
