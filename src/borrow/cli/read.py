@@ -119,8 +119,11 @@ class Source:
         return f"in line {at + gaps[np.searchsorted(rows, at, 'right') - 1]}"
 
     def read(self, wanted: Sequence[str] | None = None) -> pl.DataFrame:
-        """These columns (all, if none are named), in this order."""
-        return pl.concat(self.parts(wanted), rechunk=False)
+        """These columns (all, if none are named), in this order; there must be rows."""
+        frame = pl.concat(self.parts(wanted), rechunk=False)
+        if frame.height == 0:
+            fail(f"{self.name} has column names and no rows")
+        return frame
 
     def parts(self, wanted: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """The same in portions, as they are read."""
@@ -248,6 +251,18 @@ def refuse_absent(path: Path) -> None:
         if path.parent.is_dir():
             near = nearest(path.name, [p.name for p in path.parent.iterdir()])
         fail(f"there is no file {str(path)!r}{near}")
+
+
+def file_kind(path: Path) -> str:
+    """What a file begins as: "model", "comparison" (of `borrow compare --store`), or else "table"."""
+    refuse_absent(path)
+    head = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(64)
+    if head[:2] == b"PK":
+        return "model"
+    return "comparison" if head.startswith(b'{"format": "borrow comparison"') else "table"
 
 
 def _source(name: str, head: bytes, opened: Callable[[], Any], delimiter: str | None) -> Source:
