@@ -278,9 +278,9 @@ def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
 def test_warnings_of_single_fits_are_kept_too(monkeypatch):
     """Of the relations, the quick look and the report, which fit outside the folds."""
     import warnings
+    from importlib import import_module
 
     from borrow import report
-    from borrow.report import summary
     from borrow.transfer import quick, relations
 
     found = borrow.compare(TABLE, **{**QUICK, "cv": 2, "leave_out": False})
@@ -290,7 +290,7 @@ def test_warnings_of_single_fits_are_kept_too(monkeypatch):
         warnings.warn("careful", UserWarning, stacklevel=1)
         return real(*given)
 
-    for module in (quick, relations, summary):
+    for module in (quick, relations, import_module("borrow.report.summary")):
         monkeypatch.setattr(module, "fit_for", fit)
     problem = read_problem(TABLE, "y", "who")
     assert relations.relations_of(problem, "a", 0)["warnings"] == ["UserWarning: careful"]

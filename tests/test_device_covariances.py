@@ -203,7 +203,7 @@ def test_expectation_propagation(kind, likelihood):
         infer = EPInference(likelihood, max_sweeps=200, tol=1e-11)
         fit = infer(prior, own, {})
         assert fit.converged
-        results.append((fit, infer(prior, own, {}, fit)))
+        results.append((fit, infer(prior, own, {}, fit.start)))
     (host, _), (there, warm) = results
     same(there.evidence, host.evidence)
     same(there.sites.nu, host.sites.nu, 1e-8)

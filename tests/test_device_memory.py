@@ -117,11 +117,11 @@ IN_ONE_MATRIX = {
 }
 
 
-@pytest.mark.parametrize("inputs", ["many columns", "few columns", "repeated"])
-@pytest.mark.parametrize("name", IN_ONE_MATRIX)
+WAYS = [*((name, "many columns") for name in IN_ONE_MATRIX), ("dense", "few columns"), ("dense", "repeated")]
+
+
+@pytest.mark.parametrize(("name", "inputs"), WAYS)
 def test_a_fit_has_at_most_seven_matrices_at_once(name, inputs, no_collector, monkeypatch):
-    if inputs != "many columns" and name != "dense":
-        pytest.skip("one model is enough to see the ways of the inputs")
     monkeypatch.setattr(linalg_torch, "BASE", 16)  # the recursions of large matrices in a small one
     monkeypatch.setattr(linalg_torch, "LEAF", 32)
     n, rng = 240, np.random.default_rng(0)

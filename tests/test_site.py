@@ -40,7 +40,7 @@ def test_home_is_the_readme_with_links_of_the_site(site):
 def test_reference_describes_arguments_and_links_names(site):
     page = (site / "reference" / "estimators.html").read_text()
     assert "<dt><code>rho_prior</code></dt>" in page
-    assert re.search(r'href="#borrow\.models\.estimator\.GPRegressor"[^>]*><code>GPRegressor</code>', page)
+    assert re.search(r'href="#borrow\.estimators\.regressor\.GPRegressor"[^>]*><code>GPRegressor</code>', page)
     assert "Parameters\n-----" not in page
 
 

@@ -190,8 +190,7 @@ def refuse_separators(source: Source, column: pl.Series, found: Numbers) -> None
     if row == found.odd:
         comma = ", nor is a decimal comma where commas separate the fields" if source.separator == "," else ""
         fail(f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5")
-    signs = {",": ("comma", "point", "."), ".": ("point", "comma", ",")}
-    sign, other, mark = signs["," if "," in value else "."]
+    sign, other, mark = ("comma", "point", ".") if "," in value else ("point", "comma", ",")
     plain, changed = re.sub("[,.]", "", value), re.sub("[,.]", mark, value)
     fail(
         f"{what}, which is {plain} if the {sign} separates thousands and {value.replace(',', '.')} if it is decimal, "

@@ -52,7 +52,7 @@ from borrow.estimators.regressor import (
     default_kernel,
     numbers_by_label,
 )
-from borrow.inference import EPInference, ExactInference, Inference, Result, priors
+from borrow.inference import ExactInference, Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
 from borrow.kernels import Constant, Kernel, resolve
 from borrow.kernels.stacked import TaskKernels
@@ -308,8 +308,6 @@ def check_memory(setup: Setup) -> None:
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
     place = setup.cells.device
     blocks, tall = (3, 5) if place is None else (8, 9)  # matrices of each kind at once; on a GPU also of each kernel
-    if place is not None and isinstance(setup.infer, EPInference):
-        blocks, tall = 16, 18  # and those of the sweep before
     padded = 1.0 if place is None else STRETCH
     require(
         place,
