@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import Table, find_label, open_table
 from borrow.cli.output import (
     INTERRUPTED,
     SafeConsole,
@@ -23,10 +25,7 @@ from borrow.cli.output import (
     progress,
     to_json,
 )
-
-if TYPE_CHECKING:
-    from borrow.cli.columns import Table
-    from borrow.transfer.comparison import Comparison
+from borrow.cli.suggest import unmeasured
 
 EXAMPLE = (
     "borrow compare scores.csv --target score --task school --primary 'St Mary' --methods focused --folds 3 "
@@ -85,9 +84,6 @@ def run(
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
     The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
     """
-    import borrow
-    from borrow.cli.columns import find_label, open_table
-
     files = {"--store": stored, "--save": save, "--report": report}
     check_files({"DATA": data}, files)
     if save is not None and primary is None:
@@ -151,7 +147,7 @@ def run(
     print_result(result, as_json, lambda: show(found, table.dropped, written))
 
 
-def described(found: Comparison) -> dict[str, Any]:
+def described(found: borrow.Comparison) -> dict[str, Any]:
     """What was compared, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
     names = ("kind", "target", "task", "features", "tasks", "primaries", "methods")
     more = ("scoring", "cv", "seed", "digest", "versions")
@@ -159,9 +155,8 @@ def described(found: Comparison) -> dict[str, Any]:
     return {**about, "rows": list(found.rows.items())}
 
 
-def explained(found: Comparison, table: Table) -> dict[str, Any]:
+def explained(found: borrow.Comparison, table: Table) -> dict[str, Any]:
     """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
-    from borrow.cli.suggest import unmeasured
     from borrow.transfer.methods import build
     from borrow.transfer.problem import read_target
 
@@ -174,7 +169,7 @@ def explained(found: Comparison, table: Table) -> dict[str, Any]:
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 
-def show(found: Comparison, dropped: int, written: dict[str, str]) -> None:
+def show(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> None:
     """Print the verdict, what it rests on, what to do, and the files that were written."""
     console = SafeConsole()
     if dropped:
@@ -187,7 +182,7 @@ def show(found: Comparison, dropped: int, written: dict[str, str]) -> None:
         console.print(f"{NAMES[name]}: {place}", soft_wrap=True)
 
 
-def show_one(found: Comparison, console: SafeConsole) -> None:
+def show_one(found: borrow.Comparison, console: SafeConsole) -> None:
     """Print the comparison for one primary."""
     verdict = found.verdict()
     console.print(verdict.sentence, style="bold")
@@ -214,7 +209,7 @@ def show_one(found: Comparison, console: SafeConsole) -> None:
         console.print(f"Left out: {method} ({why}).", style="dim")
 
 
-def methods_table(found: Comparison) -> SafeTable:
+def methods_table(found: borrow.Comparison) -> SafeTable:
     """One row per method."""
     from borrow.transfer.methods import LABELS
 
@@ -258,7 +253,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def show_all(found: Comparison, console: SafeConsole) -> None:
+def show_all(found: borrow.Comparison, console: SafeConsole) -> None:
     """Print one row per primary."""
     from borrow.transfer.methods import LABELS
 
@@ -284,8 +279,6 @@ def show_all(found: Comparison, console: SafeConsole) -> None:
 
 def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic."""
-    import borrow
-
     if primary is None:
         fail("--quick needs --primary, the task that matters")
     with noted() as warned:

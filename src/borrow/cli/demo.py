@@ -9,16 +9,15 @@ answer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
+import polars as pl
 import typer
 
 from borrow.cli import compare
 from borrow.cli import options as o
 from borrow.cli.output import SafeConsole, fail
-
-if TYPE_CHECKING:
-    import polars as pl
 
 EXAMPLE = "borrow demo --quick --output out/demo"
 #: How many settings were measured for the new program, and for each of the others.
@@ -71,9 +70,6 @@ def run(
 
 def measurements(seed: int, secondaries: int) -> pl.DataFrame:
     """One row per setting that was measured of a program; the settings of each program are drawn on their own."""
-    import numpy as np
-    import polars as pl
-
     from borrow.datasets import load_compiler
 
     data, draw = load_compiler(), np.random.RandomState(seed)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import Table, find_label, open_table
 from borrow.cli.output import (
     SafeConsole,
     SafeTable,
@@ -22,9 +24,6 @@ from borrow.cli.output import (
     tell,
     to_json,
 )
-
-if TYPE_CHECKING:
-    from borrow.cli.columns import Table
 
 METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
 #: Rows in one matrix from which on a word is said before the wait.
@@ -59,9 +58,6 @@ def run(
     as_json: o.Json = False,
 ) -> None:
     """Learn a model from a table and save it to a file."""
-    from borrow import store
-    from borrow.cli.columns import find_label, open_table
-
     check_files({"DATA": data}, {"--save": save})
     table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
     label = None if primary is None else find_label(primary, table.labels, "--primary")
@@ -70,7 +66,7 @@ def run(
     with noted() as warned, progress("fitting", counted=False):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
+    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
     about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
     print_result(about, as_json, lambda: show(about))
 
@@ -88,7 +84,6 @@ def tell_large(table: Table, method: str, primary: Any) -> None:
 
 def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
-    import borrow
     from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
+
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import present, to_numbers
 from borrow.cli.compare import described
 from borrow.cli.output import SafeConsole, SafeTable, number, print_result, to_json
-
-if TYPE_CHECKING:
-    import polars as pl
+from borrow.cli.read import file_kind, open_source
 
 EXAMPLE = "borrow info model.borrow"
 #: Labels that are listed; more are counted.
@@ -21,15 +23,12 @@ COUNTED = 10_000
 
 def run(file: o.Data, delimiter: o.Delimiter = None, as_json: o.Json = False) -> None:
     """Say what is in a file: a saved model, a stored comparison, or a table and its columns."""
-    from borrow import Comparison, store
-    from borrow.cli.read import file_kind
-
     kind = "table" if file == "-" else file_kind(Path(file))
     about: dict[str, Any] = {"file": file, "is": kind}
     if kind == "model":
-        about |= store.describe(Path(file))
+        about |= borrow.store.describe(Path(file))
     elif kind == "comparison":
-        found = Comparison.read(Path(file))
+        found = borrow.Comparison.read(Path(file))
         about |= {**described(found), "fits": sum(r["left_out"] is None for r in found.records)}
     else:
         about |= table_info(file, delimiter)
@@ -100,8 +99,6 @@ def show_lines(lines: dict[str, Any]) -> None:
 
 def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
     """Columns of a table: what they hold, how much is missing. Read in portions, none of which is kept."""
-    from borrow.cli.read import open_source
-
     source = open_source(place, delimiter)
     columns, rows = [Column(name) for name in source.columns], 0
     for part in source.parts():
@@ -122,10 +119,6 @@ class Column:
 
     def take(self, column: pl.Series, separator: str) -> None:
         """Take note of the next portion."""
-        import polars as pl
-
-        from borrow.cli.columns import present, to_numbers
-
         found, self.dtype = to_numbers(column, separator), column.dtype
         values = present(column) if column.dtype == pl.String else column
         flags = found.odd is None, found.doubtful is not None, found.decimal
@@ -141,7 +134,7 @@ class Column:
         if all(numbers) and sum(missing) < rows and (any(decimal) or not any(doubtful)):
             low, high = min(v for v in least if v is not None), max(v for v in most if v is not None)
             return {**about, "kind": "numbers", "least": low, "most": high}
-        kind = "text" if all(numbers) or str(self.dtype) == "String" else str(self.dtype)
+        kind = "text" if all(numbers) or self.dtype == pl.String else str(self.dtype)
         return {**about, "kind": kind, "values": to_json(list(self.values)[:LISTED])}
 
 

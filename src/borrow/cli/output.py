@@ -44,6 +44,13 @@ def tell(sentence: str) -> None:
     typer.echo(f"borrow: {visible(sentence)}", err=True)
 
 
+def refuse(reasons: Mapping[str, bool]) -> None:
+    """Fail with the first sentence that holds."""
+    for sentence, holds in reasons.items():
+        if holds:
+            fail(sentence)
+
+
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command whose errors are sentences. `BORROW_DEBUG=1` shows where they come from."""
 
@@ -147,24 +154,25 @@ def check_files(inputs: Mapping[str, Path | str | None], outputs: Mapping[str, P
         name = f"{option} {str(path)!r}"
         same = _identity(path)
         if option in outputs:
-            _refuse_unwritable(Path(path), name)
-            if same in taken:
-                fail(f"{name} is the same file as {taken[same]}, which it would overwrite; give another name")
+            place = Path(path)
+            refuse(
+                {
+                    f"{name} is a folder; give the name of a file": place.is_dir(),
+                    # The file written would take the place of the device or pipe.
+                    f"{name} is a device or a pipe; give the name of a file": place.exists() and not place.is_file(),
+                    f"{name}: there is no folder {str(place.parent)!r}; make it, or give another name": not (
+                        place.parent.is_dir()
+                    ),
+                    f"{name} cannot be written; give another name": not os.access(
+                        place if place.exists() else place.parent, os.W_OK
+                    ),
+                    f"{name} is the same file as {taken.get(same)}, which it would overwrite; give another name": (
+                        same in taken
+                    ),
+                }
+            )
         if same is not None:
             taken.setdefault(same, name)
-
-
-def _refuse_unwritable(path: Path, name: str) -> None:
-    reasons = {
-        " is a folder; give the name of a file": path.is_dir(),
-        # The file written would take the place of the device or pipe.
-        " is a device or a pipe; give the name of a file": path.exists() and not path.is_file(),
-        f": there is no folder {str(path.parent)!r}; make it, or give another name": not path.parent.is_dir(),
-        " cannot be written; give another name": not os.access(path if path.exists() else path.parent, os.W_OK),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            fail(f"{name}{reason}")
 
 
 def _identity(path: Path | str) -> tuple[Any, ...] | None:

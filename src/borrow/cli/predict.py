@@ -6,18 +6,18 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import typer
 
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import as_labels, as_numbers, find_label, match_label
 from borrow.cli.output import check_files, fail, noted, print_json, tell_warnings
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from borrow.cli.read import Source
+from borrow.cli.read import Source, nearest, open_source, refuse_absent
+from borrow.data.cells import list_labels
 
 EXAMPLE = "borrow predict model.borrow new.csv --output predicted.csv"
 #: Rows predicted at once.
@@ -49,8 +49,6 @@ def run(
 
     The columns of the data are kept, the predictions come after them. A row that lacks an input gets no prediction.
     """
-    import polars as pl
-
     if not 0 < level < 1:
         fail(f"--level {level:g}: expected a share between 0 and 1, such as 0.9")
     check_files({"MODEL": model_file, "DATA": data}, {"--output": output})
@@ -73,11 +71,8 @@ def run(
 
 def load_model(path: Path) -> Any:
     """A fitted estimator from its file."""
-    from borrow import store
-    from borrow.cli.read import refuse_absent
-
     refuse_absent(path)
-    model = store.load(path)
+    model = borrow.store.load(path)
     if not hasattr(model, "_schema"):
         fail(f"{str(path)!r} holds {type(model).__name__}, which was not fitted to data; `borrow fit` makes models")
     return model
@@ -95,8 +90,6 @@ class Rows(NamedTuple):
 
     def given(self, model: Any, at: Any = slice(None)) -> tuple[Any, ...]:
         """X and tasks of some rows in the form that the model was fitted to."""
-        import polars as pl
-
         schema, X = model._schema, self.X[at]
         tasks = None if self.tasks is None else np.array(self.tasks, dtype=object)[at]
         if schema.names is not None:
@@ -118,10 +111,6 @@ def open_rows(
     cost: Sequence[str] = (),
 ) -> Rows:
     """Read what the model needs of a file: its inputs and tasks; beside these a column of costs, or every column."""
-    from borrow.cli.columns import as_numbers, find_label
-    from borrow.cli.read import open_source
-    from borrow.data.cells import list_labels
-
     source, schema = open_source(data, delimiter), model._schema
     source.require([] if task is None else [task], "--task")
     column = task if task is not None else schema.task if isinstance(schema.task, str) else None
@@ -149,10 +138,6 @@ def open_rows(
 
 def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[Any]:
     """The model's labels, found by how they are written."""
-    from borrow.cli.columns import as_labels, match_label
-    from borrow.cli.read import nearest
-    from borrow.data.cells import list_labels
-
     values, found = as_labels(column), {}
     for row in values.is_first_distinct().arg_true():
         value = values[row]

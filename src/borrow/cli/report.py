@@ -7,8 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import open_table
+from borrow.cli.compare import explained
 from borrow.cli.output import SafeConsole, check_files, command_line, fail, noted, print_json, tell_warnings
+from borrow.cli.predict import load_model
+from borrow.cli.read import file_kind
+from borrow.cli.suggest import unmeasured
 
 EXAMPLE = "borrow report run.jsonl --data scores.csv --output report.html"
 
@@ -23,16 +29,13 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print what the page shows as JSON as well.")] = False,
 ) -> None:
     """Write one HTML page: the verdict, what it rests on, the tasks' relations, predictions, and how it was made."""
-    from borrow import report
-    from borrow.cli.read import file_kind
-
     read = of_model if file_kind(source) == "model" else of_comparison
     check_files({"FILE": source, "--data": data}, {"--output": output})
     with noted() as warned:
-        content = report.summary(
+        content = borrow.report.summary(
             **read(source, data, delimiter), command=command_line("report", str(source), data=data)
         )
-        report.write(output, content)
+        borrow.report.write(output, content)
     tell_warnings(warned)
     if as_json:
         print_json(content)
@@ -42,14 +45,11 @@ def run(
 
 def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:
     """A stored comparison; with its table also what a report of `borrow compare` shows."""
-    from borrow import Comparison
-    from borrow.cli.columns import open_table
-    from borrow.cli.compare import explained
     from borrow.transfer.problem import read_problem
 
     if path.is_dir():
         fail(f"{str(path)!r} is a folder; give a file of `borrow compare --store`, or a saved model")
-    found = Comparison.read(path)
+    found = borrow.Comparison.read(path)
     if not found.records:
         fail(f"{str(path)!r} holds no result yet; run the comparison again, it goes on from there")
     if data is None:
@@ -62,12 +62,7 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
 
 def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:
     """A saved model, with its comparison where it has one; or with the table that it was fitted to."""
-    from borrow import store
-    from borrow.cli.columns import open_table
-    from borrow.cli.predict import load_model
-    from borrow.cli.suggest import unmeasured
-
-    model, about = load_model(path), store.describe(path)
+    model, about = load_model(path), borrow.store.describe(path)
     parts: dict[str, Any] = {"model": model, "target": about.get("target")}
     if data is None:
         return {**parts, "comparison": getattr(model, "comparison_", None)}

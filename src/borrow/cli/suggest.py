@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
+import polars as pl
 import typer
 
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import Table, as_numbers, find_label
 from borrow.cli.output import SafeConsole, SafeTable, check_files, fail, noted, number, print_result
 from borrow.cli.predict import Rows, load_model, open_rows, write_table
-
-if TYPE_CHECKING:
-    from borrow.cli.columns import Table
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
 #: Inputs looked at where no candidates are given.
@@ -50,11 +50,6 @@ def run(
     Each row is the best given that those above it are measured too. A reduction is of the primary's variance, averaged
     over its own inputs and the candidates'.
     """
-    import polars as pl
-
-    import borrow
-    from borrow.cli.columns import find_label
-
     check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
     rows = open_rows(model, candidates, delimiter, task, task_is, cost=cost or [])
@@ -77,9 +72,6 @@ def run(
 
 def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
     """What to measure next of the primary, among inputs seen in other tasks only; None where nothing can say."""
-    import polars as pl
-
-    import borrow
     from borrow.estimators.regressor import GPRegressor
     from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
 
@@ -96,8 +88,6 @@ def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
 
 def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
     """Costs by row or by task, or None."""
-    from borrow.cli.columns import as_numbers, find_label
-
     if rows.cost is not None:
         return as_numbers(rows.source, rows.frame.select([rows.cost]), "a cost is a number")[rows.cost].to_numpy()
     out = {}
