@@ -28,8 +28,8 @@ import numpy as np
 import psutil
 
 import borrow
-from borrow.data.cells import build
 from borrow.data.read import read_training
+from borrow.data.task_data import build
 from borrow.models.focused import model as focused
 from borrow.models.gp import regressors as gp
 from borrow.models.gp.classifiers import inference_of

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 import borrow
-from borrow.data.cells import Rows, Scaling, merge
+from borrow.data.cells import Rows, merge
+from borrow.data.scaling import Scaling
 from borrow.datasets.shared_data import load_school
 from borrow.models.rbf.model import Candidates, grow
 from borrow.models.rbf.recursion import Stack, stack_rows

@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 import oracles_multitask as oracle
 from borrow.covariance import Design
-from borrow.data.cells import column_scales, merge
+from borrow.data.cells import merge
+from borrow.data.scaling import column_scales
 from borrow.inference.priors import NOISE_MEAN, NOISE_SD, kernel_prior
 from borrow.kernels import Matern, SquaredExponential
 from borrow.models.multitask.em import (

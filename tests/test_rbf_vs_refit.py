@@ -7,7 +7,8 @@ from scipy.stats import multivariate_normal
 
 import oracles_rbf as oracle
 from borrow import MultiTaskRBFRegressor
-from borrow.data.cells import Rows, Scaling, merge
+from borrow.data.cells import Rows, merge
+from borrow.data.scaling import Scaling
 from borrow.datasets.shared_data import load_school
 from borrow.models.rbf.designs import (
     Settings,

@@ -501,7 +501,7 @@ CHANGES = {
     "a list inside": (lambda page, _: page.update(deep), "a list stands where"),
     "fields of another": (
         lambda page, _: page.update(
-            entries=[{"class": "borrow.data.cells.Scaling", "fields": {"a": 1}}], root={"at": 0}
+            entries=[{"class": "borrow.data.scaling.Scaling", "fields": {"a": 1}}], root={"at": 0}
         ),
         "do not agree; it comes from another version",
     ),
@@ -518,7 +518,7 @@ CHANGES = {
         "1 values for",
     ),
     "a class as a table": (
-        lambda page, _: page.update(entries=[{"class": "borrow.data.cells.Scaling", "items": []}], root={"at": 0}),
+        lambda page, _: page.update(entries=[{"class": "borrow.data.scaling.Scaling", "items": []}], root={"at": 0}),
         "in a form that does not fit",
     ),
     "long integer": (

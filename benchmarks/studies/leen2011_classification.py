@@ -46,7 +46,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from borrow import plot as figures
-from borrow.data.cells import column_scales
+from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.estimators.classifier import BinaryData
 from borrow.models.focused.classifier import FocusedGPClassifier

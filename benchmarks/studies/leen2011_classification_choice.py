@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from leen2011_classification import ALL, FEW, QUESTIONS, Problem, ordered
 from sklearn.metrics import log_loss
 
-from borrow.data.cells import column_scales
+from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.estimators.classifier import BinaryData
 from borrow.inference import priors

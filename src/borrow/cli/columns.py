@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from borrow.cli.output import fail
-from borrow.cli.read import Source, nearest, open_source
-from borrow.data.cells import list_labels, sort_labels
+from borrow.cli.read import CLOSENESS, Source, open_source
+from borrow.data.labels import did_you_mean, list_labels, sort_labels
 
 #: What stands for no value in a CSV file, beside nothing at all.
 MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none"]
@@ -246,7 +246,8 @@ def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
     """The label that is written like this; the nearest one is offered where there is none."""
     label = match_label(given, labels)
     if label is None:
-        fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{nearest(given, labels)}")
+        near = did_you_mean(given, labels, CLOSENESS)
+        fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{near}")
     return label
 
 

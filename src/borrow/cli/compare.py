@@ -18,14 +18,14 @@ from borrow.cli.output import (
     check_files,
     command_line,
     fail,
-    noted,
+    library_warnings,
     number,
     percent,
     print_result,
     progress,
-    to_json,
 )
 from borrow.cli.suggest import unmeasured
+from borrow.data.plain import to_json
 
 EXAMPLE = (
     "borrow compare scores.csv --target score --task school --primary 'St Mary' --methods focused --folds 3 "
@@ -98,7 +98,7 @@ def run(
     if quick:
         look(table, label, chosen, scoring, seed, as_json)
         return
-    with noted() as warned, progress("fit") as told:
+    with library_warnings() as warned, progress("fit") as told:
         try:
             found = borrow.compare(
                 table.frame,
@@ -118,7 +118,7 @@ def run(
         except KeyboardInterrupt:
             again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
             fail(f"interrupted{again}", INTERRUPTED)
-    with noted() as more:
+    with library_warnings() as more:
         parts = explained(found, table) if save is not None or report is not None else {}
         if save is not None:
             method = found.verdict(label).method
@@ -281,7 +281,7 @@ def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: in
     """Print the quick look: a table, said to be optimistic."""
     if primary is None:
         fail("--quick needs --primary, the task that matters")
-    with noted() as warned:
+    with library_warnings() as warned:
         found = borrow.quick_look(
             table.frame, table.target, table.task, primary, methods, scoring=scoring, features=table.features,
             random_state=seed,

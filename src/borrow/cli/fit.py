@@ -16,14 +16,14 @@ from borrow.cli.output import (
     SafeTable,
     check_files,
     fail,
-    noted,
+    library_warnings,
     number,
     percent,
     print_result,
     progress,
     tell,
-    to_json,
 )
+from borrow.data.plain import to_json
 
 METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
 #: Rows in one matrix from which on a word is said before the wait.
@@ -63,7 +63,7 @@ def run(
     label = None if primary is None else find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)
     start = time.perf_counter()
-    with noted() as warned, progress("fitting", counted=False):
+    with library_warnings() as warned, progress("fitting", counted=False):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
     borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})

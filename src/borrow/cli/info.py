@@ -11,8 +11,9 @@ import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import present, to_numbers
 from borrow.cli.compare import described
-from borrow.cli.output import SafeConsole, SafeTable, number, print_result, to_json
+from borrow.cli.output import SafeConsole, SafeTable, number, print_result
 from borrow.cli.read import file_kind, open_source
+from borrow.data.plain import to_json
 
 EXAMPLE = "borrow info model.borrow"
 #: Labels that are listed; more are counted.

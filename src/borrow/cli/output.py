@@ -10,9 +10,8 @@ import shlex
 import stat
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +22,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from borrow.cli import INSTALL
+from borrow.data.plain import to_json
 from borrow.data.table import format_value
+from borrow.numerics.warned import capture_warnings
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 EXIT_CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 for anything else, 130 when interrupted."
@@ -99,16 +100,9 @@ def in_options(text: str) -> str:
     return re.sub(found, lambda m: f"--{m[1].replace('_', '-')}{' ' * bool(m[2])}", text)
 
 
-@contextmanager
-def noted() -> Iterator[list[str]]:
-    """Warnings of the library, collected."""
-    found: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield found
-        finally:
-            found += list(dict.fromkeys(in_options(" ".join(str(w.message).split())) for w in caught))
+def library_warnings() -> AbstractContextManager[list[str]]:
+    """Collect the warnings of the library, in the words of the command line."""
+    return capture_warnings(lambda w: in_options(" ".join(str(w.message).split())))
 
 
 def tell_warnings(found: Sequence[str]) -> None:
@@ -204,21 +198,6 @@ def print_result(result: dict[str, Any], as_json: bool, show: Callable[[], None]
 def print_json(value: Any) -> None:
     """Print JSON on standard output; NaN becomes null."""
     typer.echo(json.dumps(to_json(value), allow_nan=False, ensure_ascii=False))
-
-
-def to_json(value: Any) -> Any:
-    """Plain values that JSON has."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): to_json(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(v) for v in value]
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def visible(text: Any) -> Any:

@@ -15,9 +15,9 @@ import typer
 import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import as_labels, as_numbers, find_label, match_label
-from borrow.cli.output import check_files, fail, noted, print_json, tell_warnings
-from borrow.cli.read import Source, nearest, open_source, refuse_absent
-from borrow.data.cells import list_labels
+from borrow.cli.output import check_files, fail, library_warnings, print_json, tell_warnings
+from borrow.cli.read import CLOSENESS, Source, open_source, refuse_absent
+from borrow.data.labels import did_you_mean, list_labels
 
 EXAMPLE = "borrow predict model.borrow new.csv --output predicted.csv"
 #: Rows predicted at once.
@@ -54,7 +54,7 @@ def run(
     check_files({"MODEL": model_file, "DATA": data}, {"--output": output})
     model = load_model(model_file)
     rows = open_rows(model, data, delimiter, task, task_is, everything=not only)
-    with noted() as warned:
+    with library_warnings() as warned:
         found = {prefix + n: v for n, v in predictions(model, rows, level, not function).items()}
     n, missing = len(rows.whole), int((~rows.whole).sum())
     if missing:
@@ -144,7 +144,7 @@ def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[
         found[value] = None if value is None else match_label(value, labels)
         if found[value] is None:
             what = "is missing" if value is None else f"is {value!r}, which the model does not know"
-            near = "" if value is None else nearest(value, labels)
+            near = "" if value is None else did_you_mean(value, labels, CLOSENESS)
             fail(f"the task {what}, {source.place(row)} of {source.name}; tasks are {list_labels(labels)}{near}")
     return [found[value] for value in values.to_list()]
 
@@ -183,7 +183,7 @@ def _portion(model: Any, given: tuple[Any, ...], noise: bool) -> dict[str, Any]:
 
 def write_table(table: pl.DataFrame, output: Path) -> None:
     """CSV, TSV or Parquet by the ending of the name, written whole or not at all; CSV on standard output for `-`."""
-    from borrow.store import write_whole
+    from borrow.numerics.files import write_atomically
 
     if str(output) == "-":
         for i, part in enumerate(table.iter_slices(PORTION * 4)):
@@ -194,4 +194,4 @@ def write_table(table: pl.DataFrame, output: Path) -> None:
         table.write_parquet(out)
     else:
         table.write_csv(out, separator="\t" if output.suffix.lower() == ".tsv" else ",")
-    write_whole(output, out.getvalue())
+    write_atomically(output, out.getvalue())

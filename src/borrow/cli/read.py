@@ -9,7 +9,6 @@ its line. Parquet has its own types and columns.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import gzip
 import io
@@ -27,9 +26,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from borrow.cli.output import fail, refuse, tell
-from borrow.data.cells import list_labels
+from borrow.data.labels import did_you_mean, list_labels
 
 BLOCK = 1 << 22
+#: How near a name must be to be offered, from 0 to 1.
+CLOSENESS = 0.5
 SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
 SNIFFED_LINES = 20
@@ -153,7 +154,7 @@ class Source:
         for name in names:
             if name not in self.columns:
                 what = f"{option} {name!r}" if option else f"{name!r}"
-                near = nearest(name, self.columns)
+                near = did_you_mean(name, self.columns, CLOSENESS)
                 fail(f"{what} is not a column of {self.name}; columns are {list_labels(self.columns)}{near}")
             if self.columns.count(name) > 1:
                 fail(f"{self.name} has {self.columns.count(name)} columns called {name!r}; rename them")
@@ -239,7 +240,7 @@ def refuse_absent(path: Path) -> None:
     if not path.exists():
         near = ""
         if path.parent.is_dir():
-            near = nearest(path.name, [p.name for p in path.parent.iterdir()])
+            near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()], CLOSENESS)
         fail(f"there is no file {str(path)!r}{near}")
 
 
@@ -354,13 +355,6 @@ def _check_header(columns: tuple[str, ...], name: str) -> None:
             f"{first} names no columns": not any(columns),
         }
     )
-
-
-def nearest(name: Any, among: Sequence[Any]) -> str:
-    """`; did you mean 'score'?`, or nothing."""
-    by_lower = {str(c).lower(): c for c in among}
-    near = difflib.get_close_matches(str(name).lower(), list(by_lower), 1, 0.5)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def check_utf8(name: str, text: bytes, line: int) -> None:

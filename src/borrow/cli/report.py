@@ -11,7 +11,7 @@ import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import open_table
 from borrow.cli.compare import explained
-from borrow.cli.output import SafeConsole, check_files, command_line, fail, noted, print_json, tell_warnings
+from borrow.cli.output import SafeConsole, check_files, command_line, fail, library_warnings, print_json, tell_warnings
 from borrow.cli.predict import load_model
 from borrow.cli.read import file_kind
 from borrow.cli.suggest import unmeasured
@@ -31,7 +31,7 @@ def run(
     """Write one HTML page: the verdict, what it rests on, the tasks' relations, predictions, and how it was made."""
     read = of_model if file_kind(source) == "model" else of_comparison
     check_files({"FILE": source, "--data": data}, {"--output": output})
-    with noted() as warned:
+    with library_warnings() as warned:
         content = borrow.report.summary(
             **read(source, data, delimiter), command=command_line("report", str(source), data=data)
         )

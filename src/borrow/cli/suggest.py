@@ -12,7 +12,7 @@ import typer
 import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import Table, as_numbers, find_label
-from borrow.cli.output import SafeConsole, SafeTable, check_files, fail, noted, number, print_result
+from borrow.cli.output import SafeConsole, SafeTable, check_files, fail, library_warnings, number, print_result
 from borrow.cli.predict import Rows, load_model, open_rows, write_table
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
@@ -62,7 +62,7 @@ def run(
     main = None if primary is None else find_label(primary, labels, "--primary")
     price = prices(cost or [], rows, labels)
     X, tasks = rows.given(model)
-    with noted() as warned:
+    with library_warnings() as warned:
         found = borrow.suggest(model, X, n, price, tasks=tasks, primary=main)
     if output is not None:
         write_table(pl.DataFrame(dict(found), strict=False), output)

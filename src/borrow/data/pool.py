@@ -15,9 +15,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from borrow.data.cells import Codes, Rows, encode, is_pairs, sort_labels
-from borrow.data.cells import column_scales as dense_scales
+from borrow.data.cells import Codes, Rows
+from borrow.data.labels import encode, is_pairs, sort_labels
 from borrow.data.read import Schema, per_row, read_new, read_targets, read_training, task_values, unfold
+from borrow.data.scaling import column_scales as dense_scales
 from borrow.numerics.linalg import Array
 
 

@@ -6,8 +6,7 @@ Rows are counted from 0 in messages, as pandas, polars and NumPy count positions
 from __future__ import annotations
 
 import datetime
-import difflib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,8 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from borrow.data.cells import Codes, Rows, encode, is_pairs, list_labels, sort_labels
+from borrow.data.cells import Codes, Rows
+from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, sort_labels
 from borrow.numerics.linalg import Array
 
 
@@ -199,13 +199,6 @@ def _position(column: Any, width: int) -> int:
     if isinstance(column, bool) or not isinstance(column, (int, np.integer)) or not -width <= column < width:
         raise ValueError(f"task={column!r} is not among the {width} columns of X, 0 to {width - 1}")
     return int(column) % width
-
-
-def did_you_mean(name: Any, among: Iterable[Any]) -> str:
-    """A question with the nearest name, or nothing."""
-    by_lower = {str(c).lower(): c for c in among}
-    near = difflib.get_close_matches(str(name).lower(), list(by_lower), 1)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def as_frame(X: Any) -> Any:

@@ -15,9 +15,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.cells import Codes, Rows, column_scales
+from borrow.data.cells import Codes, Rows
 from borrow.data.classes import read_classes
 from borrow.data.read import Schema, read_new, read_training
+from borrow.data.scaling import column_scales
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.numerics.device import Device, MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array

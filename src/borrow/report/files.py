@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from borrow.numerics.files import write_atomically
 from borrow.report.page import check, render
 
 
@@ -21,18 +20,11 @@ def write(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> Path:
     if target.is_dir():
         raise IsADirectoryError(f"{str(target)!r} is a folder; give the name of an HTML file in it")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        write_atomically(target, page.encode())
     except OSError as error:
-        raise OSError(f"cannot write the report to {str(target)!r} ({error.strerror}); give another path") from error
-    try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        raise OSError(
+            f"cannot write the report to {str(target)!r} ({error.strerror or error}); give another path"
+        ) from error
     return target
 
 

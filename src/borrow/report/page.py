@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 from borrow import __version__
+from borrow.data.plain import to_json
 from borrow.report import sections, sections_model, svg
 
 #: Of the summary. A page holds the number that its summary had.
@@ -27,7 +28,7 @@ def render(summary: Mapping[str, Any]) -> str:
             f"a report needs {absent.name}, which is not installed: pip install 'borrow[app]'", name=absent.name
         ) from None
     check(summary)
-    summary = clean(summary)
+    summary = to_json(summary, text=svg.text_of)
     names = svg.names()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(_file("report.html.j2"))
@@ -66,15 +67,6 @@ def check(summary: Mapping[str, Any]) -> None:
             f"the summary was made by a newer borrow ({made}, summary version {version}; this is borrow {__version__}, "
             f"which reads up to version {VERSION}): update borrow, or make the summary again with this one"
         )
-
-
-def clean(content: Any) -> Any:
-    """The same content with every text, keys too, as a page may hold it."""
-    if isinstance(content, str):
-        return svg.text_of(content)
-    if isinstance(content, Mapping):
-        return {clean(key): clean(value) for key, value in content.items()}
-    return [clean(value) for value in content] if isinstance(content, (list, tuple)) else content
 
 
 def _sections(summary: Mapping[str, Any], names: Any) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ It goes through JSON unchanged. `page.render` turns it into HTML and computes no
 from __future__ import annotations
 
 import datetime
-import math
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from borrow import __version__
+from borrow.data.plain import to_json
 from borrow.data.table import Table
+from borrow.numerics.warned import capture_warnings
 from borrow.report import learnt
 from borrow.report.compared import cv_words, part_of, related, suggested
 from borrow.report.page import FORMAT, VERSION
 from borrow.report.predictor import Points, Predictor, remembered
 from borrow.report.svg import text_of
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.folds import fit_for, heard
+from borrow.transfer.folds import fit_for
 from borrow.transfer.methods import ESTIMATORS, LABELS
 from borrow.transfer.problem import Problem, read_problem
 from borrow.transfer.relations import correlation_error
@@ -62,9 +63,11 @@ def summary(
     if comparison is None:
         comparison = getattr(model, "comparison_", None)  # an Auto estimator brings its own
     problem = None if comparison is None or table is None else _problem_of(comparison, table)
-    with heard() as said:
+    with capture_warnings() as said:
         content, predictor = _content(comparison, problem, model, table, suggestions, target)
-    return plain({**content, "made": _made(comparison, predictor, command, said)})
+    content["made"] = _made(comparison, predictor, command, said)
+    found: dict[str, Any] = to_json(content, text=text_of)
+    return found
 
 
 def _content(
@@ -97,20 +100,6 @@ def _content(
     if suggestions is not None and suggestions is not False:
         content["suggestions"] = suggested(suggestions, _features(comparison, predictor))
     return content, predictor
-
-
-def plain(value: Any) -> Any:
-    """The same as Python's own numbers, texts and lists; None for what is not a number."""
-    if isinstance(value, Mapping):
-        return {text_of(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int)) else text_of(value)
 
 
 def _problem_of(comparison: Comparison, table: Any) -> Problem:

@@ -4,6 +4,6 @@
 page may name; `container` writes and reads the file, checked to the last byte before anything is built.
 """
 
-from borrow.store.container import VERSION, StoreError, describe, load, save, write_whole
+from borrow.store.container import VERSION, StoreError, describe, load, save
 
-__all__ = ["VERSION", "StoreError", "describe", "load", "save", "write_whole"]
+__all__ = ["VERSION", "StoreError", "describe", "load", "save"]

@@ -17,15 +17,16 @@ import json
 import math
 import os
 import platform
-import secrets
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from borrow import __version__
+from borrow.data.plain import to_json
+from borrow.numerics.files import write_atomically
 from borrow.store.objects import Arrays, PageError, decode, encode, is_plain
 
 VERSION = 2
@@ -48,7 +49,7 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     content, arrays = encode(value)
     page = {"format": "borrow", "version": VERSION, "about": {**_about(value), **(about or {})}, **content}
     text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
-    write_whole(place, pack(text, arrays))
+    write_atomically(place, pack(text, arrays))
     return place
 
 
@@ -91,21 +92,6 @@ def pack(page: bytes, arrays: Arrays) -> bytes:
         archive.comment = b"0" * DIGEST
     whole = out.getvalue()[:-DIGEST]
     return whole + hashlib.sha256(whole).hexdigest().encode()
-
-
-def write_whole(place: Path, data: bytes) -> None:
-    """Put a file in its place, whole or not at all."""
-    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, place)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes]]:
@@ -178,30 +164,20 @@ def _about(value: Any) -> dict[str, Any]:
     }
     if not hasattr(value, "get_params"):
         return {**about, "is": repr(value)}
-    about["settings"] = {n: plain(v) for n, v in value.get_params(deep=False).items()}
+    about["settings"] = {n: _shown(v) for n, v in value.get_params(deep=False).items()}
     schema = getattr(value, "_schema", None)
     about["fitted"] = schema is not None
     if schema is not None:
         names = schema.names if schema.names is not None else range(schema.n_features)
-        about["features"] = [plain(n) for n in names]
-        about["task"] = plain(schema.task)
-        about["tasks"] = [plain(v) for v in schema.labels]
+        about["features"] = [_shown(n) for n in names]
+        about["task"] = _shown(schema.task)
+        about["tasks"] = [_shown(v) for v in schema.labels]
     for name in ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_"):
         if hasattr(value, name):
-            about[name.rstrip("_")] = plain(getattr(value, name))
+            about[name.rstrip("_")] = _shown(getattr(value, name))
     return about
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON; what JSON lacks as text."""
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.size <= 1000):
-        value = value.tolist()
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, Iterable) and isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(v) for v in value]
-    return repr(value)
+def _shown(value: Any) -> Any:
+    """A value as JSON, for people to read: long arrays and other objects by their `repr`."""
+    return to_json(value, nonfinite="text", text=lambda v: v if isinstance(v, str) else repr(v), longest=1000)

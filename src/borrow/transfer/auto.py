@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.cells import Rows, sort_labels
+from borrow.data.cells import Rows
 from borrow.data.classes import read_classes
+from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.regressor import as_labels
 from borrow.models.focused.model import primary_code

@@ -14,8 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from borrow import __version__
-from borrow.data.cells import list_labels
-from borrow.data.read import did_you_mean
+from borrow.data.labels import did_you_mean, list_labels
 from borrow.numerics.progress import Progress
 from borrow.transfer.comparison import Comparison, record_key
 from borrow.transfer.folds import LEAST_ROWS, SCORINGS, SHORT, Job, evaluate, is_splitter, read_cv, splits_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
 from borrow.transfer.methods import LABELS

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from borrow.data.cells import Codes
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
 from borrow.transfer.alone import AloneClassifier, AloneRegressor
 from borrow.transfer.methods import build
 from borrow.transfer.problem import Problem, plain
@@ -145,24 +144,12 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
         "y": problem.y[test].tolist(),
     }
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
-    with heard() as said, threadpool_limits(1):
+    with capture_warnings() as said, threadpool_limits(1):
         try:
             answer = _answer(train, problem, job, scoring, seed)
         except Exception as failure:  # one method that fails must not take the others with it
             answer = {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
     return {**record, "failure": None, **answer, "seconds": time.thread_time() - started, "warnings": said}
-
-
-@contextmanager
-def heard() -> Iterator[list[str]]:
-    """A list that holds the warnings given within, each once, when it is over; they are kept, not printed."""
-    said: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield said
-        finally:
-            said += dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
 
 
 def fit_for(train: Problem, key: str, primary: Any, seed: int) -> Any:

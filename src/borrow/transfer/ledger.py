@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 
 try:
     import fcntl

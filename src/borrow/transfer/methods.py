@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import borrow
-from borrow.data.cells import list_labels
+from borrow.data.labels import list_labels
 from borrow.transfer.problem import Problem
 
 #: Methods in the order of every table, in words for people.

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import Codes, list_labels, sort_labels
-from borrow.data.read import as_frame, did_you_mean, is_missing, name_some, task_values, to_floats
+from borrow.data.cells import Codes
+from borrow.data.labels import did_you_mean, list_labels, sort_labels
+from borrow.data.read import as_frame, is_missing, name_some, task_values, to_floats
 from borrow.numerics.linalg import Array
 
 KINDS = ("regression", "classification")

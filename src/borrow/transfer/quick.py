@@ -23,8 +23,9 @@ from borrow.models.gp.regressors import PooledGPRegressor
 from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
 from borrow.transfer.compare import read_primaries, read_scoring, read_seed
-from borrow.transfer.folds import fit_for, heard, score_numbers
+from borrow.transfer.folds import fit_for, score_numbers
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
@@ -57,7 +58,7 @@ def quick_look(
     rows = []
     for key in keys:
         started = time.perf_counter()
-        with heard() as said, threadpool_limits(1):
+        with capture_warnings() as said, threadpool_limits(1):
             y, mean, std = left_out(fit_for(problem, key, main, seed), problem, main)
         scores = score_numbers(y, mean, std, error)
         rows.append(

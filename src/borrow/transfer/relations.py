@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
+from borrow.data.plain import to_json
 from borrow.data.table import Table
-from borrow.transfer.folds import fit_for, heard
+from borrow.numerics.warned import capture_warnings
+from borrow.transfer.folds import fit_for
 from borrow.transfer.problem import Problem
 
 
 def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
     """One entry a secondary: rho, correlation with its standard error, share. Of several classes, the strongest."""
     out: dict[str, Any] = {"primary": primary, "relations": [], "failure": None}
-    with heard() as out["warnings"], threadpool_limits(1):
+    with capture_warnings() as out["warnings"], threadpool_limits(1):
         try:
             found = fit_for(problem, "focused", primary, seed).relatedness()
         except Exception as failure:  # it is evidence beside the verdict, not the verdict
@@ -29,10 +29,10 @@ def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
                 continue
             entry = {
                 "task": row["task"],
-                "rho": _known(row["rho"]),
-                "correlation": _known(row["correlation"]),
-                "std_error": _known(correlation_error(row)),
-                "share": _known(row["share"]),
+                "rho": to_json(row["rho"]),
+                "correlation": to_json(row["correlation"]),
+                "std_error": to_json(correlation_error(row)),
+                "share": to_json(row["share"]),
             }
             old = strongest.get(row["task"])
             if old is None or abs(entry["correlation"] or 0.0) > abs(old["correlation"] or 0.0):
@@ -47,8 +47,3 @@ def correlation_error(row: dict[str, Any]) -> float:
     """
     rho, c, se = float(row["rho"]), float(row["correlation"]), float(row["std_error"])
     return se if rho == 0.0 else abs(c / rho) * (1.0 - c * c) * se
-
-
-def _known(value: Any) -> float | None:
-    number = float(np.asarray(value))
-    return number if math.isfinite(number) else None

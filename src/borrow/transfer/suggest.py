@@ -23,8 +23,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import choose_inducing
-from borrow.data.cells import Codes, list_labels
-from borrow.data.read import as_frame, did_you_mean, read_new
+from borrow.data.cells import Codes
+from borrow.data.labels import did_you_mean, list_labels
+from borrow.data.read import as_frame, read_new
 from borrow.data.table import Table
 from borrow.estimators.regressor import GPRegressor, is_number, single_thread
 from borrow.models.focused.model import condition, primary_code

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from borrow.data.plain import to_json
 from borrow.data.table import Table
 from borrow.transfer.comparison import DESIGNATED, LEVEL, Comparison, paired, test_to_train
 from borrow.transfer.methods import LABELS, estimator_name
@@ -66,9 +67,8 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it; None where a number is not known."""
-        plain = {k: _known(v) for k, v in self.__dict__.items() if k != "secondaries"}
-        table = {k: [_known(v) for v in column] for k, column in self.secondaries.items()}
-        return {**plain, "log_density": {k: _known(v) for k, v in self.log_density.items()}, "secondaries": table}
+        found: dict[str, Any] = to_json(self.__dict__)
+        return found
 
     def __str__(self) -> str:
         parts = [self.sentence]
@@ -224,7 +224,3 @@ def _carriers(secondaries: Table) -> list[str]:
         f"Which of them carries the gain is not certain: most is lost without {most['task']!r}, {most['gain']:.3g} "
         f"(interval {most['low']:.3g} to {most['high']:.3g})."
     ]
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

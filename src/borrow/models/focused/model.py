@@ -46,7 +46,9 @@ import numpy.typing as npt
 from borrow.covariance import Basis, SharedCovariance
 from borrow.covariance.layout import STRETCH
 from borrow.covariance.spread import SharedRecipe, Spread, SpreadCovariance
-from borrow.data.cells import Cells, TaskData, list_labels
+from borrow.data.cells import Cells
+from borrow.data.labels import list_labels
+from borrow.data.task_data import TaskData
 from borrow.estimators.regressor import (
     by_label,
     default_kernel,

@@ -9,10 +9,12 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.cells import Codes, build, units_of_new_task
+from borrow.data.cells import Codes
 from borrow.data.classes import read_classes
 from borrow.data.pool import Pool, read_points, read_pool, unfold_sparse
 from borrow.data.read import Schema
+from borrow.data.scaling import units_of_new_task
+from borrow.data.task_data import build
 from borrow.estimators.classifier import TaskClassifier
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.kernels import LearnedKernel

@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.cells import Scaling, build, units_of_new_task
 from borrow.data.pool import read_points, read_pool
 from borrow.data.read import Schema, as_frame, lacks_task, read_targets
+from borrow.data.scaling import Scaling, units_of_new_task
 from borrow.data.table import Table
+from borrow.data.task_data import build
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse

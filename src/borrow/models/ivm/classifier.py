@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance import SharedCovariance
 from borrow.covariance.spread import Spread
-from borrow.data.cells import Cells, Codes, list_labels
+from borrow.data.cells import Cells, Codes
 from borrow.data.classes import read_classes
+from borrow.data.labels import list_labels
 from borrow.data.read import Schema
 from borrow.data.table import Table
 from borrow.estimators.classifier import BinaryData, TaskClassifier

@@ -14,7 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.covariance.shared import LOG_2PI, Prediction
 from borrow.covariance.spread import Spread
-from borrow.data.cells import Cells, Codes, Rows, Scaling, TaskData, begins, build, units_of_new_task
+from borrow.data.cells import Cells, Codes, Rows, begins
+from borrow.data.scaling import Scaling, units_of_new_task
+from borrow.data.task_data import TaskData, build
 from borrow.estimators.regressor import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.inference import priors
 from borrow.inference.adf import GaussianFactors

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.data.cells import Codes, list_labels
+from borrow.data.cells import Codes
+from borrow.data.labels import list_labels
 from borrow.numerics.device import Device, require
 
 

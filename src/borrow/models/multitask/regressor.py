@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.covariance import Design
 from borrow.covariance.shared import Prediction
 from borrow.covariance.spread import Spread, detached
-from borrow.data.cells import Cells, Codes, Rows, TaskData, build, encode, list_labels, sort_labels
+from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
+from borrow.data.task_data import TaskData, build
 from borrow.estimators.regressor import (
     Fitted,
     GPRegressor,

@@ -9,7 +9,9 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.covariance import Design, choose_inducing
-from borrow.data.cells import TaskData, column_scales, list_labels
+from borrow.data.labels import list_labels
+from borrow.data.scaling import column_scales
+from borrow.data.task_data import TaskData
 from borrow.estimators.regressor import by_label, default_kernel, is_matrix, is_number
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve

@@ -24,7 +24,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from borrow.data.cells import Cells, Codes, Rows, Scaling, begins
+from borrow.data.cells import Cells, Codes, Rows, begins
+from borrow.data.scaling import Scaling
 from borrow.numerics.linalg import Array
 
 

@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.covariance.shared import Prediction
-from borrow.data.cells import Cells, Codes, Rows, is_pairs, list_labels
+from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.labels import is_pairs, list_labels
 from borrow.data.read import Schema, read_new, read_training
 from borrow.estimators.regressor import GPRegressor, as_labels, by_label, single_thread
 from borrow.models.rbf.designs import Network, width_bounds

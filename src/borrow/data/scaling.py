@@ -1,0 +1,101 @@
+"""Units: targets of each task centred and scaled, columns of X measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from borrow.data.cells import Cells
+from borrow.numerics.linalg import Array
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Targets of task t are (y - center[t]) / scale[t]; `log_volume` turns densities into the given units."""
+
+    center: Array
+    scale: Array
+    log_volume: float
+
+
+def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int]) -> Scaling:
+    """Centre and scale each task's targets; small tasks shrink towards the overall figures.
+
+    Shrinkage is empirical Bayes: a task's mean moves towards the mean of the means by (sampling variance) /
+    (sampling + between-task variance), its log variance likewise; where tasks really differ, nothing shrinks.
+    "common" takes the mean and standard deviation of all rows for every task, for targets in the same units.
+    Tasks in `keep` keep their own figures (the mean if there is a row, the scale if there are two distinct
+    targets) and do not enter the others': else flipping the sign of all secondaries would move the primary.
+    """
+    M = len(n_rows)
+    center, spread = np.zeros(M), np.ones(M)
+    if normalize == "common":
+        overall = float(np.average(cells.y, weights=cells.count))
+        squares = float(cells.count @ (cells.y - overall) ** 2 + cells.scatter.sum()) / float(cells.count.sum())
+        center[:] = overall
+        spread[:] = np.sqrt(squares) if squares > (1e-10 * overall) ** 2 else 1.0
+    elif normalize:
+        mean, variance = np.full(M, np.nan), np.full(M, np.nan)
+        for t in np.flatnonzero(np.diff(cells.starts)).tolist():
+            at = cells.of(t)
+            total = cells.count[at].sum()
+            mean[t] = np.average(cells.y[at], weights=cells.count[at])
+            squares = cells.count[at] @ (cells.y[at] - mean[t]) ** 2 + cells.scatter[t]
+            if n_rows[t] > 1 and squares / total > (1e-10 * mean[t]) ** 2:  # else constant, but for rounding
+                variance[t] = squares / total
+        pool = ~np.isin(np.arange(M), keep) if len(keep) < M else np.ones(M, dtype=bool)
+        seen = pool & np.isfinite(variance)
+        typical = float(np.exp(np.mean(np.log(variance[seen])))) if seen.any() else np.nan
+        log_variance = _shrink(np.log(variance), 2.0 / np.maximum(n_rows - 1.0, 1.0), pool)
+        sampling = np.where(np.isfinite(variance), variance, typical) / np.maximum(n_rows, 1.0)
+        center, spread = _shrink(mean, sampling, pool), np.exp(0.5 * log_variance)
+        for t in keep:
+            center[t] = mean[t] if np.isfinite(mean[t]) else center[t]
+            spread[t] = np.sqrt(variance[t]) if np.isfinite(variance[t]) else spread[t]
+        center, spread = np.nan_to_num(center), np.where(np.isfinite(spread), spread, 1.0)
+    return Scaling(center, spread, float(n_rows @ np.log(spread)))
+
+
+def _shrink(value: Array, sampling: Array, pool: npt.NDArray[np.bool_]) -> Array:
+    """Empirical-Bayes means: towards the pool's average, by how little tasks differ beyond sampling error."""
+    seen = pool & np.isfinite(value)
+    if not seen.any():
+        return value
+    if seen.sum() == 1:
+        return np.where(np.isfinite(value), value, value[seen][0])
+    known = np.where(np.isfinite(sampling[seen]), sampling[seen], 0.0)
+    between = max(float(np.var(value[seen], ddof=1) - known.mean()), 0.0)
+    overall = float(value[seen].mean())
+    with np.errstate(invalid="ignore"):
+        keep = np.where(between > 0, between / (between + sampling), 0.0)
+    keep = np.where(np.isfinite(sampling), keep, 1.0)
+    return np.where(np.isfinite(value), overall + keep * (value - overall), overall)
+
+
+def units_of_new_task(y: Array, centers: Array, scales: Array) -> tuple[float, float]:
+    """Centre and scale of a task of few rows: its own figures, shrunk to those of the tasks seen (as in `scale`)."""
+    y = np.asarray(y, dtype=float)
+    y = y[np.isfinite(y)]
+    n = len(y)
+    pool = np.ones(len(centers) + 1, dtype=bool)
+    varies = n > 1 and float(y.var()) > (1e-10 * abs(float(y.mean()))) ** 2
+    variance = float(y.var()) if varies else np.nan
+    log_variance = np.append(2.0 * np.log(scales), np.log(variance))
+    sampling = np.append(np.zeros(len(scales)), 2.0 / max(n - 1.0, 1.0))
+    pool[-1] = False
+    scale = float(np.exp(0.5 * _shrink(log_variance, sampling, pool)[-1]))
+    mean = float(y.mean()) if n else np.nan
+    sampling[-1] = scale**2 / max(n, 1)
+    return float(_shrink(np.append(centers, mean), sampling, pool)[-1]), scale
+
+
+def column_scales(X: Array, weight: Array) -> Array:
+    """Standard deviation of every column, 1 where it is constant."""
+    if len(X) == 0:
+        return np.ones(X.shape[1])
+    mean = np.average(X, axis=0, weights=weight)
+    sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    return np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)

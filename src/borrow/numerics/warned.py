@@ -1,0 +1,27 @@
+"""One way to collect warnings instead of printing them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def with_category(warning: warnings.WarningMessage) -> str:
+    """A warning as text, such as `ConvergenceWarning: the search stopped early`."""
+    return f"{warning.category.__name__}: {warning.message}"
+
+
+@contextmanager
+def capture_warnings(form: Callable[[warnings.WarningMessage], str] = with_category) -> Iterator[list[str]]:
+    """A list that holds the warnings given within the block, each text once and in order, when the block is over.
+
+    `form` turns a warning into text. The list is filled where the block fails, too.
+    """
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield found
+        finally:
+            found += dict.fromkeys(map(form, caught))
