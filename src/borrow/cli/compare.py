@@ -6,14 +6,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import Table, find_label, open_table
 from borrow.cli.output import (
+    BOLD,
+    DIM,
     INTERRUPTED,
-    SafeConsole,
+    UNBROKEN,
     SafeTable,
     check_files,
     command_line,
@@ -144,7 +147,7 @@ def run(
     tables = {"table": found.table().rows(), "verdicts": [v.to_dict() for v in found.verdicts().values()]}
     result = {**described(found), "skipped": found.skipped, **tables}
     result |= {"dropped": table.dropped, "files": written, "warnings": warned}
-    print_result(result, as_json, lambda: show(found, table.dropped, written))
+    print_result(result, as_json, lambda: lines_of(found, table.dropped, written))
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
@@ -169,44 +172,38 @@ def explained(found: borrow.Comparison, table: Table) -> dict[str, Any]:
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 
-def show(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> None:
-    """Print the verdict, what it rests on, what to do, and the files that were written."""
-    console = SafeConsole()
-    if dropped:
-        console.print(f"{dropped:,} rows were left out: they lack an input or a task.")
-    if len(found.primaries) > 1:
-        show_all(found, console)
-    else:
-        show_one(found, console)
-    for name, place in written.items():
-        console.print(f"{NAMES[name]}: {place}", soft_wrap=True)
+def lines_of(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> list[Any]:
+    """The verdict, what it rests on, what to do, and the files that were written."""
+    left_out = [f"{dropped:,} rows were left out: they lack an input or a task."] if dropped else []
+    answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
+    return [*left_out, *answer, *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items())]
 
 
-def show_one(found: borrow.Comparison, console: SafeConsole) -> None:
-    """Print the comparison for one primary."""
-    verdict = found.verdict()
-    console.print(verdict.sentence, style="bold")
-    console.print()
-    console.print(methods_table(found))
-    console.print(
+def one_primary(found: borrow.Comparison) -> list[Any]:
+    """The comparison for one primary, in words and tables."""
+    verdict, secondaries = found.verdict(), []
+    covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
+    errors = (
         f"Error: {found.scoring}, mean over folds. Difference: from no transfer, negative is better; intervals hold "
-        "for all methods together with 95 %. Density: log predictive density, higher is better. "
-        + ("Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""),
-        style="dim",
+        f"for all methods together with 95 %. Density: log predictive density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
-        console.print()
-        console.print(secondaries_table(verdict.secondaries))
-        console.print(
+        relations = (
             "Correlation and share (of the task's variation): with the primary's function, by the focused GP. Gain: "
-            "error without the task less error with it.",
-            style="dim",
+            "error without the task less error with it."
         )
-    console.print()
-    for line in verdict.advice:
-        console.print(line)
-    for method, why in found.skipped.items():
-        console.print(f"Left out: {method} ({why}).", style="dim")
+        secondaries = ["", secondaries_table(verdict.secondaries), (relations, DIM)]
+    skipped = [(f"Left out: {method} ({why}).", DIM) for method, why in found.skipped.items()]
+    return [
+        (verdict.sentence, BOLD),
+        "",
+        methods_table(found),
+        (errors, DIM),
+        *secondaries,
+        "",
+        *verdict.advice,
+        *skipped,
+    ]
 
 
 def methods_table(found: borrow.Comparison) -> SafeTable:
@@ -214,7 +211,7 @@ def methods_table(found: borrow.Comparison) -> SafeTable:
     from borrow.transfer.methods import LABELS
 
     last, short = ("coverage", "covers") if found.kind == "regression" else ("calibration", "calib.")
-    table = SafeTable(["method"], ["error", "difference", "interval", "density", short, "time"], 2)
+    table = SafeTable(["method"], ["error", "difference", "interval", "density", short, "time"], apart=2)
     rows = found.table().rows()
     least = min((r["error"] for r in rows if r["error"] == r["error"]), default=None)
     for r in rows:
@@ -225,20 +222,21 @@ def methods_table(found: borrow.Comparison) -> SafeTable:
             number(r["log_density"]),
             percent(r[last]) if last == "coverage" else number(r[last]),
             duration(r["seconds"]),
-            style="bold" if r["error"] == least else "",
+            **(BOLD if r["error"] == least else {}),
         )
     return table
 
 
 def secondaries_table(secondaries: Any) -> SafeTable:
     """One row per secondary task, the most related first."""
-    table = SafeTable(["task"], ["rows", "correlation", "share", "gain", "interval"], 2, "The other tasks")
-    for r in sorted(
-        secondaries.rows(), key=lambda r: -abs(r["correlation"]) if r["correlation"] == r["correlation"] else 1
-    ):
-        gain = number(r["gain"]), between(r["low"], r["high"])
-        table.add_row(str(r["task"]), f"{r['rows']:,}", number(r["correlation"]), percent(r["share"]), *gain)
-    return table
+
+    def cells(r: dict[str, Any]) -> list[str]:
+        shares = number(r["correlation"]), percent(r["share"])
+        return [str(r["task"]), f"{r['rows']:,}", *shares, number(r["gain"]), between(r["low"], r["high"])]
+
+    rows = sorted(secondaries.rows(), key=lambda r: -np.nan_to_num(abs(r["correlation"]), nan=-1))
+    names = ["rows", "correlation", "share", "gain", "interval"]
+    return SafeTable(["task"], names, map(cells, rows), 2, "The other tasks")
 
 
 def between(low: float, high: float) -> str:
@@ -253,14 +251,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def show_all(found: borrow.Comparison, console: SafeConsole) -> None:
-    """Print one row per primary."""
+def every_primary(found: borrow.Comparison) -> list[Any]:
+    """The comparison for every task in turn: one row per primary."""
     from borrow.transfer.methods import LABELS
 
-    table = SafeTable(["task", "the other data", "method"], ["rows", "error alone", "difference", "interval"], 2)
     verdicts = found.verdicts()
-    for primary, verdict in verdicts.items():
-        table.add_row(
+    rows = [
+        [
             str(primary),
             verdict.answer,
             "-" if verdict.best is None else LABELS[verdict.best],
@@ -268,17 +265,23 @@ def show_all(found: borrow.Comparison, console: SafeConsole) -> None:
             number(found.table(primary).rows()[0]["error"]),
             number(verdict.difference),
             between(verdict.low, verdict.high),
-        )
+        ]
+        for primary, verdict in verdicts.items()
+    ]
     answers = Counter(verdict.answer for verdict in verdicts.values())
     words = ", ".join(f"{answer} for {n}" for answer, n in answers.items())
-    console.print(f"Every task in turn, {len(found.primaries)} of them. The other data: {words}.", style="bold")
-    console.print()
-    console.print(table)
-    console.print(f"Error: {found.scoring}. Give --primary to see more of one of them.", style="dim")
+    return [
+        (f"Every task in turn, {len(verdicts)} of them. The other data: {words}.", BOLD),
+        "",
+        SafeTable(["task", "the other data", "method"], ["rows", "error alone", "difference", "interval"], rows, 2),
+        (f"Error: {found.scoring}. Give --primary to see more of one of them.", DIM),
+    ]
 
 
 def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic."""
+    from borrow.transfer.methods import LABELS
+
     if primary is None:
         fail("--quick needs --primary, the task that matters")
     with library_warnings() as warned:
@@ -287,20 +290,19 @@ def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: in
             random_state=seed,
         )  # fmt: skip
     rows = found.rows()
-    print_result({"quick": True, "table": rows, "warnings": warned}, as_json, lambda: show_look(rows))
-
-
-def show_look(rows: list[dict[str, Any]]) -> None:
-    """Print one row per method, and what to think of it."""
-    from borrow.transfer.methods import LABELS
-
-    console, table = SafeConsole(), SafeTable(["method"], ["error", "log density", "coverage", "seconds"])
-    for r in rows:
-        cells = number(r["error"]), number(r["log_density"]), percent(r["coverage"]), f"{r['seconds']:.1f}"
-        table.add_row(LABELS[r["method"]], *cells)
-    console.print(table)
-    console.print(
+    cells = [
+        [
+            LABELS[r["method"]],
+            number(r["error"]),
+            number(r["log_density"]),
+            percent(r["coverage"]),
+            f"{r['seconds']:.1f}",
+        ]
+        for r in rows
+    ]
+    warning = (
         "A quick look, and optimistic: what is left out was there when hyper-parameters were learnt. Without --quick "
-        "every fold is fitted anew, and there is a verdict.",
-        style="dim",
+        "every fold is fitted anew, and there is a verdict."
     )
+    shown = [SafeTable(["method"], ["error", "log density", "coverage", "seconds"], cells), (warning, DIM)]
+    print_result({"quick": True, "table": rows, "warnings": warned}, as_json, lambda: shown)

@@ -17,7 +17,7 @@ import typer
 
 from borrow.cli import compare
 from borrow.cli import options as o
-from borrow.cli.output import SafeConsole, fail
+from borrow.cli.output import fail, print_lines
 
 EXAMPLE = "borrow demo --quick --output out/demo"
 #: How many settings were measured for the new program, and for each of the others.
@@ -56,12 +56,11 @@ def run(
     primary = table["program"][0]
     if not as_json:
         others = "another program" if secondaries == 1 else f"{secondaries} other programs"
-        console = SafeConsole()
-        console.print(
+        print_lines(
             f"Real measurements: the speed-up of C programs by thirteen compiler flags. {primary!r} was measured under "
-            f"{OWN_SETTINGS} settings, {others} under {OTHER_SETTINGS} each. Do they help? The table is {place}."
+            f"{OWN_SETTINGS} settings, {others} under {OTHER_SETTINGS} each. Do they help? The table is {place}.",
+            "",
         )
-        console.print()
     asked = QUICK if quick else {**USUAL, "jobs": min(MOST_JOBS, joblib.cpu_count())}
     compare.run(
         str(place), "speed-up", "program", primary, report=page if report else None, seed=seed, as_json=as_json, **asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,9 @@ import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import Table, find_label, open_table
 from borrow.cli.output import (
-    SafeConsole,
+    BOLD,
+    DIM,
+    UNBROKEN,
     SafeTable,
     check_files,
     fail,
@@ -68,7 +71,7 @@ def run(
     about["seconds"] = time.perf_counter() - start
     borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
     about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
-    print_result(about, as_json, lambda: show(about))
+    print_result(about, as_json, lambda: lines_of(about))
 
 
 def tell_large(table: Table, method: str, primary: Any) -> None:
@@ -126,24 +129,20 @@ def related(model: Any) -> list[dict[str, Any]]:
     return [] if table is None else to_json(table.rows())
 
 
-def show(about: dict[str, Any]) -> None:
-    """Print what was fitted, in words and a table."""
-    console, n = SafeConsole(), len(about["rows"])
+def lines_of(about: dict[str, Any]) -> Iterator[Any]:
+    """What was fitted, in words and a table."""
+    n = len(about["rows"])
     words = f"{about['class']} fitted to {sum(k for _, k in about['rows']):,} rows" + (
         f" of {n} tasks" if n > 1 else ""
     )
-    console.print(
-        f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
-    )
+    yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
     if about["dropped"]:
-        console.print(f"{about['dropped']:,} rows were left out: they lack an input or a task.")
+        yield f"{about['dropped']:,} rows were left out: they lack an input or a task."
     if about.get("verdict"):
-        console.print(about["verdict"], style="bold")
+        yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:
-        table = SafeTable(["task"], ["rows", "rho", "std error", "correlation", "share"])
-        for row in about["relatedness"]:
-            cells = [number(row[c]) for c in ("rows", "rho", "std_error", "correlation")]
-            table.add_row(str(row["task"]), *cells, percent(row["share"]))
-        console.print(table)
-        console.print("Share: part of the task's variation that is the primary's function.", style="dim")
-    console.print(f"Saved to {about['model']}; borrow predict {about['model']} NEW.csv uses it.", soft_wrap=True)
+        columns = ("rows", "rho", "std_error", "correlation")
+        rows = [[str(r["task"]), *(number(r[c]) for c in columns), percent(r["share"])] for r in about["relatedness"]]
+        yield SafeTable(["task"], ["rows", "rho", "std error", "correlation", "share"], rows)
+        yield "Share: part of the task's variation that is the primary's function.", DIM
+    yield f"Saved to {about['model']}; borrow predict {about['model']} NEW.csv uses it.", UNBROKEN

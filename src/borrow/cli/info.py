@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import present, to_numbers
 from borrow.cli.compare import described
-from borrow.cli.output import SafeConsole, SafeTable, number, print_result
+from borrow.cli.output import BOLD, SafeTable, number, print_result
 from borrow.cli.read import file_kind, open_source
 from borrow.data.plain import to_json
 
@@ -33,17 +35,16 @@ def run(file: o.Data, delimiter: o.Delimiter = None, as_json: o.Json = False) ->
         about |= {**described(found), "fits": sum(r["left_out"] is None for r in found.records)}
     else:
         about |= table_info(file, delimiter)
-    show = {"model": show_model, "comparison": show_comparison, "table": show_table}[kind]
-    print_result(about, as_json, lambda: show(about))
+    lines = {"model": model_lines, "comparison": comparison_lines, "table": table_lines}[kind]
+    print_result(about, as_json, lambda: lines(about))
 
 
-def show_model(about: dict[str, Any]) -> None:
-    """Print what a saved model says of itself; nothing of it is built."""
-    console = SafeConsole()
-    console.print(f"{about['class']}, saved by borrow {about['borrow']}, {about['bytes']:,} bytes", style="bold")
+def model_lines(about: dict[str, Any]) -> Iterator[Any]:
+    """What a saved model says of itself; nothing of it is built."""
+    yield f"{about['class']}, saved by borrow {about['borrow']}, {about['bytes']:,} bytes", BOLD
     if about.get("fitted") is False:
-        console.print("It is not fitted.")
-    show_lines(
+        yield "It is not fitted."
+    yield facts(
         {
             "target": about.get("target"),
             "inputs": listed(about.get("features")),
@@ -59,13 +60,13 @@ def show_model(about: dict[str, Any]) -> None:
         }
     )
     if about.get("converged") is False:
-        console.print("The optimiser did not converge.", style="yellow")
+        yield "The optimiser did not converge.", {"style": "yellow"}
 
 
-def show_comparison(about: dict[str, Any]) -> None:
-    """Print how far a stored comparison is."""
-    SafeConsole().print(f"A comparison of {len(about['methods'])} methods, {about['fits']:,} fits done", style="bold")
-    show_lines(
+def comparison_lines(about: dict[str, Any]) -> Iterator[Any]:
+    """How far a stored comparison is."""
+    yield f"A comparison of {len(about['methods'])} methods, {about['fits']:,} fits done", BOLD
+    yield facts(
         {
             "target": about["target"],
             "inputs": listed(about["features"]),
@@ -88,35 +89,33 @@ def listed(values: Any) -> str | None:
     return text if len(values) <= LISTED else f"{text}, ... ({len(values)} in all)"
 
 
-def show_lines(lines: dict[str, Any]) -> None:
-    """Print names and values, those that are known."""
-    table = SafeTable(["", " "], [])
+def facts(lines: dict[str, Any]) -> SafeTable:
+    """Names and values, those that are known."""
+    known = {n: listed(list(v.items())) if isinstance(v, dict) else str(v) for n, v in lines.items() if v is not None}
+    table = SafeTable(["", " "], [], known.items())
     table.show_header = False
-    for name, value in lines.items():
-        if value is not None:
-            table.add_row(name, listed(list(value.items())) if isinstance(value, dict) else str(value))
-    SafeConsole().print(table)
+    return table
 
 
 def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
     """Columns of a table: what they hold, how much is missing. Read in portions, none of which is kept."""
-    source = open_source(place, delimiter)
-    columns, rows = [Column(name) for name in source.columns], 0
+    source, rows = open_source(place, delimiter), 0
+    columns = {name: Column(name) for name in source.columns}
     for part in source.parts():
         rows += part.height
-        for column in columns:
-            column.take(part[column.name], source.separator)
-    return {"rows": rows, "delimiter": source.separator or None, "columns": [c.about(rows) for c in columns]}
+        for values in part:
+            columns[values.name].take(values, source.separator)
+    return {"rows": rows, "delimiter": source.separator or None, "columns": [c.about(rows) for c in columns.values()]}
 
 
+@dataclass
 class Column:
     """What is known of a column after some of its portions."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.dtype: Any = None
-        self.portions: list[tuple[Any, ...]] = []
-        self.values: dict[Any, None] = {}  # distinct ones in order, up to COUNTED
+    name: str
+    dtype: Any = None
+    portions: list[tuple[Any, ...]] = field(default_factory=list)
+    values: dict[Any, None] = field(default_factory=dict)  # distinct ones in order, up to COUNTED
 
     def take(self, column: pl.Series, separator: str) -> None:
         """Take note of the next portion."""
@@ -139,17 +138,16 @@ class Column:
         return {**about, "kind": kind, "values": to_json(list(self.values)[:LISTED])}
 
 
-def show_table(about: dict[str, Any]) -> None:
-    """Print one line per column of a table."""
-    console = SafeConsole()
-    console.print(f"{about['file']}: {about['rows']:,} rows, {len(about['columns'])} columns", style="bold")
+def table_lines(about: dict[str, Any]) -> Iterator[Any]:
+    """One line per column of a table."""
+    yield f"{about['file']}: {about['rows']:,} rows, {len(about['columns'])} columns", BOLD
     table = SafeTable(["column", "kind"], ["missing", "distinct"])
     table.add_column("values", overflow="ellipsis", no_wrap=True, max_width=36)
     for c in about["columns"]:
         shown = f"{number(c['least'])} to {number(c['most'])}" if "least" in c else ", ".join(map(str, c["values"]))
         distinct = f"{c['distinct']:,}" + "+" * (c["distinct"] == COUNTED)
         table.add_row(c["name"], c["kind"], f"{c['missing']:,}", distinct, shown)
-    console.print(table)
+    yield table
     tasks = [c["name"] for c in about["columns"] if c["kind"] == "text" and 1 < c["distinct"] <= about["rows"] / 3]
     if tasks:
-        console.print(f"Columns that could name the task: {listed(tasks)}.")
+        yield f"Columns that could name the task: {listed(tasks)}."

@@ -10,7 +10,7 @@ import shlex
 import stat
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,6 +32,8 @@ EXIT_CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 f
 OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing"
 #: Warnings that are printed; more are counted.
 MOST_WARNINGS = 5
+#: How a line may be printed; an unbroken one is as long as the path in it.
+BOLD, DIM, UNBROKEN = {"style": "bold"}, {"style": "dim"}, {"soft_wrap": True}
 
 
 def fail(sentence: str, code: int = WRONG) -> NoReturn:
@@ -186,13 +188,21 @@ def command_line(*words: str, **options: Any) -> str:
     return shlex.join(["borrow", *words, *(w for n, v in given if v is not None for w in (f"--{n}", str(v)))])
 
 
-def print_result(result: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
-    """Print a result, warnings included, as JSON; or its warnings on standard error, and the rest by `show`."""
+def print_result(result: dict[str, Any], as_json: bool, lines: Callable[[], Iterable[Any]]) -> None:
+    """Print a result, warnings included, as JSON; or its warnings on standard error, and these lines."""
     if as_json:
         print_json(result)
     else:
         tell_warnings(result.get("warnings", []))
-        show()
+        print_lines(*lines())
+
+
+def print_lines(*lines: Any) -> None:
+    """Print texts and tables on standard output; a pair is a text and how to print it."""
+    console = SafeConsole()
+    for line in lines:
+        text, options = line if isinstance(line, tuple) else (line, {})
+        console.print(text, **options)
 
 
 def print_json(value: Any) -> None:
@@ -221,13 +231,17 @@ class SafeConsole(Console):
 class SafeTable(Table):
     """A table without a box, words to the left and numbers to the right, whose cells are shown as they are."""
 
-    def __init__(self, left: Sequence[str], right: Sequence[str], apart: int = 3, title: str = "") -> None:
+    def __init__(
+        self, left: Sequence[str], right: Sequence[str], rows: Iterable[Any] = (), apart: int = 3, title: str = ""
+    ) -> None:
         look: dict[str, Any] = {"box": None, "padding": (0, apart, 0, 0), "pad_edge": False, "header_style": "dim"}
         super().__init__(title=title, title_justify="left", title_style="bold", **look)
         for name in left:
             self.add_column(name, overflow="fold", min_width=min(len(name), 8))
         for name in right:
             self.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            self.add_row(*row)
 
     def add_row(self, *cells: Any, **more: Any) -> None:
         """Add one row of cells with their control characters visible."""

@@ -11,7 +11,16 @@ import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import open_table
 from borrow.cli.compare import explained
-from borrow.cli.output import SafeConsole, check_files, command_line, fail, library_warnings, print_json, tell_warnings
+from borrow.cli.output import (
+    UNBROKEN,
+    check_files,
+    command_line,
+    fail,
+    library_warnings,
+    print_json,
+    print_lines,
+    tell_warnings,
+)
 from borrow.cli.predict import load_model
 from borrow.cli.read import file_kind
 from borrow.cli.suggest import unmeasured
@@ -40,7 +49,7 @@ def run(
     if as_json:
         print_json(content)
     else:
-        SafeConsole().print(f"Report: {output}", soft_wrap=True)
+        print_lines((f"Report: {output}", UNBROKEN))
 
 
 def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import Table, as_numbers, find_label
-from borrow.cli.output import SafeConsole, SafeTable, check_files, fail, library_warnings, number, print_result
+from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, library_warnings, number, print_result
 from borrow.cli.predict import Rows, load_model, open_rows, write_table
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
@@ -67,7 +67,7 @@ def run(
     if output is not None:
         write_table(pl.DataFrame(dict(found), strict=False), output)
     result = {"rows": found.rows(), "candidates": len(rows.X), "warnings": warned}
-    print_result(result, as_json, lambda: show(found, len(rows.X), price is not None))
+    print_result(result, as_json, lambda: lines_of(found, len(rows.X), price is not None))
 
 
 def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
@@ -103,20 +103,13 @@ def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
     return out or None
 
 
-def show(found: Any, n_candidates: int, priced: bool) -> None:
-    """Print the rows chosen, best first."""
-    console = SafeConsole()
-    console.print(f"What to measure next, of {n_candidates:,} candidates:", style="bold")
-    own = ("rank", "row", "task", "reduction", "cost", "reduction_per_cost", "remaining")
-    inputs = [c for c in found if c not in own]
-    shown = inputs[:MOST_INPUTS]
+def lines_of(found: Any, n_candidates: int, priced: bool) -> list[Any]:
+    """The rows chosen, best first."""
     numbers = {"reduction": "reduction", "cost": "cost", "reduction_per_cost": "per cost", "remaining": "remaining"}
-    asked = [n for n in numbers if priced or "cost" not in n]
-    table = SafeTable(["rank", "row", "task"], [*shown, *(numbers[n] for n in asked)], 2)
-    for r in found.rows():
-        table.add_row(str(r["rank"]), str(r["row"]), str(r["task"]), *(number(r[c]) for c in (*shown, *asked)))
-    console.print(table)
-    more = f" {len(inputs) - len(shown)} more inputs are not shown (--json)." if len(inputs) > len(shown) else ""
-    console.print(
-        f"Row: position among the candidates, the first is 0. Reduction: of the primary's variance.{more}", style="dim"
-    )
+    inputs = [c for c in found if c not in ("rank", "row", "task", *numbers)]
+    more = f" {len(inputs) - MOST_INPUTS} more inputs are not shown (--json)." if len(inputs) > MOST_INPUTS else ""
+    right = {c: c for c in inputs[:MOST_INPUTS]} | {c: n for c, n in numbers.items() if priced or "cost" not in c}
+    rows = [[str(r["rank"]), str(r["row"]), str(r["task"]), *(number(r[c]) for c in right)] for r in found.rows()]
+    explained = f"Row: position among the candidates, the first is 0. Reduction: of the primary's variance.{more}"
+    table = SafeTable(["rank", "row", "task"], list(right.values()), rows, 2)
+    return [(f"What to measure next, of {n_candidates:,} candidates:", BOLD), table, (explained, DIM)]
