@@ -55,18 +55,17 @@ def run(
     model = load_model(model_file)
     rows = open_rows(model, data, delimiter, task, task_is, everything=not only)
     with library_warnings() as warned:
-        found = {prefix + n: v for n, v in predictions(model, rows, level, not function).items()}
+        found = predictions(model, rows, level, not function).rename(lambda name: prefix + name)
     n, missing = len(rows.whole), int((~rows.whole).sum())
     if missing:
         warned.append(f"{missing:,} of {n:,} rows lack an input: their predictions are empty")
     tell_warnings(warned)
     if as_json:
-        print_json({"rows": n, "columns": found, "warnings": warned})
+        print_json({"rows": n, "columns": found.to_dict(as_series=False), "warnings": warned})
         return
-    if clash := [] if only else [name for name in found if name in rows.frame.columns]:
+    if clash := [] if only else [name for name in found.columns if name in rows.frame.columns]:
         fail(f"{rows.source.name} has a column {clash[0]!r} already; give --prefix, or --only")
-    new = pl.DataFrame([pl.Series(name, v, strict=False) for name, v in found.items()]).fill_nan(None)
-    write_table(new if only else pl.concat([rows.frame, new], how="horizontal"), output)
+    write_table(found if only else pl.concat([rows.frame, found], how="horizontal"), output)
 
 
 def load_model(path: Path) -> Any:
@@ -84,14 +83,14 @@ class Rows(NamedTuple):
     source: Source
     frame: pl.DataFrame  # the columns that were read
     X: Any  # the model's inputs; NaN where one is missing
-    tasks: list[Any] | None  # the model's labels, where the file or the call names tasks
+    tasks: Any  # the model's labels, where the file or the call names tasks, else None
     whole: Any  # which rows have every input
     cost: str | None  # the column of costs, where one is asked for
 
     def given(self, model: Any, at: Any = slice(None)) -> tuple[Any, ...]:
         """X and tasks of some rows in the form that the model was fitted to."""
         schema, X = model._schema, self.X[at]
-        tasks = None if self.tasks is None else np.array(self.tasks, dtype=object)[at]
+        tasks = None if self.tasks is None else self.tasks[at]
         if schema.names is not None:
             X = pl.DataFrame(X, schema=[str(n) for n in schema.names], orient="row")
         if schema.task is None or tasks is None:
@@ -121,18 +120,17 @@ def open_rows(
             f"{list_labels(names)}"
         )
     source.require(names)
-    named = column in source.columns and task_is is None
+    named = [column] if column in source.columns and task_is is None else []
     costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
     source.require(costs, "--cost")
-    wanted = [*names, *([column] if named and column is not None else []), *costs]
-    frame = source.read(None if everything else list(dict.fromkeys(wanted)))
+    frame = source.read(None if everything else list(dict.fromkeys([*names, *named, *costs])))
     columns = as_numbers(source, frame.select(names), "the model expects a number there")
     X = np.column_stack([columns[n].to_numpy() for n in names]).astype(float)
     tasks = None
     if task_is is not None:
-        tasks = [find_label(task_is, schema.labels, "--as")] * len(X)
-    elif named and column is not None:
-        tasks = labels_of(frame[column], schema.labels, source)
+        tasks = np.full(len(X), find_label(task_is, schema.labels, "--as"), dtype=object)
+    elif named:
+        tasks = np.array(labels_of(frame[column], schema.labels, source), dtype=object)
     return Rows(source, frame, X, tasks, np.isfinite(X).all(axis=1), costs[0] if costs else None)
 
 
@@ -149,27 +147,20 @@ def labels_of(column: pl.Series, labels: Sequence[Any], source: Source) -> list[
     return [found[value] for value in values.to_list()]
 
 
-def predictions(model: Any, rows: Rows, level: float, noise: bool) -> dict[str, list[Any]]:
-    """New columns by name; NaN or None where a row has no prediction."""
+def predictions(model: Any, rows: Rows, level: float, noise: bool) -> pl.DataFrame:
+    """New columns; null where a row has no prediction."""
     from scipy.special import ndtri
 
-    at = np.flatnonzero(rows.whole)
+    at, z = np.flatnonzero(rows.whole), float(ndtri(0.5 + level / 2.0))
     if not len(at):
         fail("every row lacks an input; there is nothing to predict")
-    parts = [_portion(model, rows.given(model, at[i : i + PORTION]), noise) for i in range(0, len(at), PORTION)]
-    found = {n: np.concatenate([p[n] for p in parts]) for n in parts[0]}
-    if "mean" in found:
-        half = float(ndtri(0.5 + level / 2.0)) * found["std"]
-        found |= {"low": found["mean"] - half, "high": found["mean"] + half}
-    out = {}
-    for name, values in found.items():
-        column = np.full(len(rows.whole), np.nan if values.dtype.kind == "f" else None)
-        column[at] = values
-        out[name] = column.tolist()
-    return out
+    parts = [_portion(model, rows.given(model, at[i : i + PORTION]), z, noise) for i in range(0, len(at), PORTION)]
+    found = {n: np.concatenate([p[n] for p in parts]).tolist() for n in parts[0]}
+    order = pl.Series(np.cumsum(rows.whole) - 1).set(pl.Series(~rows.whole), None)
+    return pl.DataFrame(found, strict=False).select(pl.all().gather(order)).fill_nan(None)
 
 
-def _portion(model: Any, given: tuple[Any, ...], noise: bool) -> dict[str, Any]:
+def _portion(model: Any, given: tuple[Any, ...], z: float, noise: bool) -> dict[str, Any]:
     """Columns for some of the rows."""
     if hasattr(model, "predict_proba"):
         share = model.predict_proba(*given)
@@ -178,7 +169,7 @@ def _portion(model: Any, given: tuple[Any, ...], noise: bool) -> dict[str, Any]:
     mean, std = model.predict(*given, return_std=True, include_noise=noise)
     if np.ndim(mean) == 2:
         fail("the model was fitted to several targets side by side; say which with --as, the name of its column")
-    return {"mean": mean, "std": std}
+    return {"mean": mean, "std": std, "low": mean - z * std, "high": mean + z * std}
 
 
 def write_table(table: pl.DataFrame, output: Path) -> None:
