@@ -1,4 +1,5 @@
 import json
+import shlex
 import subprocess
 import sys
 
@@ -122,3 +123,23 @@ def test_missing_package_names_the_extra(absent, tmp_path):
     assert "pip install 'borrow[app]'" in answer.stderr
     assert absent in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_an_interrupt_while_packages_are_imported_is_no_traceback():
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'polars': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from borrow.cli import main"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (130, "borrow: interrupted\n")
+
+
+def test_closed_standard_input_is_a_sentence():
+    call = [sys.executable, "-m", "borrow", "info", "-"]
+    answer = subprocess.run(f"{shlex.join(call)} <&-", shell=True, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    assert answer.stderr == "borrow: standard input is closed; pipe a table into the command, or give a file\n"

@@ -14,4 +14,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
         sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("borrow: interrupted\n")
+        raise SystemExit(130) from None
     return main

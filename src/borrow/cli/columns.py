@@ -40,7 +40,7 @@ class Table:
 
     def inputs(self) -> pl.DataFrame:
         """What an estimator gets as X: features, and the task column last."""
-        return self.frame.select([*self.features, *_given(self.task)])
+        return self.frame.select(self.features if self.task is None else [*self.features, self.task])
 
     def counts(self) -> list[list[Any]]:
         """Each task with the number of its rows that have a target; all rows as one task where none is named."""
@@ -48,10 +48,6 @@ class Table:
         if self.task is None:
             return [[None, seen.height]]
         return [[label, int((seen[self.task] == label).sum())] for label in self.labels]
-
-
-def _given(name: str | None) -> list[str]:
-    return [] if name is None else [name]
 
 
 def open_table(
@@ -76,15 +72,16 @@ def read_table(
     drop_missing: bool = False,
 ) -> Table:
     """The columns that are needed, read and checked."""
+    tasks = [] if task is None else [task]
     source.require([target], "--target")
-    source.require(_given(task), "--task")
+    source.require(tasks, "--task")
     if target == task:
         fail(f"--target and --task are both {target!r}; they are two columns")
-    used = choose_features(source, [target, *_given(task)], features, ignore)
-    needed = [*used, *_given(task)]
+    used = choose_features(source, [target, *tasks], features, ignore)
+    needed = [*used, *tasks]
     frame = source.read([*needed, target])
     read = as_numbers(source, frame.select(used), remedy="leave it out with --ignore, or encode it as numbers")
-    read |= {name: as_labels(frame[name]) for name in _given(task)}
+    read |= {name: as_labels(frame[name]) for name in tasks}
     read[target] = as_target(frame[target], source)
     if read[target].null_count() == frame.height:
         fail(f"every value of --target {target!r} is missing in {source.name}; there is nothing to learn from")

@@ -93,7 +93,7 @@ class Source:
     columns: tuple[str, ...]
     separator: str  # of a text file, whose values are text until they are read as numbers; empty for Parquet
     opened: Callable[[], AbstractContextManager[Any]]
-    unnamed_last: bool = False  # every line ends with a separator, the header too
+    width: int = 0  # fields of every record: one more than columns where every line ends with a separator
     #: Rows from which on lines run ahead of rows by another number (blank lines, line ends inside quotation marks), and
     #: that number, for each block that was read.
     ahead: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = field(
@@ -141,7 +141,7 @@ class Source:
                 changed, gap = np.flatnonzero(np.diff(gaps, prepend=gap)), gaps[-1]
                 self.ahead.append((rows + changed, gaps[changed]))
                 frame, first, rows = frame.slice(max(-rows, 0)), max(rows, 0), rows + len(lines)
-                if self.unnamed_last and (held := frame[UNNAMED].str.strip_chars().fill_null("") != "").any():
+                if UNNAMED in used.values() and (held := frame[UNNAMED].str.strip_chars().fill_null("") != "").any():
                     row = held.arg_max() or 0
                     fail(
                         f"the last column of {self.name} has no name and holds {frame[UNNAMED][row]!r} "
@@ -158,11 +158,6 @@ class Source:
                 fail(f"{what} is not a column of {self.name}; columns are {list_labels(self.columns)}{near}")
             if self.columns.count(name) > 1:
                 fail(f"{self.name} has {self.columns.count(name)} columns called {name!r}; rename them")
-
-    @property
-    def width(self) -> int:
-        """How many fields every record has."""
-        return len(self.columns) + self.unnamed_last
 
     def _blocks(self, file: BinaryIO) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
         """Checked records without blank lines, some megabytes at a time, with the lines that they begin in."""
@@ -217,8 +212,9 @@ def _parquet(name: str, opened: Callable[[], Any], read: Callable[..., Any], **o
 def open_source(place: str, delimiter: str | None = None) -> Source:
     """A file, or standard input for `-`."""
     if place == "-":
-        if sys.stdin.isatty():
-            fail("standard input is a terminal; pipe a table into the command, or give a file")
+        if sys.stdin is None or sys.stdin.isatty():
+            what = "closed" if sys.stdin is None else "a terminal"
+            fail(f"standard input is {what}; pipe a table into the command, or give a file")
         stream = sys.stdin.buffer
         head = stream.read(BLOCK)
         if head[:4] == PARQUET:  # its table of contents is at the end
@@ -277,10 +273,10 @@ def _source(name: str, opened: Callable[[], Any], delimiter: str | None) -> Sour
     header = pl.read_csv(sample[: records.ends[0]], has_header=False, separator=separator, infer_schema=False)
     columns = tuple((c or "").strip() for c in header.row(0))
     _check_header(columns, name)
-    if columns[-1]:
-        return Source(name, columns, separator, opened)
-    source = Source(name, columns[:-1], separator, opened, unnamed_last=True)
-    tell(f"the first line of {name} ends with {source.separated_by}: the last column has no name and is left out")
+    source = Source(name, columns if columns[-1] else columns[:-1], separator, opened, len(columns))
+    if not columns[-1]:
+        ends = f"the first line of {name} ends with {source.separated_by}"
+        tell(f"{ends}: the last column has no name and is left out")
     return source
 
 
