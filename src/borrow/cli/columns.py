@@ -225,7 +225,7 @@ def as_target(column: pl.Series, source: Source) -> pl.Series:
     if found.odd is None:
         whole = whole_or_text(text, r"^[-+]?\d{1,18}$")
         return found.values if whole.dtype == pl.String else whole
-    if found.values.is_not_null().sum() > 0.5 * text.is_not_null().sum():
+    if len(found.values.drop_nulls()) > 0.5 * len(text.drop_nulls()):
         fail(
             f"--target {column.name!r} of {source.name} holds text ({short(column[found.odd])} "
             f"{source.place(found.odd)}) among numbers; correct it, or leave it empty where nothing was observed"
@@ -239,10 +239,10 @@ def match_label(given: Any, labels: Sequence[Any]) -> Any:
     return next((label for label in labels if str(label) == text or label == given), None)
 
 
-def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
-    """The label that is written like this; the nearest one is offered where there is none."""
-    label = match_label(given, labels)
-    if label is None:
+def find_label(given: str | None, labels: Sequence[Any], option: str) -> Any:
+    """The label that is written like this, None for None; the nearest one is offered where there is no such label."""
+    label = None if given is None else match_label(given, labels)
+    if given is not None and label is None:
         near = did_you_mean(given, labels, CLOSENESS)
         fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{near}")
     return label

@@ -96,7 +96,7 @@ def run(
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
     table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
-    label = None if primary is None else find_label(primary, table.labels, "--primary")
+    label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
     if quick:
         look(table, label, chosen, scoring, seed, as_json)

@@ -63,7 +63,7 @@ def run(
     """Learn a model from a table and save it to a file."""
     check_files({"DATA": data}, {"--save": save})
     table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
-    label = None if primary is None else find_label(primary, table.labels, "--primary")
+    label = find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)
     start = time.perf_counter()
     with library_warnings() as warned, progress("fitting", counted=False):

@@ -120,7 +120,7 @@ def open_rows(
             f"{list_labels(names)}"
         )
     source.require(names)
-    named = [column] if column in source.columns and task_is is None else []
+    named = [c for c in source.columns if c == column and task_is is None]
     costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
     source.require(costs, "--cost")
     frame = source.read(None if everything else list(dict.fromkeys([*names, *named, *costs])))
@@ -130,7 +130,7 @@ def open_rows(
     if task_is is not None:
         tasks = np.full(len(X), find_label(task_is, schema.labels, "--as"), dtype=object)
     elif named:
-        tasks = np.array(labels_of(frame[column], schema.labels, source), dtype=object)
+        tasks = np.array(labels_of(frame[named[0]], schema.labels, source), dtype=object)
     return Rows(source, frame, X, tasks, np.isfinite(X).all(axis=1), costs[0] if costs else None)
 
 

@@ -59,7 +59,7 @@ def run(
             f"{int(np.argmin(rows.whole))}"
         )
     labels = model._schema.labels
-    main = None if primary is None else find_label(primary, labels, "--primary")
+    main = find_label(primary, labels, "--primary")
     price = prices(cost or [], rows, labels)
     X, tasks = rows.given(model)
     with library_warnings() as warned:
