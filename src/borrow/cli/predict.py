@@ -88,16 +88,10 @@ class Rows(NamedTuple):
     cost: str | None  # the column of costs, where one is asked for
 
     def given(self, model: Any, at: Any = slice(None)) -> tuple[Any, ...]:
-        """X and tasks of some rows in the form that the model was fitted to."""
-        schema, X = model._schema, self.X[at]
-        tasks = None if self.tasks is None else self.tasks[at]
-        if schema.names is not None:
-            X = pl.DataFrame(X, schema=[str(n) for n in schema.names], orient="row")
-        if schema.task is None or tasks is None:
-            return X, tasks
-        if schema.names is not None:
-            return X.insert_column(schema.position, pl.Series(str(schema.task), tasks.tolist())), None
-        return np.insert(X.astype(object), schema.position, tasks, axis=1), None
+        """X and tasks of some rows; X is a frame where the model was fitted to one."""
+        names = model._schema.names
+        X = self.X[at] if names is None else pl.DataFrame(self.X[at], schema=[str(n) for n in names], orient="row")
+        return X, None if self.tasks is None else self.tasks[at]
 
 
 def open_rows(

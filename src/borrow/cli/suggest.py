@@ -82,8 +82,7 @@ def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
     rest = inputs.unique(maintain_order=True).join(mine, on=table.features, how="anti").head(MOST_CANDIDATES)
     if rest.height == 0:
         return None
-    rows = rest.with_columns(pl.lit(primary).alias(table.task))
-    return borrow.suggest(model, rows.select(table.inputs().columns), n, primary=primary)
+    return borrow.suggest(model, rest, n, tasks=primary, primary=primary)
 
 
 def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
