@@ -26,6 +26,7 @@ from borrow.cli.output import (
     percent,
     print_result,
     progress,
+    refuse,
 )
 from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
@@ -89,10 +90,13 @@ def run(
     """
     files = {"--store": stored, "--save": save, "--report": report}
     check_files({"DATA": data}, files)
-    if save is not None and primary is None:
-        fail("--save needs --primary: a model is fitted for the task that matters")
-    if jobs == 0:
-        fail("--jobs 0: expected a number of fits at once, or -1 for one a core")
+    refuse(
+        {
+            "--save needs --primary: a model is fitted for the task that matters": save is not None and primary is None,
+            "--jobs 0: expected a number of fits at once, or -1 for one a core": jobs == 0,
+            "--quick needs --primary, the task that matters": quick and primary is None,
+        }
+    )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
     table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
@@ -282,8 +286,6 @@ def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: in
     """Print the quick look: a table, said to be optimistic."""
     from borrow.transfer.methods import LABELS
 
-    if primary is None:
-        fail("--quick needs --primary, the task that matters")
     with library_warnings() as warned:
         found = borrow.quick_look(
             table.frame, table.target, table.task, primary, methods, scoring=scoring, features=table.features,

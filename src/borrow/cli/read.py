@@ -36,6 +36,8 @@ NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "
 SNIFFED_LINES = 20
 UNNAMED = " "  # no name of a column: those have no blanks around them
 BYTE_ORDER_MARK, GZIP, PARQUET = b"\xef\xbb\xbf", b"\x1f\x8b", b"PAR1"
+#: How files begin that are no tables.
+BEGINNINGS = {"model": b"PK", "comparison": b'{"format": "borrow comparison"'}
 
 
 class Records(NamedTuple):
@@ -234,10 +236,8 @@ def open_source(place: str, delimiter: str | None = None) -> Source:
 def refuse_absent(path: Path) -> None:
     """A file that is not there, with the nearest one that is."""
     if not path.exists():
-        near = ""
-        if path.parent.is_dir():
-            near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()], CLOSENESS)
-        fail(f"there is no file {str(path)!r}{near}")
+        files = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        fail(f"there is no file {str(path)!r}{did_you_mean(path.name, files, CLOSENESS)}")
 
 
 def file_kind(path: Path) -> str:
@@ -247,9 +247,7 @@ def file_kind(path: Path) -> str:
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(64)
-    if head[:2] == b"PK":
-        return "model"
-    return "comparison" if head.startswith(b'{"format": "borrow comparison"') else "table"
+    return next((kind for kind, begin in BEGINNINGS.items() if head.startswith(begin)), "table")
 
 
 def _source(name: str, opened: Callable[[], Any], delimiter: str | None) -> Source:
