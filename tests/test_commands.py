@@ -470,3 +470,11 @@ def test_info_takes_commas_that_may_separate_thousands_for_text(tmp_path, monkey
     a, b = json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]
     assert (a["kind"], a["values"]) == ("text", ["1,000", "2,500"])
     assert (b["kind"], b["least"], b["most"]) == ("numbers", 0.5, 2.0)
+
+
+def test_info_of_infinite_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,inf\n2,-3\n")
+    a, b = json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]
+    assert (a["least"], a["most"]) == (1.0, 2.0)
+    assert (b["kind"], b["least"], b["most"]) == ("numbers", -3.0, None)  # JSON has no infinity
+    assert re.search(r"^b +numbers +0 +2 +-3 to inf", good("info", tmp_path / "t.csv").stdout, re.M)
