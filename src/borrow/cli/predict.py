@@ -72,7 +72,7 @@ def load_model(path: Path) -> Any:
     """A fitted estimator from its file."""
     refuse_absent(path)
     model = borrow.store.load(path)
-    if not hasattr(model, "_schema"):
+    if not hasattr(model, "fitted_"):
         fail(f"{str(path)!r} holds {type(model).__name__}, which was not fitted to data; `borrow fit` makes models")
     return model
 
@@ -89,7 +89,7 @@ class Rows(NamedTuple):
 
     def given(self, model: Any, at: Any = slice(None)) -> tuple[Any, ...]:
         """X and tasks of some rows; X is a frame where the model was fitted to one."""
-        names = model._schema.names
+        names = model.fitted_.schema.names
         X = self.X[at] if names is None else pl.DataFrame(self.X[at], schema=[str(n) for n in names], orient="row")
         return X, None if self.tasks is None else self.tasks[at]
 
@@ -104,7 +104,7 @@ def open_rows(
     cost: Sequence[str] = (),
 ) -> Rows:
     """Read what the model needs of a file: its inputs and tasks; beside these a column of costs, or every column."""
-    source, schema = open_source(data, delimiter), model._schema
+    source, schema = open_source(data, delimiter), model.fitted_.schema
     source.require([] if task is None else [task], "--task")
     column = task if task is not None else schema.task if isinstance(schema.task, str) else None
     names = [c for c in source.columns if c != column] if schema.names is None else [str(n) for n in schema.names]

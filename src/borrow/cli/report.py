@@ -75,7 +75,7 @@ def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, A
     parts: dict[str, Any] = {"model": model, "target": about.get("target")}
     if data is None:
         return {**parts, "comparison": getattr(model, "comparison_", None)}
-    schema = model._schema
+    schema = model.fitted_.schema
     if "target" not in about or schema.names is None:
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
     task = schema.task if isinstance(schema.task, str) else None

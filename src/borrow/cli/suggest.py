@@ -58,7 +58,7 @@ def run(
             f"{int((~rows.whole).sum()):,} of {len(rows.whole):,} candidates lack an input, the first of them row "
             f"{int(np.argmin(rows.whole))}"
         )
-    labels = model._schema.labels
+    labels = model.fitted_.schema.labels
     main = find_label(primary, labels, "--primary")
     price = prices(cost or [], rows, labels)
     X, tasks = rows.given(model)
@@ -73,7 +73,7 @@ def run(
 def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
     """What to measure next of the primary, among inputs seen in other tasks only; None where nothing can say."""
     from borrow.estimators.regressor import GPRegressor
-    from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
+    from borrow.models.hierarchical.estimators import HierarchicalGPRegressor
 
     if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)) or table.task is None:
         return None
