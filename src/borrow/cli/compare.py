@@ -126,7 +126,7 @@ def run(
             again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
             fail(f"interrupted{again}", INTERRUPTED)
     with library_warnings() as more:
-        parts = explained(found, table) if save is not None or report is not None else {}
+        parts = explained(found, table, "this command") if save is not None or report is not None else {}
         if save is not None:
             method = found.verdict(label).method
             about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
@@ -162,17 +162,18 @@ def described(found: borrow.Comparison) -> dict[str, Any]:
     return {**about, "rows": list(found.rows.items())}
 
 
-def explained(found: borrow.Comparison, table: Table) -> dict[str, Any]:
+def explained(found: borrow.Comparison, table: Table, compared_by: str) -> dict[str, Any]:
     """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
-    from borrow.transfer.methods import build
-    from borrow.transfer.problem import read_target
+    from borrow.transfer.problem import read_problem
 
+    problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
+    if problem.digest() != found.digest:
+        fail(f"{table.name} is not the table that {compared_by} compared; give that one, or leave out --data")
     parts: dict[str, Any] = {"comparison": found, "table": table.frame}
     if len(found.primaries) > 1:
         return parts
     primary = found.primaries[0]
-    y = read_target(table.frame[found.target], found.target, found.kind)[1]
-    model = build(found.kind, found.verdict(primary).method, found.task, primary, found.seed).fit(table.inputs(), y)
+    model = problem.fit(found.verdict().method, primary, found.seed)
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 

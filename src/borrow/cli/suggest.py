@@ -72,10 +72,7 @@ def run(
 
 def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
     """What to measure next of the primary, among inputs seen in other tasks only; None where nothing can say."""
-    from borrow.estimators.regressor import GPRegressor
-    from borrow.models.hierarchical.estimators import HierarchicalGPRegressor
-
-    if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)) or table.task is None:
+    if not hasattr(model, "covariance_at") or table.task is None:
         return None
     inputs = table.frame.select(table.features)
     mine = inputs.filter(table.frame[table.task] == primary)

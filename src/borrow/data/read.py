@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -30,6 +30,11 @@ class Schema:
     n_features: int
     labels: tuple[Hashable, ...]
     wide: Codes | None = None  # the task of each column of a wide y
+
+    def only(self, label: Hashable) -> Schema:
+        """The same table for a model of one of its tasks."""
+        encode([label], self.labels)
+        return replace(self, labels=(label,), wide=None)
 
 
 def read_training(

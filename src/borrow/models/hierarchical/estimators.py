@@ -201,6 +201,10 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
             variance = np.column_stack([fit.variance_of(rows, np.full(n, t), False) for t in columns])
         return mean, np.sqrt((variance + include_noise * fit.state.noise) * scale**2)
 
+    def inputs_of(self, t: int) -> Array:
+        """The inputs of all tasks, which the learnt prior has in common."""
+        return np.asarray(self.X_.toarray() if sparse.issparse(self.X_) else self.X_)
+
     def adapt(self, X: Any, y: Any) -> AdaptedRegressor:
         """A fitted model of a task never seen, on the prior learnt from the others; one row of it is enough.
 
