@@ -156,10 +156,21 @@ def run(
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
     """What was compared, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
-    names = ("kind", "target", "task", "features", "tasks", "primaries", "methods")
-    more = ("scoring", "cv", "seed", "digest", "versions")
-    about = {n: getattr(found, n) for n in (*names, *more)}
-    return {**about, "rows": list(found.rows.items())}
+    names = [
+        "kind",
+        "target",
+        "task",
+        "features",
+        "tasks",
+        "primaries",
+        "methods",
+        "scoring",
+        "cv",
+        "seed",
+        "digest",
+        "versions",
+    ]
+    return {**{name: getattr(found, name) for name in names}, "rows": list(found.rows.items())}
 
 
 def explained(found: borrow.Comparison, table: Table, compared_by: str) -> dict[str, Any]:

@@ -206,8 +206,9 @@ def print_lines(*lines: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON on standard output; NaN becomes null."""
-    typer.echo(json.dumps(to_json(value), allow_nan=False, ensure_ascii=False))
+    """Print JSON on standard output; NaN becomes null, and what a terminal would obey is escaped."""
+    text = json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)
+    typer.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))
 
 
 def visible(text: Any) -> Any:
