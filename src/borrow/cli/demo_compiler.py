@@ -18,7 +18,7 @@ import numpy as np
 
 from borrow.datasets import load_compiler
 from borrow.report import summary, write
-from borrow.transfer.compare import compare_problem
+from borrow.transfer.compare import compare
 from borrow.transfer.methods import LABELS
 from borrow.transfer.problem import read_problem
 from borrow.transfer.suggest import suggest
@@ -58,8 +58,17 @@ def run_compiler(path: Path, seed: int = 0, quick: bool = False, progress: Told 
     primary = load_compiler().programs[0]
     methods, cv = QUICK if quick else USUAL
     jobs = 1 if quick else min(MOST_JOBS, joblib.cpu_count())
-    found = compare_problem(
-        problem, primary, methods, cv, n_jobs=jobs, random_state=seed, leave_out=False, progress=progress
+    found = compare(
+        problem,
+        TARGET,
+        TASK,
+        primary,
+        methods,
+        cv=cv,
+        n_jobs=jobs,
+        random_state=seed,
+        leave_out=False,
+        progress=progress,
     )
     verdict = found.verdict()
     model = problem.fit(verdict.method, primary, seed)

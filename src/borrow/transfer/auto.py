@@ -16,7 +16,7 @@ from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
 from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
-from borrow.transfer.compare import compare_problem, read_seed
+from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
 from borrow.transfer.methods import build, choose
@@ -69,9 +69,8 @@ class _Auto(TaskEstimator):
             return None
         count = problem.counts()[plain(primary)]
         if count >= LEAST_ROWS:
-            return compare_problem(
-                problem, plain(primary), keys, self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed
-            )
+            about = problem, problem.target, problem.task, plain(primary), keys
+            return compare(*about, cv=self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed)
         warn(
             f"primary={primary!r} has {count} row(s) with a target: too few to hold some out, so nothing "
             f"says whether the other tasks help, and they are not used; give at least {LEAST_ROWS}, or choose "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -64,10 +63,17 @@ def key_of(model: Any) -> str | None:
 
 
 def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str]]:
-    """Methods to run, in order, and why others are left out; `rows` are those of all tasks with a target."""
+    """Methods to run, in order, and why others are left out; `rows` are those of all tasks with a target.
+
+    Names that are no methods, and methods that do not apply, are refused.
+    """
     if not (isinstance(methods, str) and methods == "auto"):
-        asked = check(kind, methods)
-        return [key for key in METHODS if key in {"single", *asked}], {}
+        asked = [methods] if isinstance(methods, str) else list(methods)
+        if unknown := [key for key in asked if key not in METHODS]:
+            known = list_labels(list(METHODS))
+            raise ValueError(f"methods names {list_labels(unknown)}; methods are {known}, or 'auto'")
+        chosen = {"single": "", **{key: estimator_name(kind, key) for key in asked}}
+        return [key for key in METHODS if key in chosen], {}
     skipped = {}
     for key, method in METHODS.items():
         if kind == "classification" and method.classifier is None:
@@ -75,13 +81,3 @@ def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str
         elif rows > method.most_rows:
             skipped[key] = f"{rows:,} rows are many for one joint matrix; name it in methods= to run it all the same"
     return [key for key in METHODS if key not in skipped], skipped
-
-
-def check(kind: str, methods: Any) -> Sequence[str]:
-    """The keys asked for; names that are no methods, and methods that do not apply, are refused."""
-    asked = [methods] if isinstance(methods, str) else list(methods)
-    if unknown := [key for key in asked if key not in METHODS]:
-        raise ValueError(f"methods names {list_labels(unknown)}; methods are {list_labels(list(METHODS))}, or 'auto'")
-    for key in asked:
-        estimator_name(kind, key)
-    return asked
