@@ -25,6 +25,7 @@ from borrow.models.multitask.model import (
 )
 from borrow.models.multitask.task_covariance import Features, FreeForm, Given, LowRank, Uniform
 from borrow.numerics.optimise import pack, unpack
+from borrow.tasks.placed import PlacedTasks
 from oracles import central_difference
 
 # --- every form x every path --------------------------------------------------------------------------------------
@@ -157,7 +158,15 @@ def test_evidence_and_gradient_are_those_of_the_rows_written_out(case):
     assert len(cells.y) < len(y)
     share = extra in ("intercept", "both")
     setup = Setup(
-        cells, Design.of(cells), KERNEL, FORMS[form][0], path, Z, intercept, OWN_KERNELS if own else (), share
+        PlacedTasks(cells),
+        Design.of(cells),
+        KERNEL,
+        FORMS[form][0],
+        path,
+        Z,
+        intercept,
+        OWN_KERNELS if own else (),
+        share,
     )
     values = {"kernel": KERNEL.theta, "noise": np.log([0.2] if share else [0.1, 0.3, 0.2, 0.4]), **FORMS[form][1]}
     if intercept:

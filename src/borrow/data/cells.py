@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from borrow.numerics import device as devices
-from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array
 
 Codes = npt.NDArray[np.intp]
@@ -67,15 +64,6 @@ class Cells:
     dof: Array  # (M,)
     scatter: Array  # (M,)
     log_count: Array  # (M,)
-    device: Device | None = None  # where matrices are computed; None: the host
-
-    @cached_property
-    def there(self) -> Any:
-        """The inputs where matrices are computed."""
-        return place(self.X, self.device)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {n: v for n, v in self.__dict__.items() if n != "there"}
 
     @property
     def task(self) -> Codes:
@@ -87,13 +75,12 @@ class Cells:
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def only(self, t: int) -> Cells:
-        """Task t as the only one; a small one is computed on the host."""
+        """Task t as the only one."""
         at = self.of(t)
         n = at.stop - at.start
         one = slice(t, t + 1)
         within = self.dof[one], self.scatter[one], self.log_count[one]
-        device = self.device if n >= devices.ALONE_ROWS else None
-        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within, device)
+        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
 
     def some(self, tasks: Sequence[int] | Codes) -> Cells:
         """These tasks alone, in this order."""

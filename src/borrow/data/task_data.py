@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,6 @@ class TaskData:
     unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
     scaling: Scaling
     column_scales: Array
-    spread: Any = None  # the tasks on workers, while a fit has any
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""

@@ -7,24 +7,29 @@ A concrete classifier answers `_fit_binary`: given rows of all tasks with target
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from borrow.data.cells import Codes, Rows
+from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.classes import read_classes
 from borrow.data.labels import encode
 from borrow.data.read import Schema, read_new, read_training
 from borrow.data.scaling import column_scales
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, one_or_list
 from borrow.estimators.gp import GPEstimator
-from borrow.numerics.device import Device, MemoryGivenBack, resolve
+from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.tasks.workers import Crew, hired
+from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import open_workers
+
+#: Puts rows where they are computed for the time of a fit.
+Place = Callable[[Cells], PlacedTasks]
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,6 @@ class BinaryData:
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
-    device: Device | None = None  # where matrices are computed; None: the host
-    crew: Crew | None = None  # while a fit has workers
 
     @property
     def task(self) -> Codes:
@@ -88,8 +91,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     @abstractmethod
-    def _fit_binary(self, data: BinaryData) -> BinaryModel:
-        """Fit to targets -1 and +1."""
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> BinaryModel:
+        """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
     def _check_settings(self) -> None:
         """Raise where a constructor argument is not usable."""
@@ -113,10 +116,11 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         device = resolve(getattr(self, "device", "cpu"), len(rows.y))
         with (
             single_thread(int(np.bincount(rows.task).max())),
-            hired(getattr(self, "workers", None), device) as crew,
+            open_workers(getattr(self, "workers", None), device) as workers,
             MemoryGivenBack(device, len(rows.y)),
         ):
-            models = [self._fit_binary(replace(_binary(rows, k, device), crew=crew)) for k in positives(classes)]
+            place = partial(PlacedTasks, workers=workers, device=device)
+            models = [self._fit_binary(_binary(rows, k), place) for k in positives(classes)]
         return self._published(self._schema, classes, models)
 
     def _published(self, schema: Schema, classes: Any, models: list[Any]) -> Fitted:
@@ -139,7 +143,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X, tasks), axis=1)]
+        likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
+        return self.classes_[likeliest]
 
     def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
         """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""
@@ -207,7 +212,7 @@ def probabilities(p: Array, n_classes: int) -> Array:
     return p / np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny)
 
 
-def _binary(rows: Rows, positive: int, device: Device | None = None) -> BinaryData:
+def _binary(rows: Rows, positive: int) -> BinaryData:
     """One class against the rest."""
     labelled = np.isfinite(rows.y)
     seen = rows.take(labelled)
@@ -215,4 +220,4 @@ def _binary(rows: Rows, positive: int, device: Device | None = None) -> BinaryDa
     y = np.where(seen.y == positive, 1.0, -1.0)
     free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
     starts = np.searchsorted(seen.task, np.arange(M + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number, device)
+    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)

@@ -88,7 +88,7 @@ def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
     starts = data.starts if starts is None else starts
     M, n = len(starts) - 1, len(data.y)
     zero = np.zeros(M)
-    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero, data.device)
+    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero)
     free = data.unlabelled if len(data.labels) == M else (data.X[:0],) * M
     labels = data.labels if len(data.labels) == M else tuple(range(M))
     return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)

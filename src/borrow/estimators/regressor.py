@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from borrow.covariance.carrier import Prediction
-from borrow.covariance.spread import Spread
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_new, read_training
 from borrow.data.scaling import Scaling
@@ -24,7 +23,8 @@ from borrow.numerics import device as devices
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.tasks.workers import hired
+from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import open_workers
 
 
 class RegressionModel(Protocol):
@@ -271,7 +271,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
     noise: Any = None
 
     @abstractmethod
-    def _fit(self, data: TaskData) -> RegressionModel:
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> RegressionModel:
         """Fit the model to merged and scaled rows."""
 
     def _read(
@@ -294,14 +294,13 @@ class GPRegressor(TaskRegressor, GPEstimator):
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         place = devices.resolve(self.device, len(data.cells.y))
-        data = data if place is None else replace(data, cells=replace(data.cells, device=place))
         largest = self._largest_block(data)
         with (
             single_thread(largest),
-            hired(getattr(self, "workers", None), place) as crew,
+            open_workers(getattr(self, "workers", None), place) as workers,
             devices.MemoryGivenBack(place, largest),
         ):
-            model = self._fit(data if crew is None else replace(data, spread=Spread(crew, data.cells)))
+            model = self._fit(data, PlacedTasks(data.cells, workers, place))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from borrow.covariance.carrier import on_host
+from borrow.numerics.device import Device
 from borrow.store.kinds import class_of, name_of
 
 Arrays = list[npt.NDArray[Any]]
@@ -77,11 +77,10 @@ class _Writer:
         if single is not _NOT_SINGLE:
             return single
         if id(value) not in self.places:
-            host = on_host(value)  # a file holds no tensors
-            if host is None:
+            if isinstance(value, Device):  # a file holds no tensors: what is read is computed on the host
                 return None
-            entry = self.entry(host)
-            self.held += [value, host]
+            entry = self.entry(value)
+            self.held.append(value)
             self.places[id(value)] = len(self.entries)
             self.entries.append(entry)
         return {"at": self.places[id(value)]}

@@ -109,6 +109,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     model_ : the fitted estimator; with no transfer it is of the primary alone.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
+    fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
@@ -138,7 +139,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, primary_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, primary_, tasks_, fitted_ : as in `AutoRegressor`.
+    n_features_in_, feature_names_in_ : as there.
     """
 
     def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:

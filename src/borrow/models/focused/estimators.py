@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import choose_inducing
-from borrow.covariance.carrier import Prediction
-from borrow.covariance.spread import Spread, detached
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
 from borrow.data.table import Table
 from borrow.data.task_data import TaskData
 from borrow.estimators.base import one_or_list, warn
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -38,6 +37,7 @@ from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 from borrow.numerics.threads import single_thread
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -165,21 +165,20 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     background_ : dict by label of loadings on the background functions.
     """
 
-    def _fit(self, data: TaskData) -> FocusedFit:
-        spread: Spread | None = data.spread
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> FocusedFit:
         setup, values = self._prepare(data)
         values["noise"] = np.log(self._start_noise(data))
-        setup, values, optimum = self._search(data, replace(setup, spread=spread), values)
-        fit, scales = condition(values, setup), data.column_scales
-        uncertainty = None
+        setup, values, optimum = self._search(data, replace(setup, tasks=tasks), values)
+        scales, uncertainty = data.column_scales, None
         if optimum is not None:
             uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
+        fit = condition(values, setup)  # last: its matrices are kept
         self._warn_no_primary_row(setup, data.labels, "in their average units")
         jitter = fit.posterior.prior.jitter
         if jitter > 0:
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
         n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
-        found = Found(replace(setup, spread=None), values, scales, detached(fit.posterior))
+        found = Found(setup, values, scales, fit.posterior)
         noise = np.exp(values["noise"])
         return FocusedFit(setup.cells, fit.evidence, noise, jitter, n_iter, converged, found, uncertainty)
 
@@ -238,15 +237,14 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     _: KW_ONLY
     n_restarts: int = 0
 
-    def _fit_binary(self, data: BinaryData) -> FocusedLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> FocusedLabels:
         table, infer = as_task_data(data), self._inference()
         setup, values = self._prepare(table, infer=infer)
-        spread = None if data.crew is None else Spread(data.crew, table.cells)
-        setup, values, optimum = self._search(table, replace(setup, spread=spread), values)
+        setup, values, optimum = self._search(table, replace(setup, tasks=place(table.cells)), values)
         fit: Any = condition(values, replace(setup, infer=at_final_tolerance(infer)))
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels, "with even odds where they say nothing")
-        found = Found(replace(setup, spread=None), values, data.column_scales, detached(fit.posterior))
+        found = Found(setup, values, data.column_scales, fit.posterior)
         group, bias = [(found.posterior, t) for t in range(len(data.labels))], class_bias(table.cells)
         n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return FocusedLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, found)

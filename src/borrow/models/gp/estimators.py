@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import choose_inducing
-from borrow.covariance.carrier import Prediction
-from borrow.data.cells import Cells, Codes, Rows
+from borrow.covariance.contracts import Prediction
+from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema
 from borrow.data.task_data import TaskData, build
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -33,6 +33,7 @@ from borrow.models.gp.model import (
 )
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum
+from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
@@ -97,28 +98,28 @@ class SingleTaskGPRegressor(GPRegressor):
             return whole
         return replace(build(rows.only(self.only), self.normalize_y, (0,)), column_scales=whole.column_scales)
 
-    def _fit(self, data: TaskData) -> SingleTaskFit:
-        check_exact_memory(data.cells)
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> SingleTaskFit:
+        check_exact_memory(tasks)
         template, scales = default_kernel(data.column_scales, self.kernel, "kernel"), data.column_scales
         noise = self._start_noise(data)
         kernels, n_iter, converged, evidence = [], 0, True, 0.0
         posteriors, uncertainties = [], []
         for t, label in enumerate(data.labels):
-            cells, kernel = data.cells.only(t), template
-            learn = self.optimizer is not None and len(cells.y) > 0
+            own_rows, kernel = tasks.only(t), template
+            learn = self.optimizer is not None and len(own_rows.cells.y) > 0
             if learn:
                 kernel, own, optimum, _ = fit_single(
-                    cells, template, float(noise[t]), scales, self.prior, self.max_iter
+                    own_rows, template, float(noise[t]), scales, self.prior, self.max_iter
                 )
                 noise[t] = np.exp(own["noise"][0])
                 names = {"kernel": template.parameter_names(), "noise": ["noise"]}
                 where = f" of task {label!r}" if len(data.labels) > 1 or self.only is not None else ""
                 names = {n: [v + where for v in vs] for n, vs in names.items()}
-                self._warn_unfinished(optimum, names, single_objective(cells, kernel))
+                self._warn_unfinished(optimum, names, single_objective(own_rows, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
             own = {"noise": np.log(noise[t : t + 1])}
-            uncertainties.append(measure_single(cells, kernel, own, scales, self.prior) if learn else None)
-            fit = condition_single(cells, kernel, own)  # last: its matrices are kept
+            uncertainties.append(measure_single(own_rows, kernel, own, scales, self.prior) if learn else None)
+            fit = condition_single(own_rows, kernel, own)  # last: its matrices are kept
             kernels.append(kernel)
             posteriors.append(fit.posterior)
             evidence += fit.evidence
@@ -155,21 +156,22 @@ class PooledGP(GPEstimator):
     _: KW_ONLY
     inducing: str | int | None = "auto"
 
-    def _learn_pooled(self, cells: Cells, scales: Array, noise: float | None, infer: Inference = EXACT) -> Learnt:
+    def _learn_pooled(self, tasks: PlacedTasks, scales: Array, noise: float | None, infer: Inference = EXACT) -> Learnt:
         """Kernel, likelihood and pseudo-inputs of one GP for all rows."""
         kernel = default_kernel(scales, self.kernel, "kernel")
-        m = number_of_inducing(self.inducing, len(cells.y))
+        X = tasks.cells.X
+        m = number_of_inducing(self.inducing, len(X))
         if m is None:
-            check_exact_memory(cells)
-        Z = None if m is None else choose_inducing(kernel, cells.X[:0], cells.X, m, tolerance=0.0)
+            check_exact_memory(tasks)
+        Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
         if self.optimizer is None:
             kept = Optimum({}, np.nan, 0, 0, True, "kept as given")
             return Learnt(kernel, {} if noise is None else {"noise": np.log([noise])}, kept, Z)
-        found = fit_single(cells, kernel, noise, scales, self.prior, self.max_iter, infer, Z)
+        found = fit_single(tasks, kernel, noise, scales, self.prior, self.max_iter, infer, Z)
         names = {"kernel": kernel.parameter_names(), "noise": ["noise"]}
         if found.Z is not None:
             names["Z"] = [f"pseudo-input {i // found.Z.shape[1]}" for i in range(found.Z.size)]
-        self._warn_unfinished(found.optimum, names, single_objective(cells, found.kernel, infer, scales))
+        self._warn_unfinished(found.optimum, names, single_objective(tasks, found.kernel, infer, scales))
         return found
 
 
@@ -196,15 +198,16 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         pooled = replace(rows, task=np.zeros_like(rows.task), labels=("all tasks",))
         return build(pooled, self.normalize_y)
 
-    def _fit(self, data: TaskData) -> PooledFit:
-        cells, scales = data.cells, data.column_scales
-        kernel, own, optimum, Z = self._learn_pooled(cells, scales, float(self._start_noise(data)[0]))
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> PooledFit:
+        scales = data.column_scales
+        kernel, own, optimum, Z = self._learn_pooled(tasks, scales, float(self._start_noise(data)[0]))
         learnt = self.optimizer is not None
-        uncertainty = measure_single(cells, kernel, own, scales, self.prior, Z) if learnt else None
-        fit = condition_single(cells, kernel, own, Z=Z)  # last: its matrices are kept
+        uncertainty = measure_single(tasks, kernel, own, scales, self.prior, Z) if learnt else None
+        fit = condition_single(tasks, kernel, own, Z=Z)  # last: its matrices are kept
         n_iter, converged = optimum.n_iter, optimum.converged
         jitter, noise = fit.posterior.prior.jitter, np.exp(own["noise"])
-        return PooledFit(cells, fit.evidence, noise, jitter, n_iter, converged, kernel, Z, fit.posterior, uncertainty)
+        common = data.cells, fit.evidence, noise, jitter, n_iter, converged
+        return PooledFit(*common, kernel, Z, fit.posterior, uncertainty)
 
 
 @dataclass(frozen=True)
@@ -235,23 +238,24 @@ class SingleTaskGPClassifier(EPClassifier):
     _: KW_ONLY
     only: Any = None
 
-    def _fit_binary(self, data: BinaryData) -> SingleTaskLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> SingleTaskLabels:
         if self.only is not None:
             self._schema, data = self._schema.only(self.only), data.only(self.only)
         table, infer = as_task_data(data), self._inference()
-        check_exact_memory(table.cells)
+        tasks = place(table.cells)
+        check_exact_memory(tasks)
         template = default_kernel(data.column_scales, self.kernel, "kernel")
         group, kernels, evidence, n_iter, converged = [], [], 0.0, 0, True
         for t, label in enumerate(data.labels):
-            cells, kernel = table.cells.only(t), template
-            if self.optimizer is not None and len(cells.y):
+            own_rows, kernel = tasks.only(t), template
+            if self.optimizer is not None and len(own_rows.cells.y):
                 kernel, _, optimum, _ = fit_single(
-                    cells, template, None, data.column_scales, self.prior, self.max_iter, infer
+                    own_rows, template, None, data.column_scales, self.prior, self.max_iter, infer
                 )
                 names = {"kernel": [f"{n} of task {label!r}" for n in template.parameter_names()]}
-                self._warn_unfinished(optimum, names, single_objective(cells, kernel, infer))
+                self._warn_unfinished(optimum, names, single_objective(own_rows, kernel, infer))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
-            fit = condition_single(cells, kernel, {}, at_final_tolerance(infer))
+            fit = condition_single(own_rows, kernel, {}, at_final_tolerance(infer))
             warn_ep(fit, f" of task {label!r}")  # type: ignore[arg-type]
             group.append((fit.posterior, 0))
             kernels.append(kernel)
@@ -286,12 +290,12 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     inducing_ : the pseudo-inputs, None if exact; a list, one per class, where there are more than two.
     """
 
-    def _fit_binary(self, data: BinaryData) -> PooledLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> PooledLabels:
         table, infer = as_task_data(data, np.array([0, len(data.y)])), self._inference()
-        cells, M = table.cells, len(data.labels)
-        kernel, _, optimum, Z = self._learn_pooled(cells, data.column_scales, None, infer)
-        fit = condition_single(cells, kernel, {}, at_final_tolerance(infer), Z)
+        tasks, M = place(table.cells), len(data.labels)
+        kernel, _, optimum, Z = self._learn_pooled(tasks, data.column_scales, None, infer)
+        fit = condition_single(tasks, kernel, {}, at_final_tolerance(infer), Z)
         warn_ep(fit)  # type: ignore[arg-type]
         n_iter, converged = optimum.n_iter, optimum.converged
-        bias, group = np.repeat(class_bias(cells), M), [(fit.posterior, 0)] * M
+        bias, group = np.repeat(class_bias(table.cells), M), [(fit.posterior, 0)] * M
         return PooledLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, kernel, Z)

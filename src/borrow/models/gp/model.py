@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from borrow.covariance import Basis, SharedCovariance
-from borrow.data.cells import Cells
 from borrow.inference import ExactInference, Inference, Result
 from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
 from borrow.inference.priors import independent_priors, kernel_prior, noise_prior
@@ -21,6 +20,7 @@ from borrow.numerics import device as devices
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
+from borrow.tasks.placed import PlacedTasks
 
 EXACT = ExactInference()
 SPARSE_ABOVE = 300
@@ -28,26 +28,33 @@ PSEUDO_INPUTS = 30
 
 
 def condition_single(
-    cells: Cells, kernel: Kernel, values: Values, infer: Inference = EXACT, Z: Array | None = None, start: Any = None
+    tasks: PlacedTasks,
+    kernel: Kernel,
+    values: Values,
+    infer: Inference = EXACT,
+    Z: Array | None = None,
+    start: Any = None,
 ) -> Result:
     """GP on the rows of one task, on pseudo-inputs Z if given; `values` holds the likelihood's parameters, if any."""
     if Z is None:
-        prior = SharedCovariance(cells.there, cells.starts, [], [], np.zeros((1, 0)), [kernel])
+        prior = SharedCovariance(tasks, [], [], np.zeros((1, 0)), [kernel])
     else:
-        prior = SharedCovariance(cells.there, cells.starts, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
-    return infer(prior, cells, values, start)
+        prior = SharedCovariance(tasks, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
+    return infer(prior, tasks, values, start)
 
 
-def single_objective(cells: Cells, kernel: Kernel, infer: Inference = EXACT, scales: Array | float = 1.0) -> Objective:
+def single_objective(
+    tasks: PlacedTasks, kernel: Kernel, infer: Inference = EXACT, scales: Array | float = 1.0
+) -> Objective:
     """Evidence of one GP by {kernel, the likelihood's parameters, and Z where there is one, in column scales}."""
     start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
         Z = values["Z"] * scales if "Z" in values else None
-        fit = condition_single(cells, kernel.with_theta(values["kernel"]), values, infer, Z, start)
-        start = fit.start
-        return fit.evidence, _gradient(fit, Z is not None, scales)
+        fit = condition_single(tasks, kernel.with_theta(values["kernel"]), values, infer, Z, start)
+        start, gradient = fit.start, _gradient(fit, Z is not None, scales)
+        return fit.evidence, gradient
 
     return objective
 
@@ -70,7 +77,7 @@ class Learnt(NamedTuple):
 
 
 def fit_single(
-    cells: Cells,
+    tasks: PlacedTasks,
     kernel: Kernel,
     noise: float | None,
     scales: Array,
@@ -85,14 +92,14 @@ def fit_single(
     """
     start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])})
     start |= {} if Z is None else {"Z": Z / scales}
-    objective, bounds = single_objective(cells, kernel, infer, scales), bounds_of(start)
+    objective, bounds = single_objective(tasks, kernel, infer, scales), bounds_of(start)
     if prior is not None:
         objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
     if Z is None:
         rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
         optimum = race(objective, [start, rough], bounds, max_iter)
     else:
-        reach = 2.0 + np.ptp(cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
+        reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
         optimum = maximise(objective, start, bounds, max_iter)
     own = {n: v for n, v in optimum.values.items() if n not in ("kernel", "Z")}
@@ -112,13 +119,13 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
 
 
 def measure_single(
-    cells: Cells, kernel: Kernel, own: Values, scales: Array, prior: str | None, Z: Array | None = None
+    tasks: PlacedTasks, kernel: Kernel, own: Values, scales: Array, prior: str | None, Z: Array | None = None
 ) -> HyperUncertainty | None:
     """How uncertain kernel and noise leave the function of one GP, exact or sparse with Z where it is."""
     log_prior = None if prior is None else single_priors(kernel, scales)
 
     def evaluate(values: Values) -> tuple[Values, Array]:
-        fit = condition_single(cells, kernel.with_theta(values["kernel"]), values, Z=Z)
+        fit = condition_single(tasks, kernel.with_theta(values["kernel"]), values, Z=Z)
         gradient = _gradient(fit, Z is not None, None)
         if log_prior is not None:
             gradient = {n: g + log_prior(values)[1][n] for n, g in gradient.items()}
@@ -126,7 +133,8 @@ def measure_single(
         c = p.coefficients if Z is None else to_host(solve_lower_transposed(p.prior.carriers[0].L, p.a))
         return gradient, c
 
-    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, cells.X if Z is None else Z, device=cells.device)
+    carried = tasks.cells.X if Z is None else Z
+    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, carried, device=tasks.device)
 
 
 def number_of_inducing(inducing: Any, n: int) -> int | None:
@@ -140,10 +148,11 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
     raise ValueError(f"inducing={inducing!r}: expected 'auto', None or a number of pseudo-inputs")
 
 
-def check_exact_memory(cells: Cells) -> None:
+def check_exact_memory(tasks: PlacedTasks) -> None:
     """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; more on a GPU."""
-    n = int(np.diff(cells.starts).max())
-    place = cells.device if n >= devices.ALONE_ROWS or len(cells.starts) == 2 else None
+    starts = tasks.cells.starts
+    n = int(np.diff(starts).max())
+    place = tasks.device if n >= devices.ALONE_ROWS or len(starts) == 2 else None
     require(
         place,
         8.0 * (4 if place is None else devices.MATRICES) * n * n,

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.carrier import Prediction
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes
 from borrow.data.classes import read_classes
 from borrow.data.pool import Pool, read_points, read_pool, unfold_sparse
@@ -29,7 +29,7 @@ from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.tasks.workers import Crew, hired
+from borrow.tasks.workers import Workers, open_workers
 
 
 @dataclass(eq=False, repr=False)
@@ -178,9 +178,9 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         data = build(pool.rows, self.normalize_y)
         device, n = resolve(self.device, len(data.cells.y)), pool.n_labelled
-        cells, settings = replace(data.cells, device=device), settings_of(self, data.scaling, rank=False)
-        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
-            fit = learn(pool.X, n, cells, pool.column_scales, settings, crew)
+        cells, settings = data.cells, settings_of(self, data.scaling, rank=False)
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+            fit = learn(pool.X, n, cells, pool.column_scales, settings, workers, device)
         self._warn_unfinished(fit)
         return self._published(self._schema, data.scaling, HierarchicalFit(cells, fit))
 
@@ -289,7 +289,8 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     ----------
     X_, mean_, covariance_, learned_kernel_, kernel_ : as in `HierarchicalGPRegressor`; of the last class against the
         rest where there are more than two.
-    covariance_strength_, choices_, objective_trace_, noise_, jitter_ : as there.
+    covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
+    log_marginal_likelihood_ : log evidence of the targets -1 and +1, summed over one against the rest.
     """
 
     _: KW_ONLY
@@ -302,8 +303,8 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         X, codes, classes, tasks = read_classes(self, X, y, tasks)
         pool, self._schema = read_pool(self, X, codes, tasks)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), hired(self.workers, device) as crew, MemoryGivenBack(device, n):
-            models = [self._margins(pool, k, crew) for k in positives(classes)]
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+            models = [self._margins(pool, k, workers) for k in positives(classes)]
         self._warn_unfinished(models[-1].fit)
         return self._published(self._schema, classes, models)
 
@@ -315,13 +316,13 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
             "log_marginal_likelihood_": float(sum(m.fit.moments.evidence for m in models)),
         }
 
-    def _margins(self, pool: Pool, positive: int, crew: Crew | None) -> Margins:
+    def _margins(self, pool: Pool, positive: int, workers: Workers | None) -> Margins:
         labelled = np.isfinite(pool.rows.y)
         y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
         data = build(replace(pool.rows, y=y), self.normalize_y)
-        data = replace(data, cells=replace(data.cells, device=resolve(self.device, len(data.cells.y))))
+        device = resolve(self.device, len(data.cells.y))
         settings = settings_of(self, data.scaling, rank=True)
-        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, crew)
+        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
         sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
         return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
 

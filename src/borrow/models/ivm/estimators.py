@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.carrier import Prediction
-from borrow.covariance.spread import Spread
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows, begins
 from borrow.data.classes import read_classes
 from borrow.data.labels import list_labels
@@ -20,7 +19,7 @@ from borrow.data.scaling import Scaling, units_of_new_task
 from borrow.data.table import Table
 from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import warn
-from borrow.estimators.classifier import BinaryData, GPClassifier, positives
+from borrow.estimators.classifier import BinaryData, GPClassifier, Place, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -37,6 +36,7 @@ from borrow.models.ivm.settings import check_ivm, require_memory, tell_prior_tas
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import NOISE_FLOOR, Values
 from borrow.numerics.threads import single_thread
+from borrow.tasks.placed import PlacedTasks
 
 #: A noise so many times smaller than what the rows left out say has collapsed.
 COLLAPSED = 4.0
@@ -158,18 +158,15 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         data = build(rows, self.normalize_y and known is None)
         return data if known is None else _rescaled(data, known)
 
-    def _fit(self, data: TaskData) -> IVMFit:
-        spread: Spread | None = data.spread
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> IVMFit:
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
-        require_memory(self.n_active, cells.starts, cells.device)
+        require_memory(self.n_active, cells.starts, tasks.device)
         start = np.log(self._start_noise(data))
         values: Values = {"kernel": kernel.theta, "noise": start}
         if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
             values["noise"] = start.mean(keepdims=True)  # tasks of different scales: in the middle
         n_noise = len(values["noise"])
-        problem = Regression(
-            cells, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from, spread
-        )
+        problem = Regression(tasks, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from)
         if self.optimizer is not None and self.kernel is None and self.noise_from == "rest":
             values = problem.best_start(values)
         found = alternate(problem, values, self._how())
@@ -307,17 +304,14 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     _: KW_ONLY
     ep_sweeps: int = 0
 
-    def _fit_binary(self, data: BinaryData) -> IVMLabels:
-        require_memory(self.n_active, data.starts, data.device)
-        return self._model(data, default_kernel(data.column_scales, self.kernel, "kernel"), self._how())
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> IVMLabels:
+        tasks = place(as_task_data(data).cells)
+        require_memory(self.n_active, data.starts, tasks.device)
+        return self._model(data, tasks, default_kernel(data.column_scales, self.kernel, "kernel"), self._how())
 
-    def _model(self, data: BinaryData, kernel: Kernel, how: Settings) -> IVMLabels:
-        cells = as_task_data(data).cells
-        bias = class_bias(cells)
-        spread = None if data.crew is None else Spread(data.crew, cells)
-        problem = Classification(
-            cells, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps, spread
-        )
+    def _model(self, data: BinaryData, tasks: PlacedTasks, kernel: Kernel, how: Settings) -> IVMLabels:
+        bias = class_bias(tasks.cells)
+        problem = Classification(tasks, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps)
         found = alternate(problem, {"kernel": kernel.theta}, how)
         active, optimum = problem.active(found.selection), found.optimum
         number = data.number if data.number is not None else np.arange(len(data.y))
@@ -371,7 +365,8 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
                 labels = np.where(code == min(k, len(self.classes_) - 1), 1.0, -1.0)
                 starts, ones = np.array([0, len(inputs)]), np.ones(inputs.shape[1])
                 data = BinaryData(inputs, labels, starts, (0,), (inputs[:0],), ones, np.flatnonzero(keep))
-                models.append(fresh._model(data, model.chosen.kernel, how))
+                tasks = PlacedTasks(as_task_data(data).cells)
+                models.append(fresh._model(data, tasks, model.chosen.kernel, how))
         published = fresh._published(fresh._schema, self.classes_, models)
         attributes = {**published.attributes, "n_features_in_": inputs.shape[1]}
         child.fitted_ = with_names(replace(published, attributes=attributes), X, fitted.schema)

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance import SharedCovariance
+from borrow.covariance import SharedCovariance, Sites
 from borrow.covariance.carrier import LOG_2PI
-from borrow.covariance.spread import Spread
 from borrow.data.cells import Cells, Codes
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION, GaussianFactors, ProbitFactors
-from borrow.inference.ep import Sites, ep
+from borrow.inference.ep import ep
 from borrow.inference.likelihoods import Probit
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, Selection, blocks_of, frozen_objective, gather, log_evidence, select
 from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm.spread import GaussianTasks, ProbitTasks, select_spread
 from borrow.numerics import optimise as hyper
+from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, like, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
@@ -33,14 +34,18 @@ SHORTER = (1.0, 0.5, 0.25, 0.1)
 class Regression:
     """All rows of all tasks with Gaussian noise, one variance or one a task."""
 
-    cells: Cells
+    tasks: PlacedTasks
     kernel: Kernel
     scales: Array
     n_noise: int  # 1, or the number of tasks
     prior: str | None
     max_iter: int
     noise_from: str = "rest"
-    spread: Spread | None = None  # while a fit has workers
+
+    @property
+    def cells(self) -> Cells:
+        """The rows of all tasks."""
+        return self.tasks.cells
 
     @property
     def n_rows(self) -> int:
@@ -54,17 +59,16 @@ class Regression:
 
     def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
         """Rows that tell most at these hyper-parameters."""
-        c = self.cells
-        if self.spread is not None:
-            noise = self.noise_of(values, np.arange(len(c.dof)))
-            tasks = [GaussianTasks(noise[at]) for at in self.spread.bounds]
-            return select_spread(self.spread, self.kernel.with_theta(values["kernel"]), tasks, d, order, report)
+        c, kernel = self.cells, self.kernel.with_theta(values["kernel"])
+        if not self.tasks.kept:
+            noise = GaussianTasks(self.noise_of(values, np.arange(len(c.dof))))
+            return select_spread(self.tasks, kernel, noise, d, order, report)
         factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
-        return select(self.kernel.with_theta(values["kernel"]), c.X, c.starts, factors, d, order, report, c.device)
+        return select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.there, self.cells.starts)
+        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
 
     def objective(self, active: Active) -> Objective:
         """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).
@@ -142,14 +146,18 @@ class Regression:
 class Classification:
     """All rows of all tasks with labels -1 and +1."""
 
-    cells: Cells
+    tasks: PlacedTasks
     kernel: Kernel
     bias: Array  # (M,)
     scales: Array
     prior: str | None
     max_iter: int
     ep_sweeps: int = 0
-    spread: Spread | None = None  # while a fit has workers
+
+    @property
+    def cells(self) -> Cells:
+        """The rows of all tasks."""
+        return self.tasks.cells
 
     @property
     def n_rows(self) -> int:
@@ -160,19 +168,18 @@ class Classification:
         """Rows that tell most at these hyper-parameters."""
         c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
-        if self.spread is None:
+        if self.tasks.kept:
             factors = ProbitFactors(c.y, self.bias[c.task])
-            chosen = select(kernel, c.X, c.starts, factors, d, order, report, c.device)
+            chosen = select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
         else:
-            tasks = [ProbitTasks(self.bias[at]) for at in self.spread.bounds]
-            chosen = select_spread(self.spread, kernel, tasks, d, order, report)
+            chosen = select_spread(self.tasks, kernel, ProbitTasks(self.bias), d, order, report)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
 
     def refine(self, selection: Selection, kernel: Kernel) -> Selection:
         """Sites by sweeps of EP over the active rows, from those of ADF."""
         c, a = self.cells, self.active(selection)
         M = len(c.starts) - 1
-        prior = SharedCovariance(a.X, a.starts, [], [], np.zeros((M, 0)), [kernel] * M)
+        prior = SharedCovariance(a.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
         start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
         y, bias = like(a.X, c.y[a.rows]), like(a.X, self.bias[a.task])
         sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
@@ -182,7 +189,7 @@ class Classification:
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, self.cells.there, self.cells.starts)
+        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
 
     def penalised(self, active: Active) -> Objective:
         """Evidence at frozen sites, with the prior where it is switched on (sec. 5)."""

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import Design
-from borrow.covariance.carrier import Prediction
-from borrow.covariance.spread import Spread, detached
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
 from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import warn
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
@@ -41,6 +40,7 @@ from borrow.models.multitask.task_settings import (
 )
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.tasks.placed import PlacedTasks
 
 
 def found_attributes(setup: Setup, values: Values) -> dict[str, Any]:
@@ -176,11 +176,9 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     def _largest_block(self, data: TaskData) -> int:
         return len(data.cells.y)
 
-    def _fit(self, data: TaskData) -> MultiTaskFit:
-        spread: Spread | None = data.spread
-        setup, values = self._prepare(data)
-        setup = replace(setup, spread=spread)
-        if spread is not None and setup.path in ("dense", "complete"):
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> MultiTaskFit:
+        setup, values = self._prepare(data, tasks)
+        if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
                 "and inducing=, or leave out workers="
@@ -199,15 +197,15 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         self._warn(data, setup, fit.posterior)
         n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
         noise = np.broadcast_to(np.exp(values["noise"]), setup.M).copy()
-        posterior, setup = detached(fit.posterior), replace(setup, spread=None)
+        posterior = fit.posterior
         common = data.cells, fit.evidence, noise, posterior.prior.jitter, n_iter, converged
         return MultiTaskFit(*common, setup, values, posterior, self._rows, trace)
 
-    def _prepare(self, data: TaskData) -> tuple[Setup, Values]:
+    def _prepare(self, data: TaskData, tasks: PlacedTasks) -> tuple[Setup, Values]:
         if self.solver not in ("gradient", "em"):
             raise ValueError(f"solver={self.solver!r}: expected 'gradient' or 'em'")
         features = features_of(self.task_features, data.labels, descriptor_columns(self.task_features))
-        setup, values = prepare(self, data, features)
+        setup, values = prepare(self, data, tasks, features)
         alone = isinstance(setup.form, FreeForm) and not setup.intercept and not setup.specific and setup.Z is None
         if self.solver == "em" and not alone:
             raise ValueError(
@@ -286,17 +284,18 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
         rows = _relabel(old.rows, labels)
         data = build(rows, self.normalize_y)
-        cells = replace(data.cells, device=old.setup.cells.device)
+        tasks = PlacedTasks(data.cells, device=old.setup.tasks.device)
         form: Any = old.setup.form
         form = replace(form, features=features_of(self.task_features, labels, descriptor_columns(self.task_features)))
-        design = Design.of(cells)
+        design = Design.of(tasks.cells, tasks.device)
         path = choose_path(design, form, old.setup.intercept, (), self.inducing is not None)
-        setup = replace(old.setup, cells=cells, design=design, form=form, path=path)
+        setup = replace(old.setup, tasks=tasks, design=design, form=form, path=path)
         noise = np.full(len(labels), np.exp(np.log(old.noise).mean()))
         noise[encode(known, labels)] = old.noise
         values = {**old.values, "noise": old.values["noise"] if self.share_noise else np.log(noise)}
         fit = condition(values, setup)
-        model = replace(old, cells=cells, noise=noise, setup=setup, values=values, posterior=fit.posterior, rows=rows)
+        found = {"setup": setup, "values": values, "posterior": fit.posterior}
+        model = replace(old, cells=data.cells, noise=noise, rows=rows, **found)
         published = self._published(replace(fitted.schema, labels=labels), data.scaling, model)
         return replace(published, attributes={**fitted.attributes, **published.attributes})
 
@@ -336,9 +335,10 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
         if self.task_features is not None and not isinstance(self.task_features, Mapping):
             raise ValueError("task_features: expected a dict from task label to numbers")
 
-    def _fit_binary(self, data: BinaryData) -> MultiTaskLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> MultiTaskLabels:
         table, infer, scales = as_task_data(data), self._inference(), data.column_scales
-        setup, values = prepare(self, table, features_of(self.task_features, data.labels, None), infer, merged=False)
+        features = features_of(self.task_features, data.labels, None)
+        setup, values = prepare(self, table, place(table.cells), features, infer, merged=False)
         n_iter, converged = 0, True
         if self.optimizer is not None:
             optimum = optimise(setup, values, scales, self.prior, self.max_iter)

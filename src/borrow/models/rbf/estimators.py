@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from borrow.covariance.carrier import Prediction
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels
 from borrow.data.read import read_training

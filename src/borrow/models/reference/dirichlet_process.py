@@ -56,7 +56,7 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.estimators.base import one_or_list, warn
-from borrow.estimators.classifier import BinaryData, TaskClassifier
+from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
 from borrow.estimators.settings import is_number
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 
@@ -221,7 +221,7 @@ class DirichletProcessClassifier(TaskClassifier):
             if not (isinstance(value, (int, np.integer)) and value >= 1) and not (none and value is None):
                 raise ValueError(f"{name}={value!r}: expected {none}a whole number of at least 1")
 
-    def _fit_binary(self, data: BinaryData) -> Mixture:
+    def _fit_binary(self, data: BinaryData, place: Place) -> Mixture:
         y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)
         X = with_one((data.X - center) / data.column_scales)
         alpha = None if self.concentration == "auto" else float(self.concentration)

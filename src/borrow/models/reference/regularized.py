@@ -47,7 +47,7 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.estimators.base import one_or_list
-from borrow.estimators.classifier import BinaryData, TaskClassifier
+from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
 from borrow.estimators.settings import is_number
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
@@ -181,7 +181,7 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         if self.gamma != "scale" and (not is_number(self.gamma) or self.gamma <= 0):
             raise ValueError(f"gamma={self.gamma!r}: expected 'scale' or a positive number")
 
-    def _fit_binary(self, data: BinaryData) -> Margin:
+    def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
         X, y, task, n = data.X, data.y, data.task, len(data.y)
         memory.require(8.0 * 3 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
         gamma = 1.0 / X.shape[1] if self.gamma == "scale" else float(self.gamma)

@@ -47,7 +47,7 @@ from scipy.special import expit, log_expit
 
 from borrow.data.cells import Codes
 from borrow.estimators.base import one_or_list
-from borrow.estimators.classifier import BinaryData, TaskClassifier
+from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
 from borrow.estimators.settings import numbers_by_label
 from borrow.numerics.linalg import Array
 
@@ -167,7 +167,7 @@ class SharedStructureClassifier(TaskClassifier):
             raise ValueError(f"{text} and {X.shape[1]} columns (a shared space is smaller than the number of tasks)")
         return int(self.dimension)
 
-    def _fit_binary(self, data: BinaryData) -> Linear:
+    def _fit_binary(self, data: BinaryData, place: Place) -> Linear:
         center, scales = data.X.mean(axis=0), data.column_scales
         X = (data.X - center) / scales
         rows = [(X[data.of(t)], data.y[data.of(t)]) for t in range(len(data.labels))]
