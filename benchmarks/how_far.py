@@ -29,7 +29,7 @@ import psutil
 
 import borrow
 from borrow.data.read import read_training
-from borrow.data.task_data import build
+from borrow.data.scaling import build
 from borrow.models.focused import model as focused
 from borrow.models.gp import regressors as gp
 from borrow.models.gp.classifiers import inference_of

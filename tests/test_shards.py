@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 from borrow.covariance.spread import Spread
 from borrow.data.read import read_training
-from borrow.data.task_data import build
+from borrow.data.scaling import build
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
 from borrow.models.gp.classifiers import inference_of

@@ -15,9 +15,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.cells import Codes, Rows
-from borrow.data.classes import read_classes
-from borrow.data.read import Schema, read_new, read_training
+from borrow.data.cells import Codes, Rows, Stacked
+from borrow.data.read import read_new, read_training
 from borrow.data.scaling import column_scales
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.numerics.device import Device, MemoryGivenBack, resolve
@@ -26,7 +25,7 @@ from borrow.tasks.workers import Crew, hired
 
 
 @dataclass(frozen=True)
-class BinaryData:
+class BinaryData(Stacked):
     """Labelled rows of all tasks, stacked by task, with targets -1 and +1; nothing is merged."""
 
     X: Array
@@ -38,15 +37,6 @@ class BinaryData:
     number: Codes | None = None  # of the row of X that each came from
     device: Device | None = None  # where matrices are computed; None: the host
     crew: Crew | None = None  # while a fit has workers
-
-    @property
-    def task(self) -> Codes:
-        """Task code of every row."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
-    def of(self, t: int) -> slice:
-        """The rows of task t."""
-        return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
 
 class BinaryModel(Protocol):
@@ -106,9 +96,8 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Fit to a table, as a regressor; y holds labels of any kind, None or NaN where a row has none."""
         self._check_settings()
-        X, codes, classes, tasks = read_classes(self, X, y, tasks)
-        rows, schema = read_training(self, X, codes, tasks)
-        self._schema: Schema = schema
+        rows, schema = read_training(self, X, y, tasks, classes=True)
+        classes, self._schema = schema.classes, schema
         self.tasks_ = as_labels(schema.labels)
         self.classes_ = classes
         self._primary_code(schema.labels)  # refuse an unknown primary before any work
@@ -156,10 +145,7 @@ class TaskClassifier(ClassifierMixin, BaseEstimator):
 
 def _binary(rows: Rows, positive: int, device: Device | None = None) -> BinaryData:
     """One class against the rest."""
-    labelled = np.isfinite(rows.y)
-    seen = rows.take(labelled)
-    M = len(rows.labels)
+    seen, free = rows.labelled()
     y = np.where(seen.y == positive, 1.0, -1.0)
-    free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
-    starts = np.searchsorted(seen.task, np.arange(M + 1))
+    starts = np.searchsorted(seen.task, np.arange(len(rows.labels) + 1))
     return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number, device)

@@ -22,8 +22,8 @@ from borrow.covariance.spread import Spread
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import list_labels
 from borrow.data.read import Schema, read_new, read_training
+from borrow.data.scaling import TaskData, build
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData, build
 from borrow.numerics import device as devices
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError

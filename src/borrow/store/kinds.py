@@ -12,8 +12,7 @@ from importlib import import_module
 KINDS: dict[str, tuple[str, ...]] = {
     "borrow.data.table": ("Table",),
     "borrow.data.cells": ("Cells", "Rows"),
-    "borrow.data.scaling": ("Scaling",),
-    "borrow.data.task_data": ("TaskData",),
+    "borrow.data.scaling": ("Scaling", "TaskData"),
     "borrow.kernels.stationary": ("SquaredExponential", "Matern", "RationalQuadratic", "Periodic"),
     "borrow.kernels.dot": ("Constant", "Linear", "NeuralNetwork"),
     "borrow.kernels.compose": ("Sum", "Product"),

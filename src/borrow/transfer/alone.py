@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from borrow.data.cells import Rows
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.classifier import BinaryData, BinaryModel
 from borrow.models.gp.classifiers import SingleTaskGPClassifier
 from borrow.models.gp.regressors import SingleTaskGPRegressor

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Rows
-from borrow.data.classes import read_classes
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.regressor import as_labels
@@ -151,9 +150,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Compare on the primary's rows, then fit the winner to everything."""
-        table, codes, classes, named = read_classes(self, X, y, tasks)
-        rows, schema = read_training(self, table, codes, named)
-        method, seed = self._choose(rows, schema, classes)
+        rows, schema = read_training(self, X, y, tasks, classes=True)
+        method, seed = self._choose(rows, schema, schema.classes)
         self.model_ = build(self._kind, method, self.task, self._primary, seed).fit(X, y, tasks=tasks)
         self.classes_ = self.model_.classes_
         self.method_ = method

@@ -48,7 +48,7 @@ from borrow.covariance.layout import STRETCH
 from borrow.covariance.spread import SharedRecipe, Spread, SpreadCovariance
 from borrow.data.cells import Cells
 from borrow.data.labels import list_labels
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.regressor import (
     by_label,
     default_kernel,

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.covariance.shared import Prediction
 from borrow.covariance.spread import Spread, detached
 from borrow.data.cells import Cells, Codes
+from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData
 from borrow.estimators.regressor import Fitted, GPRegressor, single_thread, warn_unfinished
 from borrow.inference.hyper_uncertainty import add_half
 from borrow.models.focused.model import (

@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance import choose_inducing
 from borrow.data.cells import Cells, Codes
-from borrow.data.scaling import Scaling
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import Scaling, TaskData
 from borrow.estimators.classifier import BinaryData, BinaryModel, TaskClassifier
 from borrow.estimators.regressor import check_settings, default_kernel, warn_unfinished
 from borrow.inference import EP, EPInference

@@ -17,7 +17,7 @@ import numpy as np
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.covariance.shared import Prediction
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.task_data import TaskData, build
+from borrow.data.scaling import TaskData, build
 from borrow.estimators.regressor import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.inference import ExactInference, Inference, Result
 from borrow.inference.hyper_uncertainty import HyperUncertainty, add_half, measure

@@ -10,16 +10,14 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Codes
-from borrow.data.classes import read_classes
-from borrow.data.pool import Pool, read_points, read_pool, unfold_sparse
-from borrow.data.read import Schema
-from borrow.data.scaling import units_of_new_task
-from borrow.data.task_data import build
+from borrow.data.pool import Pool, read_pool
+from borrow.data.read import read_inputs, read_new
+from borrow.data.scaling import build, units_of_new_task
 from borrow.estimators.classifier import TaskClassifier
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, check_arguments, learn, takes_sparse
-from borrow.models.hierarchical.regressor import publish, read_inputs, read_new_task, settings_of
+from borrow.models.hierarchical.regressor import publish, read_new_task, settings_of
 from borrow.models.hierarchical.search import spread
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
@@ -121,10 +119,8 @@ class HierarchicalGPClassifier(TaskClassifier):
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Fit to a table, X dense or sparse; y holds labels of any kind, None or NaN where a row has none."""
         check_arguments(self)
-        X, y, tasks = unfold_sparse(self, X, y, tasks)
-        X, codes, classes, tasks = read_classes(self, X, y, tasks)
-        pool, schema = read_pool(self, X, codes, tasks)
-        self._schema: Schema = schema
+        pool, schema = read_pool(self, X, y, tasks, classes=True)
+        classes, self._schema = schema.classes, schema
         self.tasks_, self.classes_ = as_labels(schema.labels), classes
         positives = range(1, 2) if len(classes) <= 2 else range(len(classes))
         device = resolve(self.device, len(pool.rows.y))
@@ -150,7 +146,7 @@ class HierarchicalGPClassifier(TaskClassifier):
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of `classes_[1]`; one column a class where there are more than two; one a task for wide fits."""
         check_is_fitted(self, "classes_")
-        rows, task = read_points(self, X, self._schema, tasks)
+        rows, task = read_new(self, X, self._schema, tasks, accept_sparse=True)
         with single_thread(rows.shape[0]):
             if task is not None:
                 values = np.column_stack([m.decision(rows, task) for m in self._models])
@@ -168,7 +164,7 @@ class HierarchicalGPClassifier(TaskClassifier):
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Any, Codes]:
         check_is_fitted(self, "classes_")
-        rows, task = read_points(self, X, self._schema, tasks)
+        rows, task = read_new(self, X, self._schema, tasks, accept_sparse=True)
         if task is None:
             raise ValueError("fitted on a wide y: say which task with tasks=")
         return rows, task
@@ -217,7 +213,7 @@ class AdaptedClassifier:
 
     def decision_function(self, X: Any) -> Array:
         """Log odds of `classes_[1]`; one column a class where there are more than two."""
-        rows = read_inputs(self.source, X)
+        rows, _ = read_inputs(self.source, X, self.source._schema, accept_sparse=True)
         values = np.column_stack([m.log_odds(t.mean(rows), c, s) for m, t, c, s in self.tasks])
         return values[:, 0] if values.shape[1] == 1 else values
 

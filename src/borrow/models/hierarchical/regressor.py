@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.pool import read_points, read_pool
-from borrow.data.read import Schema, as_frame, lacks_task, read_targets
-from borrow.data.scaling import Scaling, units_of_new_task
+from borrow.data.pool import read_pool
+from borrow.data.read import Schema, read_inputs, read_new, read_targets
+from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.data.table import Table
-from borrow.data.task_data import build
 from borrow.estimators.regressor import as_labels, single_thread
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
@@ -148,7 +146,7 @@ class HierarchicalGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        rows, task = read_points(self, X, self._schema, tasks)
+        rows, task = read_new(self, X, self._schema, tasks, accept_sparse=True)
         with single_thread(self._fit.n_labelled):
             if task is None:
                 return self._wide(rows, return_std, return_cov, include_noise)
@@ -198,7 +196,7 @@ class AdaptedRegressor:
         """Posterior mean, with standard deviation or covariance if asked."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        rows = read_inputs(self.source, X)
+        rows, _ = read_inputs(self.source, X, self.source._schema, accept_sparse=True)
         mean = self.center + self.scale * self.task.mean(rows)
         if not (return_std or return_cov):
             return mean
@@ -250,19 +248,10 @@ def tried_table(fit: Fit) -> Table:
     return Table({name: [t[name] for t in tried] for name in ("tau", "noise", "n_iter", "score")})
 
 
-def read_inputs(estimator: Any, X: Any) -> Any:
-    """Input columns of a table; the task column is dropped where it is there."""
-    schema: Schema = estimator._schema
-    if schema.task is not None and not sparse.issparse(X) and not lacks_task(X, schema):
-        frame = as_frame(X)
-        keep = [j for j in range(np.shape(X)[1]) if j != schema.position]
-        X = np.asarray(X)[:, keep] if frame is None else frame.drop(schema.task).to_native()
-    return read_points(estimator, X, schema, None if len(schema.labels) == 1 else schema.labels[0])[0]
-
-
 def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     """Labelled rows of a task never seen."""
-    rows, (target, _) = read_inputs(estimator, X), read_targets(y)
+    rows, _ = read_inputs(estimator, X, estimator._schema, accept_sparse=True)
+    target, _ = read_targets(y)
     if target.ndim != 1 or len(target) != rows.shape[0]:
         raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target a row")
     seen = np.isfinite(target)

@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.covariance import SharedCovariance
 from borrow.covariance.spread import Spread
 from borrow.data.cells import Cells, Codes
-from borrow.data.classes import read_classes
 from borrow.data.labels import list_labels
-from borrow.data.read import Schema
+from borrow.data.read import Schema, read_classes, read_inputs
 from borrow.data.table import Table
 from borrow.estimators.classifier import BinaryData, TaskClassifier
 from borrow.estimators.regressor import check_settings, default_kernel, single_thread, warn_unfinished
@@ -24,7 +23,7 @@ from borrow.inference.ep import Sites, class_bias, ep
 from borrow.inference.likelihoods import Probit
 from borrow.kernels import Kernel
 from borrow.models.gp.classifiers import GPModel, as_task_data, publish
-from borrow.models.ivm.adapt import inputs_alone, keep_names
+from borrow.models.ivm.adapt import keep_names
 from borrow.models.ivm.model import Active, Selection, condition, frozen_objective, gather, select
 from borrow.models.ivm.rounds import Settings, alternate
 from borrow.models.ivm.settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
@@ -221,11 +220,11 @@ class MultiTaskIVMClassifier(TaskClassifier):
         `classes_`; those that y lacks stay possible.
         """
         check_is_fitted(self, "classes_")
-        features = inputs_alone(self, X, self._schema)
+        features, _ = read_inputs(self, X, self._schema)
         if np.ndim(y) != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y the shape {np.shape(y)}; adapt takes one label a row")
         child = clone(self).set_params(task=None, optimizer=None, workers=None, n_active=max(len(features), 1))
-        _, codes, seen, _ = read_classes(child, features, y, None)
+        codes, _, seen = read_classes(y, type(self).__name__)
         if unknown := [v for v in seen.tolist() if v not in self.classes_.tolist()]:
             known = list_labels(self.classes_.tolist())
             raise ValueError(f"y holds the label {list_labels(unknown)}, which fit did not see; labels are {known}")

@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.covariance.shared import LOG_2PI, Prediction
 from borrow.covariance.spread import Spread
 from borrow.data.cells import Cells, Codes, Rows, begins
-from borrow.data.scaling import Scaling, units_of_new_task
-from borrow.data.task_data import TaskData, build
+from borrow.data.read import read_inputs
+from borrow.data.scaling import Scaling, TaskData, build, units_of_new_task
 from borrow.estimators.regressor import Fitted, GPRegressor, default_kernel, warn_unfinished
 from borrow.inference import priors
 from borrow.inference.adf import GaussianFactors
 from borrow.kernels import Kernel
-from borrow.models.ivm.adapt import inputs_alone, keep_names
+from borrow.models.ivm.adapt import keep_names
 from borrow.models.ivm.model import Active, Selection, blocks_of, condition, gather, log_evidence, select
 from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm.rounds import Outcome, Settings, alternate
@@ -312,7 +312,7 @@ class MultiTaskIVMRegressor(GPRegressor):
         child = clone(self).set_params(
             task=None, kernel=self.kernel_, optimizer=None, selection="entropy", workers=None
         )
-        features = inputs_alone(self, X, self._schema)
+        features, _ = read_inputs(self, X, self._schema)
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y has the shape {y.shape}; adapt takes one target a row")

@@ -18,7 +18,7 @@ from borrow.covariance.spread import Spread, detached
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
-from borrow.data.task_data import TaskData, build
+from borrow.data.scaling import TaskData, build
 from borrow.estimators.regressor import (
     Fitted,
     GPRegressor,

@@ -10,8 +10,7 @@ import numpy as np
 
 from borrow.covariance import Design, choose_inducing
 from borrow.data.labels import list_labels
-from borrow.data.scaling import column_scales
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData, column_scales
 from borrow.estimators.regressor import by_label, default_kernel, is_matrix, is_number
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
