@@ -46,7 +46,7 @@ from borrow.covariance.carrier import (
 )
 from borrow.covariance.factors import DenseFactor, DiagonalFactor
 from borrow.kernels import Kernel
-from borrow.kernels.stacked import TaskKernels
+from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host

@@ -57,7 +57,7 @@ from borrow.estimators.regressor import (
 from borrow.inference import ExactInference, Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
 from borrow.kernels import Constant, Kernel, resolve
-from borrow.kernels.stacked import TaskKernels
+from borrow.kernels.compose import TaskKernels
 from borrow.models.gp.regressors import EXACT
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import require
