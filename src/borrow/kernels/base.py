@@ -207,8 +207,8 @@ class Leaf(Kernel):
     @property
     def theta(self) -> Array:
         """Logarithms of the free parameters; a tied vector is represented by its geometric mean."""
-        logs = [np.log(np.atleast_1d(getattr(self, name))) for name, _ in self._free]
-        parts = [v.mean(keepdims=True) if size == 1 else v for (_, size), v in zip(self._free, logs, strict=True)]
+        logs = {name: np.log(np.atleast_1d(getattr(self, name))) for name, _ in self._free}
+        parts = [v.mean(keepdims=True) if self._is_tied(name) else v for name, v in logs.items()]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def with_theta(self, theta: Array) -> Self:
