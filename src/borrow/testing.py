@@ -31,7 +31,7 @@ from borrow.numerics.linalg import Array
 STEP = 1e-5
 
 
-def numerical_gradient(f: Callable[[Array], float], x: Array) -> Array:
+def numerical_gradient(f: Callable[[Array], Any], x: Array) -> Array:
     """Central differences of a scalar function, entry by entry."""
     out = np.empty(x.shape)
     for i in np.ndindex(x.shape):
@@ -115,8 +115,8 @@ def _check_gradients(kernel: Kernel, X: Array, Z: Array) -> None:
 
     g = _pull(kernel.evaluate_diag(X), bd)
     assert g.Z is None
-    assert_same_gradient(g.theta, numerical_gradient(lambda t: float(bd @ kernel.with_theta(t).diag(X)), theta))
-    assert_same_gradient(g.X, numerical_gradient(lambda x: float(bd @ kernel.diag(x)), X))
+    assert_same_gradient(g.theta, numerical_gradient(lambda t: bd @ kernel.with_theta(t).diag(X), theta))
+    assert_same_gradient(g.X, numerical_gradient(lambda x: bd @ kernel.diag(x), X))
 
 
 def _pull(evaluated: tuple[Array, Pullback], b: Array) -> Gradient:
@@ -182,7 +182,7 @@ def check_covariance(
     inverse, solved = np.linalg.inv(A), np.linalg.solve(A, y)
     log_density = -0.5 * (y @ solved + np.linalg.slogdet(A)[1] + n * np.log(2.0 * np.pi))
     mean, covariance = K[:, :n] @ solved, K - K[:, :n] @ inverse @ K[:n]
-    close = {"rtol": rtol, "atol": rtol * float(np.abs(K).max())}
+    close: dict[str, Any] = {"rtol": rtol, "atol": rtol * float(np.abs(K).max())}
     # As unit-noise observations: y sqrt(tau) has the density of y over the product of sqrt(tau).
     assert_allclose(posterior.evidence, log_density - 0.5 * np.log(tau).sum(), rtol=rtol, atol=rtol)
     for found, expected in zip(posterior.marginals(), (mean[:n], np.diagonal(covariance)[:n]), strict=True):
@@ -241,7 +241,7 @@ def check_estimator(estimator: Any, X: Array, y: Any, tasks: Sequence[Any]) -> N
     """The contract of an estimator with `task=None`, on a small table: `fit(X, y, tasks=tasks)` must work.
 
     Held to: settings survive cloning and fitting; nothing is answered before a fit; answers do not depend on the order
-    of the rows, on how the tasks are given, on which rows are asked together, on the fit before, or on a journey through
+    of the rows, on how the tasks are given, on which rows are asked together, on the fit before, or on a copy through
     pickle; moments agree with each other; a fit that is refused leaves the answers as they were.
     """
     settings, labels = estimator.get_params(), np.asarray(tasks)

@@ -40,6 +40,7 @@ def read_pool(
 ) -> tuple[Pool, Schema]:
     """Everything `fit` was given, as a pool; with `classes`, y holds labels, and targets are their codes."""
     X, rows, schema = read_table(estimator, X, y, tasks, sample_weight, replicates, classes, pooled=True)
+    assert rows.number is not None  # of a table that was read
     kept, number = np.unique(rows.number, return_inverse=True)
     distinct, code = _distinct(X[kept])
     code = code[number]
