@@ -38,8 +38,9 @@ from borrow.covariance import SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.inference.ep import EP, EPInference, ep
 from borrow.inference.likelihoods import Probit
-from borrow.models.focused.classifier import FocusedGPClassifier
+from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.focused.model import Setup, focused_objective
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 from results import write_result
 
 N, D = 500, 5
@@ -81,7 +82,7 @@ def binary_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def our_ep(X: np.ndarray, y: np.ndarray, moved: float = 1.0, start=None, tol: float = 1e-6) -> EP:
     kernel = kernels.SquaredExponential(VARIANCE * moved, LENGTHSCALE * moved)
-    prior = SharedCovariance(X, np.array([0, len(y)]), [], [], np.zeros((1, 0)), [kernel])
+    prior = SharedCovariance(rows_as_tasks(X, np.array([0, len(y)])), [], [], np.zeros((1, 0)), [kernel])
     return ep(prior, Probit(), y, np.zeros(len(y)), start, tol=tol)
 
 
@@ -143,7 +144,7 @@ def focused_problem(n_tasks: int, rows: int = 60, seed: int = 0):
     cells = Cells(X, y, np.ones(len(y)), np.arange(M + 1) * rows, zero, zero, zero)
     kernel, own = kernels.SquaredExponential(1.0, (1.0, 1.0)), kernels.SquaredExponential(0.5, 1.0)
     Z = choose_inducing(kernel, X[:rows], X[rows:], rows)
-    setup = Setup(cells, 0, kernel, [None] + [own] * n_tasks, Z, infer=EPInference(Probit()))
+    setup = Setup(PlacedTasks(cells), 0, kernel, [None] + [own] * n_tasks, Z, infer=EPInference(Probit()))
     values = {
         "kernel": kernel.theta,
         "rho": rng.normal(size=n_tasks),

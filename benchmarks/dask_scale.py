@@ -38,13 +38,13 @@ import psutil
 from distributed import Client, LocalCluster, comm
 
 from borrow import kernels
-from borrow.covariance.spread import Spread
 from borrow.data.cells import merge
 from borrow.models.focused.model import Setup, objective_of
-from borrow.models.gp.regressors import bounds_of
+from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
-from borrow.tasks.dask import OnDask
-from borrow.tasks.workers import Here
+from borrow.tasks.dask import DaskWorkers
+from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import InProcess
 from results import ROOT, provenance, write_result
 
 OUT = ROOT / "out" / "dask_scale"
@@ -65,7 +65,7 @@ def problem(n_tasks: int, rows: int, seed: int = 0, m: int = 12) -> tuple[Setup,
     y = rho[task] * f + own[task, 0] * np.sin(0.7 * X[:, 0] + own[task, 1]) + 0.2 * rng.normal(size=len(task))
     cells = merge(X, task, y, np.ones(len(y)), np.ones(len(y)), M)
     kernel, k = kernels.SquaredExponential(1.0, 1.0), kernels.SquaredExponential(0.5, 2.0)
-    setup = Setup(cells, 0, kernel, [None] + [k] * n_tasks, np.linspace(-5, 5, m)[:, None])
+    setup = Setup(PlacedTasks(cells), 0, kernel, [None] + [k] * n_tasks, np.linspace(-5, 5, m)[:, None])
     values = {
         "kernel": kernel.theta,
         "rho": rho[1:],
@@ -87,14 +87,13 @@ def cluster(n: int):
         yield client, local
 
 
-def objective_with(setup: Setup, crew: Any = None) -> Any:
-    spread = None if crew is None else Spread(crew, setup.cells)
-    return objective_of(replace(setup, spread=spread), np.array([2.9]), "auto", 1.0)
+def objective_with(setup: Setup, workers: Any = None) -> Any:
+    return objective_of(replace(setup, tasks=PlacedTasks(setup.cells, workers)), np.array([2.9]), "auto", 1.0)
 
 
-def fit(setup: Setup, values: Any, iterations: int, crew: Any = None, tol: float = 1e-6) -> dict[str, Any]:
+def fit(setup: Setup, values: Any, iterations: int, workers: Any = None, tol: float = 1e-6) -> dict[str, Any]:
     """Evidence at the start, and where L-BFGS ends."""
-    objective, began = objective_with(setup, crew), time.perf_counter()
+    objective, began = objective_with(setup, workers), time.perf_counter()
     first = objective(values)[0]
     found = hyper.maximise(objective, values, bounds_of(values), iterations, tol=tol, memory=50)
     return {
@@ -118,18 +117,18 @@ def running(local: Any, generator: random.Random) -> int | None:
 class Killer(threading.Thread):
     """Kills a worker, chosen at random, so many times, at random moments of a search of so many evaluations."""
 
-    def __init__(self, crew: OnDask, local: Any, evaluations: int, times: int, seed: int) -> None:
+    def __init__(self, workers: DaskWorkers, local: Any, evaluations: int, times: int, seed: int) -> None:
         super().__init__(daemon=True)
-        self.crew, self.local, self.random, self.log = crew, local, random.Random(seed), []
+        self.workers, self.local, self.random, self.log = workers, local, random.Random(seed), []
         self.moments = sorted(self.random.uniform(0.5, 0.9 * evaluations) for _ in range(times))
         self.over = False
 
     def run(self) -> None:
         began = time.perf_counter()
         for moment in self.moments:
-            while not self.over and self.crew.watch.done < int(moment):
+            while not self.over and self.workers.watch.done < int(moment):
                 time.sleep(0.02)
-            time.sleep((moment - int(moment)) * self.crew.watch.pace)
+            time.sleep((moment - int(moment)) * self.workers.watch.pace)
             pid = None
             while not self.over and pid is None:
                 pid = running(self.local, self.random)
@@ -137,7 +136,7 @@ class Killer(threading.Thread):
             if pid is None:
                 return
             os.kill(pid, signal.SIGKILL)
-            when = {"after evaluations": self.crew.watch.done, "second": round(time.perf_counter() - began, 1)}
+            when = {"after evaluations": self.workers.watch.done, "second": round(time.perf_counter() - began, 1)}
             self.log.append(when)
 
 
@@ -168,23 +167,23 @@ def kept(name: str, small: bool, make: Any) -> Any:
 
 def killed(size: dict[str, int], n_workers: int = 2, times: int = 3) -> dict[str, Any]:
     with cluster(n_workers) as (client, local):
-        crew = OnDask(client)
-        killer = Killer(crew, local, size["iterations"], times, seed=1)
+        workers = DaskWorkers(client)
+        killer = Killer(workers, local, size["iterations"], times, seed=1)
         killer.start()
-        found = fit(*problem(size["tasks"], size["rows"]), size["iterations"], crew)
+        found = fit(*problem(size["tasks"], size["rows"]), size["iterations"], workers)
         killer.over = True
         killer.join()
-    return found | {"kills": killer.log, "passes repeated": crew.lost}
+    return found | {"kills": killer.log, "passes repeated": workers.lost}
 
 
 def on_workers(size: dict[str, int], which: str, n_workers: int = 2) -> dict[str, Any]:
     with cluster(n_workers) as (client, _):
-        return _fit_of(size, which, OnDask(client))
+        return _fit_of(size, which, DaskWorkers(client))
 
 
-def _fit_of(size: dict[str, int], which: str, crew: Any = None) -> dict[str, Any]:
+def _fit_of(size: dict[str, int], which: str, workers: Any = None) -> dict[str, Any]:
     iterations, tol = (size["most"], 1e-4) if which == "converged" else (size["iterations"], 1e-6)
-    return fit(*problem(size[which], size["rows"]), iterations, crew, tol)
+    return fit(*problem(size[which], size["rows"]), iterations, workers, tol)
 
 
 def count_bytes() -> None:
@@ -212,7 +211,7 @@ def bytes_moved(n_tasks: int, rows: int, repeats: int) -> dict[str, Any]:
         count_bytes()
         client.run(count_bytes)
         everything = lambda: counted() + sum(client.run(counted).values())  # noqa: E731
-        objective = objective_with(setup, OnDask(client))
+        objective = objective_with(setup, DaskWorkers(client))
         before = everything()
         objective(values)
         placed = everything() - before
@@ -221,13 +220,13 @@ def bytes_moved(n_tasks: int, rows: int, repeats: int) -> dict[str, Any]:
             before = everything()
             objective(values)
             found.append(everything() - before)
-    n_shards = len(Spread(Here(), setup.cells).bounds)
+    n_shards = len(PlacedTasks(setup.cells, InProcess()).bounds)
     return {"tasks": n_tasks, "rows": rows, "shards": n_shards, "first": placed, "an evaluation": int(np.median(found))}
 
 
-def per_evaluation(size: dict[str, int], crew: Any) -> list[float]:
+def per_evaluation(size: dict[str, int], workers: Any) -> list[float]:
     setup, values = problem(size["tasks"], size["rows"])
-    objective = objective_with(setup, crew)
+    objective = objective_with(setup, workers)
     objective(values)
     times = []
     for _ in range(size["repeats"]):
@@ -241,19 +240,17 @@ def _first(shard: Any, common: Any) -> tuple[float]:
     return (0.0,)
 
 
-def _second(shard: Any, solved: Any) -> float:
-    return 0.0
+def _second(shard: Any, solved: Any) -> tuple[float]:
+    return (0.0,)
 
 
-def empty_evaluation(crew: Any, setup: Setup, repeats: int) -> float:
-    """Seconds of the same graph where there is nothing to do: what Dask takes for itself."""
-    spread = Spread(crew, setup.cells)
-    placed = spread.place(setup.specific)
-    given: list[tuple[Any, ...]] = [()] * len(spread.bounds)
+def empty_evaluation(workers: Any, setup: Setup, repeats: int) -> float:
+    """Seconds of the same two passes where there is nothing to do: what Dask takes for itself."""
+    tasks = PlacedTasks(setup.cells, workers)
     times = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        crew.two_passes(placed, _first, tuple, _second, given)
+        tasks.total(_second, tasks.total(_first, None))
         times.append(time.perf_counter() - began)
     return float(np.min(times[1:]))
 
@@ -261,10 +258,11 @@ def empty_evaluation(crew: Any, setup: Setup, repeats: int) -> float:
 def pieces_of(size: dict[str, int]) -> dict[str, Any]:
     """CPU seconds of an evaluation in the shards and in the client, and by how much a busy machine stretches them."""
     setup, values = problem(size["tasks"], size["rows"])
-    spread = Spread(Here(), setup.cells)
-    objective = objective_of(replace(setup, spread=spread), np.array([2.9]), "auto", 1.0)
+    workers = InProcess()
+    tasks = PlacedTasks(setup.cells, workers)
+    objective = objective_of(replace(setup, tasks=tasks), np.array([2.9]), "auto", 1.0)
     objective(values)
-    inside, work = [0.0], spread.crew.map
+    inside, work = [0.0], workers.map
 
     def clocked(*args: Any) -> Any:
         began = time.process_time()
@@ -272,7 +270,7 @@ def pieces_of(size: dict[str, int]) -> dict[str, Any]:
         inside[0] += time.process_time() - began
         return out
 
-    spread.crew.map = clocked  # type: ignore[method-assign]
+    workers.map = clocked  # type: ignore[method-assign]
     shards, rest, wall = [], [], []
     for _ in range(size["repeats"]):
         inside[0], began, at = 0.0, time.process_time(), time.perf_counter()
@@ -282,7 +280,7 @@ def pieces_of(size: dict[str, int]) -> dict[str, Any]:
         wall.append(time.perf_counter() - at)
     cpu = np.add(shards, rest)
     return {
-        "shards": len(spread.bounds),
+        "shards": len(tasks.bounds),
         "cores": psutil.cpu_count(),
         "CPU seconds in shards": float(np.min(shards)),
         "CPU seconds in the client": float(np.min(rest)),
@@ -297,9 +295,9 @@ def timing(size: dict[str, int]) -> dict[str, Any]:
     out: dict[str, Any] = pieces_of(size) | {"workers": []}
     for n in (1, 2, 4):
         with cluster(n) as (client, _):
-            crew = OnDask(client)
-            empty = empty_evaluation(crew, setup, size["repeats"])
-            times = per_evaluation(size, crew)
+            workers = DaskWorkers(client)
+            empty = empty_evaluation(workers, setup, size["repeats"])
+            times = per_evaluation(size, workers)
         row = {"workers": n, "empty": empty, "fastest": min(times), "median": float(np.median(times))}
         row["predicted"] = predicted(out, n, empty)
         out["workers"].append(row | {"load": round(os.getloadavg()[0], 1)})

@@ -27,6 +27,7 @@ from borrow import kernels
 from borrow.covariance import choose_inducing
 from borrow.data.cells import merge
 from borrow.models.focused.model import Setup, focused_objective
+from borrow.tasks.placed import PlacedTasks
 from results import write_result
 
 ROWS = 100
@@ -42,7 +43,7 @@ def problem(n_tasks: int, seed: int = 0, most: int = 100):
     cells = merge(X, task, y, np.ones(len(y)), np.ones(len(y)), M)
     kernel, own = kernels.SquaredExponential(1.0, (1.0, 1.0)), kernels.SquaredExponential(0.5, 1.0)
     Z = choose_inducing(kernel, cells.X[:ROWS], cells.X[ROWS:], most)
-    setup = Setup(cells, 0, kernel, [None] + [own] * n_tasks, Z)
+    setup = Setup(PlacedTasks(cells), 0, kernel, [None] + [own] * n_tasks, Z)
     values = {
         "kernel": kernel.theta,
         "rho": rng.normal(size=n_tasks),

@@ -53,6 +53,7 @@ from borrow.models.multitask import model as multitask
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.device import Device, missing
 from borrow.numerics.linalg import inverse_from_factor
+from borrow.tasks.placed import PlacedTasks
 from results import write_result
 
 GPU = Device("cuda") if missing() is None else Device("cpu")
@@ -128,10 +129,10 @@ def dense_problem(n: int, device: Device | None, tasks: int = 10, d: int = 8):
     task = np.arange(n) % tasks
     X = rng.normal(size=(n, d))
     y = np.sin(X[:, 0]) * (1 + 0.1 * task) + 0.3 * rng.normal(size=n)
-    cells = replace(merge(X, task, y, np.ones(n), np.ones(n), tasks), device=device)
+    cells = merge(X, task, y, np.ones(n), np.ones(n), tasks)
     kernel = kernels.SquaredExponential(1.0, (2.0,) * d, fixed=("variance",))
     form = FreeForm(tasks, None)
-    setup = multitask.Setup(cells, Design.of(cells), kernel, form, "dense")
+    setup = multitask.Setup(PlacedTasks(cells, device=device), Design.of(cells, device), kernel, form, "dense")
     A = rng.normal(size=(tasks, 2 * tasks))
     values = {
         "kernel": kernel.theta,
@@ -272,11 +273,11 @@ def focused_setup(tasks: int, rows: int, m: int, device: Device | None):
     task = np.repeat(np.arange(M), rows)
     y = np.sin(X).sum(axis=1) + 0.1 * rng.normal(size=len(task))
     ones = np.ones(len(y))
-    cells = replace(merge(X, task, y, ones, ones, M), device=device)
+    cells = merge(X, task, y, ones, ones, M)
     kernel = kernels.SquaredExponential(1.0, (1.0, 1.0))
     own = kernels.SquaredExponential(0.5, (1.0, 1.0), tied=True) + kernels.Constant(0.3)
     Z = choose_inducing(kernel, cells.X[:rows], cells.X[rows : 20 * rows], m)
-    setup = focused.Setup(cells, 0, kernel, [None] + [own] * tasks, Z)
+    setup = focused.Setup(PlacedTasks(cells, device=device), 0, kernel, [None] + [own] * tasks, Z)
     values = {
         "kernel": kernel.theta,
         "rho": rng.normal(size=tasks),
@@ -312,7 +313,7 @@ def ep_focused(sizes: dict, host: bool) -> dict:
 
     def problem(device: Device | None):
         setup, values = focused_setup(tasks, rows, m, device)
-        labels = replace(setup, cells=replace(setup.cells, y=np.sign(setup.cells.y)))
+        labels = replace(setup, tasks=PlacedTasks(replace(setup.cells, y=np.sign(setup.cells.y)), device=device))
         at = {n: v for n, v in values.items() if n != "noise"}
 
         def evaluate(sweeps: int):
@@ -353,7 +354,7 @@ def em_problem(n: int, tasks: int, labels: int, device: Device | None):
     W, at = rng.normal(size=(10, tasks)), np.concatenate(rows)
     y = np.sin(np.einsum("ij,ji->i", X[at], W[:, task])) + 0.3 * rng.normal(size=len(at))
     ones = np.ones(len(at))
-    cells = replace(merge(at[:, None].astype(float), task, y, ones, ones, tasks), device=device)
+    cells = merge(at[:, None].astype(float), task, y, ones, ones, tasks)
     basis = bases.function_basis(kernels.Matern(1.0, 3.0, nu=1.5), X)
     return h.arrange(basis if device is None else basis_there(basis, device), cells)
 

@@ -36,7 +36,7 @@ from borrow.datasets.shared_data import load_vowel
 from borrow.inference.adf import GaussianFactors, ProbitFactors
 from borrow.kernels import SquaredExponential
 from borrow.models.ivm.model import Active, select
-from borrow.models.ivm.regressor import Regression
+from borrow.models.ivm.problems import Regression
 from borrow.numerics import optimise as hyper
 from results import write_result
 

@@ -44,6 +44,7 @@ from borrow.data.cells import merge
 from borrow.kernels import SquaredExponential
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask.task_covariance import FreeForm
+from borrow.tasks.placed import PlacedTasks
 from results import write_result
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -175,7 +176,7 @@ def random_tasks(X: np.ndarray, task: np.ndarray, M: int, rng: np.random.Generat
     design, form = Design.of(cells), FreeForm(M, None)
     kernel = SquaredExponential(1.0, (3.0,) * X.shape[1], fixed=("variance",))
     path = multitask.choose_path(design, form, False, (), False)
-    setup = multitask.Setup(cells, design, kernel, form, path, share_noise=True)
+    setup = multitask.Setup(PlacedTasks(cells), design, kernel, form, path, share_noise=True)
     A = rng.normal(size=(M, M))
     B = A @ A.T / M + 0.3 * np.eye(M)
     return setup, {"kernel": kernel.theta, "noise": np.log([0.1]), **form.of_matrix(B)}
@@ -261,7 +262,7 @@ def school_fit() -> dict:
         multitask.condition = condition
     return {
         "rows": len(data.score),
-        "distinct inputs": len(model._setup.design.inputs),
+        "distinct inputs": len(model.fitted_.model.setup.design.inputs),
         "path": model.path_,
         "milliseconds an evaluation (median)": round(1e3 * float(np.median(np.diff(spent))), 1),
         "evaluations of a fit": len(spent),

@@ -7,7 +7,8 @@ import borrow
 import oracles
 from borrow import kernels
 from borrow.data.cells import merge
-from borrow.models.gp.regressors import fit_single, single_objective, sparse_objective
+from borrow.models.gp.model import fit_single, single_objective
+from borrow.tasks.placed import PlacedTasks
 
 
 def data(n, d=1, seed=0):
@@ -51,9 +52,9 @@ def test_gradients_equal_differences(objective_name):
     kernel = kernels.SquaredExponential(0.9, (0.8, 1.4))
     values = {"kernel": kernel.theta, "noise": np.log([0.05])}
     scales = np.array([2.0, 0.5])
-    objective = single_objective(cells, kernel)
+    objective = single_objective(PlacedTasks(cells), kernel)
     if objective_name == "sparse":
-        objective = sparse_objective(cells, kernel, scales)
+        objective = single_objective(PlacedTasks(cells), kernel, scales=scales)
         values["Z"] = X[3:9] / scales
     _, gradient = objective(values)
     for part in values:
@@ -65,9 +66,9 @@ def test_maximum_likelihood_beats_the_start_and_the_prior_holds_it_back():
     X, y = data(40)
     cells = merge(X, np.zeros(40, dtype=int), y, np.ones(40), np.ones(40), 1)
     start = kernels.SquaredExponential(1.0, 3.0)
-    evidence = single_objective(cells, start)
-    free = fit_single(cells, start, 0.1, np.ones(1), None, 200)[2].values
-    held = fit_single(cells, start, 0.1, np.ones(1), "auto", 200)[2].values
+    evidence = single_objective(PlacedTasks(cells), start)
+    free = fit_single(PlacedTasks(cells), start, 0.1, np.ones(1), None, 200)[2].values
+    held = fit_single(PlacedTasks(cells), start, 0.1, np.ones(1), "auto", 200)[2].values
     before = evidence({"kernel": start.theta, "noise": np.log([0.1])})[0]
     assert evidence(free)[0] >= evidence(held)[0] > before
 

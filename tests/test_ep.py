@@ -16,10 +16,11 @@ from borrow.inference import EPInference, ep
 from borrow.inference.ep import class_bias
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.models.focused import model as focused
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
 
 def dense_prior(X, kernel):
-    return SharedCovariance(X, np.array([0, len(X)]), [], [], np.zeros((1, 0)), [kernel])
+    return SharedCovariance(rows_as_tasks(X, np.array([0, len(X)])), [], [], np.zeros((1, 0)), [kernel])
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -50,7 +51,9 @@ def focused_problem():
     zero = np.zeros(4)
     cells = Cells(X, y, np.ones(16), starts, zero, zero, zero)
     kernel, own = kernels.SquaredExponential(2.0, (0.9, 1.4)), kernels.Matern(0.7, 0.8, nu=1.5)
-    setup = focused.Setup(cells, 0, kernel, [None, own, own, own], X[:8], infer=EPInference(Probit(), tol=1e-12))
+    setup = focused.Setup(
+        PlacedTasks(cells), 0, kernel, [None, own, own, own], X[:8], infer=EPInference(Probit(), tol=1e-12)
+    )
     values = {"kernel": kernel.theta, "rho": np.array([0.8, 0.3, -1.2]), "specific": np.tile(own.theta, 3)}
     return setup, values, kernel, own
 
@@ -92,7 +95,7 @@ def test_low_rank_prior_equals_sequential_ep():
     X, Z = rng.normal(size=(30, 1)), np.linspace(-2, 2, 6)[:, None]
     y = np.sign(X[:, 0] + 0.3 * rng.normal(size=30))
     kernel = kernels.SquaredExponential(3.0, 0.8)
-    prior = SharedCovariance(X, np.array([0, 30]), [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
+    prior = SharedCovariance(rows_as_tasks(X, np.array([0, 30])), [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
     fit = ep(prior, Probit(), y, np.zeros(30), tol=1e-11)
     Q = kernel(X, Z) @ np.linalg.solve(kernel(Z), kernel(Z, X))
     K = Q + np.diag(kernel.diag(X) - np.diag(Q))

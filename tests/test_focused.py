@@ -10,9 +10,13 @@ import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
-from borrow.models.focused import relatedness
 from borrow.models.focused import search as focused_search
 from borrow.numerics.optimise import Optimum
+
+
+def found(model):
+    """The setup and hyper-parameters of a fitted model."""
+    return model.fitted_.model.found
 
 
 def median_error(model, problem):
@@ -105,8 +109,8 @@ def test_without_its_prior_rho_trusts_more():
 
 def test_optimum_is_stationary(gap):
     _, model, _ = gap
-    _, gradient = focused.objective_of(model._setup, model._scales, "auto", 1.0)(model._values)
-    gradient["rho"] = gradient["rho"][model._values["rho"] != 0]  # relations that were dropped are held at 0
+    _, gradient = focused.objective_of(found(model).setup, found(model).scales, "auto", 1.0)(found(model).values)
+    gradient["rho"] = gradient["rho"][found(model).values["rho"] != 0]  # relations that were dropped are held at 0
     for name, g in gradient.items():
         assert np.abs(g).max() < 0.05, name
 
@@ -165,13 +169,13 @@ def test_relatedness_finds_what_was_drawn(n_tasks, monkeypatch):
     big = np.abs(truth) > 0.7
     assert np.all(table["share"][big] > 0.8)
     if n_tasks == 1:
-        monkeypatch.setattr(relatedness, "WHOLE", 0)
+        monkeypatch.setattr("borrow.models.focused.relatedness.WHOLE", 0)
         assert model.relatedness()["std_error"][1] == pytest.approx(table["std_error"][1], rel=0.5)
 
 
 def test_best_signs_finds_the_flip_that_the_evidence_wants(gap):
     _, model, _ = gap
-    setup, values = model._setup, model._values
+    setup, values = found(model).setup, found(model).values
     wrong = {**values, "rho": values["rho"] * np.array([1, -1, 1, -1, -1])}
     posterior = focused.condition(wrong, setup).posterior
     signs = focused_search.best_signs(posterior, setup.primary)[setup.secondaries]
@@ -244,8 +248,8 @@ def test_finest_inducing_inputs_serve_the_roughest_task():
     """Six primary rows suggest a long lengthscale; Z must still carry what the secondary shows."""
     problem = transfer_family("same", random_state=1011)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    alone = focused_search.fit_alone(model._setup, model._values, model._scales, "auto", 100)
-    assert np.exp(alone.finest(model._setup)["kernel"][1]) <= np.exp(alone.values["kernel"][1])
+    alone = focused_search.fit_alone(found(model).setup, found(model).values, found(model).scales, "auto", 100)
+    assert np.exp(alone.finest(found(model).setup)["kernel"][1]) <= np.exp(alone.values["kernel"][1])
     assert median_error(model, problem) < 0.3 * median_error(fit_both(problem)[1], problem)
 
 
@@ -253,14 +257,14 @@ def test_sharing_gain_is_what_the_objective_loses_without_the_relation():
     """The closed form equals the objective less its value with the task fitted by itself again, all else unchanged."""
     problem = focused_gap(3, random_state=2)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    setup, scales = model._setup, model._scales
-    alone = focused_search.fit_alone(setup, model._values, scales, "auto", 500)
+    setup, scales = found(model).setup, found(model).scales
+    alone = focused_search.fit_alone(setup, found(model).values, scales, "auto", 500)
     objective = focused.objective_of(setup, scales, "auto", 1.0)
     how = focused_search.Settings("auto", "auto", 1.0, 500, 0, 0)
-    best = Optimum(model._values, objective(model._values)[0], 0, 0, True, "")
+    best = Optimum(found(model).values, objective(found(model).values)[0], 0, 0, True, "")
     gains = focused_search.sharing_gains(objective, setup, best, alone, scales, how)
     for i in range(3):
-        cut = focused_search._cut(model._values, np.arange(3) == i, setup, alone)
+        cut = focused_search._cut(found(model).values, np.arange(3) == i, setup, alone)
         assert gains[i] == pytest.approx(best.objective - objective(cut)[0], abs=1e-5)
 
 
@@ -269,9 +273,12 @@ def test_a_relation_that_is_kept_earns_its_price_in_the_whole_objective(seed):
     """Against every task by itself, the primary's own kernel included, and not only given the shared kernel found."""
     problem = transfer_family("unrelated", random_state=seed)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    objective = focused.objective_of(model._setup, model._scales, "auto", 1.0)
-    neutral = {**model._values, "noise": np.full(2, np.log(0.1))}  # where the fit's own search begins
-    alone = focused_search.fit_alone(model._setup, neutral, model._scales, "auto", 500)
-    gain = objective(model._values)[0] - objective(alone.values)[0]
+    objective = focused.objective_of(found(model).setup, found(model).scales, "auto", 1.0)
+    neutral = {
+        **found(model).values,
+        "noise": np.full(2, np.log(0.1)),
+    }  # where the fit's own search begins
+    alone = focused_search.fit_alone(found(model).setup, neutral, found(model).scales, "auto", 500)
+    gain = objective(found(model).values)[0] - objective(alone.values)[0]
     assert (gain > focused_search.RELATION_COST - 1e-6) == (model.rho_["secondary"] != 0.0)
     assert (model.rho_["secondary"] != 0.0) == (seed == 1003)

@@ -6,9 +6,10 @@ import pytest
 import borrow
 import oracles
 from borrow import kernels
-from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance import Basis, SharedCovariance, Sites
 from borrow.data.cells import merge
 from borrow.models.focused import model as focused
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
 KERNELS = {
     "se": kernels.SquaredExponential(1.3, 0.9),
@@ -96,7 +97,7 @@ def setup_of(problem, kernel, background=None):
     X, task, y, Z = problem
     cells = merge(X, task, y, np.ones(len(y)), np.ones(len(y)), 5)
     specific = [own_kernel(kernel) if t != PRIMARY else None for t in range(5)]
-    setup = focused.Setup(cells, PRIMARY, kernel, specific, Z)
+    setup = focused.Setup(PlacedTasks(cells), PRIMARY, kernel, specific, Z)
     values = {
         "kernel": kernel.theta,
         "rho": np.delete(RHO, PRIMARY),
@@ -105,7 +106,7 @@ def setup_of(problem, kernel, background=None):
     }
     if background is not None:
         draws = np.random.default_rng(5).normal(size=(4, 2))
-        setup = focused.Setup(cells, PRIMARY, kernel, specific, Z, background, Z[:4] + 0.1)
+        setup = focused.Setup(PlacedTasks(cells), PRIMARY, kernel, specific, Z, background, Z[:4] + 0.1)
         values |= {"background": background.theta, "loadings": draws}
     return setup, values
 
@@ -175,8 +176,8 @@ def test_condition_on_any_sites_equals_dense(problem, tau_range):
     kernel, own = KERNELS["se"], KERNELS["matern32"]
     specific = [own if t != PRIMARY else None for t in range(5)]
     starts = np.searchsorted(task, np.arange(6))
-    prior = SharedCovariance(X, starts, [Basis(kernel, Z)], [0], np.array(RHO)[:, None], specific)
-    posterior = prior.condition(nu, tau)
+    prior = SharedCovariance(rows_as_tasks(X, starts), [Basis(kernel, Z)], [0], np.array(RHO)[:, None], specific)
+    posterior = prior.condition(Sites(nu, tau))
     K = oracles.focused_prior(X, task, RHO, kernel, specific, Z)
     w = np.sqrt(tau)
     evidence = oracles.gaussian_log_density(nu / w, np.eye(n) + w[:, None] * K * w)
@@ -193,8 +194,8 @@ def test_inducing_inputs_have_the_gradient_they_claim(problem):
     kernel, specific = KERNELS["ard"], [KERNELS["se"] if t != PRIMARY else None for t in range(5)]
 
     def posterior(Z):
-        prior = SharedCovariance(cells.X, cells.starts, [Basis(kernel, Z)], [0], np.array(RHO)[:, None], specific)
-        return prior.condition(cells.y * 10.0, np.full(len(cells.y), 10.0))
+        prior = SharedCovariance(PlacedTasks(cells), [Basis(kernel, Z)], [0], np.array(RHO)[:, None], specific)
+        return prior.condition(Sites(cells.y * 10.0, np.full(len(cells.y), 10.0)))
 
     expected = oracles.central_difference(lambda z: posterior(z).evidence, Z)
     got = posterior(Z).adjoints(inducing=True).inducing[0]
@@ -207,12 +208,12 @@ def test_evidence_given_others_is_what_leaving_the_task_out_costs(problem, left_
     prior = focused.prior_of_tasks(values, setup)
     cells = setup.cells
     tau = cells.count / np.exp(values["noise"])[cells.task]
-    whole = prior.condition(tau * cells.y, tau)
+    whole = prior.condition(Sites(tau * cells.y, tau))
     rest = cells.task != left_out
     starts = np.searchsorted(cells.task[rest], np.arange(6))
     without = SharedCovariance(
-        cells.X[rest], starts, [Basis(KERNELS["se"], setup.Z)], [0], prior.weights, prior.specific
-    ).condition((tau * cells.y)[rest], tau[rest])
+        rows_as_tasks(cells.X[rest], starts), [Basis(KERNELS["se"], setup.Z)], [0], prior.weights, prior.specific
+    ).condition(Sites((tau * cells.y)[rest], tau[rest]))
     cost = whole.evidence - without.evidence
-    assert whole.evidence_given_others(left_out) == pytest.approx(cost, rel=1e-9)
-    np.testing.assert_allclose(whole.without(left_out)[1], without.a, rtol=1e-7, atol=1e-10)
+    assert whole.evidence_given_others[left_out] == pytest.approx(cost, rel=1e-9)
+    np.testing.assert_allclose(whole.of_task(left_out).without(0)[1], without.a, rtol=1e-7, atol=1e-10)

@@ -426,7 +426,9 @@ def test_adapting_to_a_new_task_uses_the_learnt_prior():
     for t in range(35, 40):
         own, target = X[task == t], y[task == t]
         mean, std = model.adapt(own, target).predict(grid, return_std=True)
-        mu_own, mu_grid = (np.asarray(model.kernel_(P, model.X_)) @ model._fit.alpha[:, -1] for P in (own, grid))
+        mu_own, mu_grid = (
+            np.asarray(model.kernel_(P, model.X_)) @ model.fitted_.model.fit.alpha[:, -1] for P in (own, grid)
+        )
         gain = np.linalg.solve(k(own) + noise * np.eye(len(own)), k(own, grid)).T
         assert_allclose(mean, mu_grid + gain @ (target - mu_own), atol=1e-8)
         assert_allclose(std**2, k.diag(grid) - np.einsum("ij,ij->i", gain, k(grid, own)), atol=1e-8)

@@ -57,7 +57,7 @@ def test_as_the_paper_runs_it():
     for _ in range(5):
         _, mu, C, noise = alpha_iteration(kappa, rows, y, mu * 0, C, noise, 1e12, 1.0)
     alpha, *_ = alpha_iteration(kappa, rows, y, mu * 0, C, noise, 1e12, 1.0)
-    margins = model._models[0]
+    margins = model.fitted_.model[0]
     f = (model.decision_function(X) - margins.offset) / margins.slope
     assert_allclose(f, kappa @ alpha, atol=1e-7)
     assert model.noise_[0] == pytest.approx(noise)

@@ -14,10 +14,10 @@ def test_band_equals_the_delta_method_written_out():
     """plug-in variance + J C^-1 J', J and C by differences of whole predictions and gradients."""
     problem = focused_gap(2, random_state=0)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    setup, values, X = model._setup, model._values, problem.X_test[::10]
+    setup, values, X = model.fitted_.model.found.setup, model.fitted_.model.found.values, problem.X_test[::10]
     at = np.full(len(X), setup.primary)
     plain = focused.condition(values, setup).posterior.predict(X, at, full=True).covariance
-    C = hyper.curvature(focused.objective_of(setup, model._scales, "auto", 1.0), values)
+    C = hyper.curvature(focused.objective_of(setup, model.fitted_.model.found.scales, "auto", 1.0), values)
     x = hyper.pack(values)
     J = np.zeros((len(X), len(x)))
     for i in range(len(x)):
@@ -27,7 +27,7 @@ def test_band_equals_the_delta_method_written_out():
         )
         J[:, i] = (up - down) / 2e-4
     assert np.all(np.array(list(model.rho_.values())) != 0)
-    scale = model._scale[setup.primary] ** 2
+    scale = model.fitted_.scale[setup.primary] ** 2
     expected = scale * (plain + J @ np.linalg.solve(C, J.T))
     _, covariance = model.predict(X, return_cov=True)
     _, std = model.predict(X, return_std=True)

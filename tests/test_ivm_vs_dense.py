@@ -10,7 +10,7 @@ from borrow.inference.adf import GaussianFactors, ProbitFactors
 from borrow.inference.likelihoods import hazard
 from borrow.kernels import Constant, Linear, Matern, SmoothLinear, SquaredExponential
 from borrow.models.ivm.model import blocks_of, condition, frozen_objective, gather, log_evidence, select
-from borrow.models.ivm.regressor import Regression
+from borrow.models.ivm.problems import Regression
 from borrow.numerics.optimise import pack, unpack
 from borrow.testing import assert_same_gradient
 from oracles import central_difference

@@ -25,6 +25,7 @@ from borrow.models.multitask.model import (
 )
 from borrow.models.multitask.task_covariance import Features, FreeForm, Given, LowRank, Uniform
 from borrow.numerics.optimise import pack, unpack
+from borrow.tasks.placed import PlacedTasks
 from oracles import central_difference
 
 # --- every form x every path --------------------------------------------------------------------------------------
@@ -157,7 +158,15 @@ def test_evidence_and_gradient_are_those_of_the_rows_written_out(case):
     assert len(cells.y) < len(y)
     share = extra in ("intercept", "both")
     setup = Setup(
-        cells, Design.of(cells), KERNEL, FORMS[form][0], path, Z, intercept, OWN_KERNELS if own else (), share
+        PlacedTasks(cells),
+        Design.of(cells),
+        KERNEL,
+        FORMS[form][0],
+        path,
+        Z,
+        intercept,
+        OWN_KERNELS if own else (),
+        share,
     )
     values = {"kernel": KERNEL.theta, "noise": np.log([0.2] if share else [0.1, 0.3, 0.2, 0.4]), **FORMS[form][1]}
     if intercept:
@@ -204,7 +213,7 @@ def in_units_of_y(model, X, task, X2, task2):
     K = oracle.prior_covariance(
         X, task, X2, task2, model.kernel_, model.task_covariance_, model.intercept_variance_, specific
     )
-    return K * np.multiply.outer(model._scale[task], model._scale[task2])
+    return K * np.multiply.outer(model.fitted_.scale[task], model.fitted_.scale[task2])
 
 
 def literal_posterior(model, X, task, y, X_new, task_new, replicates=1.0):
@@ -213,9 +222,9 @@ def literal_posterior(model, X, task, y, X_new, task_new, replicates=1.0):
     K = in_units_of_y(model, X, task, X, task)
     cross = in_units_of_y(model, X_new, task_new, X, task)
     new = in_units_of_y(model, X_new, task_new, X_new, task_new)
-    mean, cov = oracle.predict(K, cross, new, y - model._center[task], noise)
-    density = multivariate_normal(model._center[task], K + np.diag(noise)).logpdf(y)
-    return model._center[task_new] + mean, cov, density
+    mean, cov = oracle.predict(K, cross, new, y - model.fitted_.center[task], noise)
+    density = multivariate_normal(model.fitted_.center[task], K + np.diag(noise)).logpdf(y)
+    return model.fitted_.center[task_new] + mean, cov, density
 
 
 SETTINGS = {
@@ -369,7 +378,7 @@ def test_path_is_chosen_by_the_data_and_every_other_gives_the_same(name):
     model = borrow.MultiTaskGPRegressor(kernel=Matern(1.0, 0.7), noise=0.1, optimizer=None, **settings)
     model.fit(X, y, *tasks)
     assert model.path_ == name.split(",")[0]
-    setup, values = model._setup, model._values
+    setup, values = model.fitted_.model.setup, model.fitted_.model.values
     rng = np.random.default_rng(0)
     for n in ("factor", "loadings"):
         if n in values:
@@ -542,7 +551,7 @@ def test_descriptor_that_was_never_seen_is_a_new_task(settings, normalize_y):
             return oracle.prior_covariance(X, task, X2, task2, SMOOTH, B, model.intercept_variance_)
         return oracle.nystrom_covariance(X, task, X2, task2, SMOOTH, Z, np.linalg.cholesky(B), same=same)
 
-    center, scale, new = model._center[which], model._scale[which], np.full(11, 3)
+    center, scale, new = model.fitted_.center[which], model.fitted_.scale[which], np.full(11, 3)
     noise = np.array(list(model.noise_.values()))[which] / scale**2
     expected, cov = oracle.predict(
         K(X, which, X, which, True),
@@ -613,7 +622,7 @@ def test_share_noise_is_one_number_for_scaled_targets():
     plain = borrow.MultiTaskGPRegressor(share_noise=True, normalize_y=False).fit(X, y, tasks=tasks)
     assert len(set(plain.noise_.values())) == 1
     scaled = borrow.MultiTaskGPRegressor(share_noise=True).fit(X, y, tasks=tasks)
-    share = np.array(list(scaled.noise_.values())) / scaled._scale**2
+    share = np.array(list(scaled.noise_.values())) / scaled.fitted_.scale**2
     np.testing.assert_allclose(share, share[0], rtol=1e-12)
     assert len(set(borrow.MultiTaskGPRegressor(normalize_y=False).fit(X, y, tasks=tasks).noise_.values())) == 3
 
@@ -637,7 +646,7 @@ def test_inducing_inputs_are_their_own_dense_approximation(given, optimizer):
     else:
         assert np.isin(Z, X).all()
     task = np.searchsorted(model.tasks_, tasks)
-    center, scale = model._center, model._scale
+    center, scale = model.fitted_.center, model.fitted_.scale
     scaled = (y - center[task]) / scale[task]
     noise = np.array(list(model.noise_.values()))[task] / scale[task] ** 2
     e, U = np.linalg.eigh(model.task_covariance_)
@@ -815,7 +824,7 @@ def test_search_starts_at_the_matrix_given():
     X, tasks, y = table()
     model = borrow.MultiTaskGPRegressor(**{**FIXED, "task_covariance": B3}).fit(X, y, tasks=tasks)
     free = FreeForm(3, None)
-    setup, values = replace(model._setup, form=free), {**model._values, **free.of_matrix(B3)}
+    setup, values = replace(model.fitted_.model.setup, form=free), {**model.fitted_.model.values, **free.of_matrix(B3)}
     for start in starts_of(setup, values):
         np.testing.assert_allclose(free.parts(start).B, B3, atol=1e-12)
     del values["factor"]
@@ -828,8 +837,8 @@ def test_search_starts_at_the_matrix_given():
 def test_start_gives_no_two_columns_of_a_factor_alike():
     X, Y = many_tasks()
     model = borrow.MultiTaskGPRegressor(rank=3, kernel=ROUGH, optimizer=None).fit(X, Y)
-    values = {n: v for n, v in model._values.items() if n != "loadings"}
-    for start in starts_of(model._setup, values):
+    values = {n: v for n, v in model.fitted_.model.values.items() if n != "loadings"}
+    for start in starts_of(model.fitted_.model.setup, values):
         R = start["loadings"]
         assert np.all(np.abs(R.T @ R - np.diag(np.diag(R.T @ R))) < 1e-10)
         assert np.linalg.svd(R, compute_uv=False).min() > 0.05
@@ -878,7 +887,7 @@ def test_whole_objective_has_the_right_slope(settings):
     model = borrow.MultiTaskGPRegressor(kernel=ROUGH, task_covariance=B3, noise=0.5, optimizer=None, **settings)
     model.fit(X, y, tasks=tasks)
     form = FreeForm(3, 3.0)
-    setup, values = replace(model._setup, form=form), {**model._values, **form.of_matrix(B3)}
+    setup, values = replace(model.fitted_.model.setup, form=form), {**model.fitted_.model.values, **form.of_matrix(B3)}
     objective = objective_of(setup, np.array([1.3]), "auto")
     expected = central_difference(lambda x: objective(unpack(x, values))[0], pack(values))
     np.testing.assert_allclose(pack(objective(values)[1]), expected, atol=1e-6 * np.abs(expected).max())

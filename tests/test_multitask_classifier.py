@@ -18,6 +18,7 @@ from borrow.inference.likelihoods import Probit
 from borrow.models.multitask.model import Setup, condition, multitask_objective
 from borrow.models.multitask.task_covariance import Features, FreeForm, LowRank, Uniform
 from borrow.numerics import optimise as hyper
+from borrow.tasks.placed import PlacedTasks
 
 
 @parametrize_with_checks([borrow.MultiTaskGPClassifier(max_iter=30)])
@@ -37,7 +38,9 @@ def problem(form, path):
     zero = np.zeros(4)
     cells = Cells(X, y, np.ones(16), starts, zero, zero, zero)
     kernel = kernels.SquaredExponential(2.0, (0.9, 1.4), fixed=("variance",))
-    setup = Setup(cells, Design.of(cells), kernel, form, path, intercept=True, infer=EPInference(Probit(), tol=1e-12))
+    setup = Setup(
+        PlacedTasks(cells), Design.of(cells), kernel, form, path, intercept=True, infer=EPInference(Probit(), tol=1e-12)
+    )
     C = np.eye(4) + 0.4 * np.sign(np.outer([1, -1, 1, 1], [1, -1, 1, 1])) * (1 - np.eye(4))
     return setup, {"kernel": kernel.theta, **form.start(C), "intercept": np.log([0.4])}
 

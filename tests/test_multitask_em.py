@@ -14,15 +14,10 @@ from borrow.data.cells import merge
 from borrow.data.scaling import column_scales
 from borrow.inference.priors import NOISE_MEAN, NOISE_SD, kernel_prior
 from borrow.kernels import Matern, SquaredExponential
-from borrow.models.multitask.em import (
-    em_step,
-    maximise_by_em,
-    update_kernel,
-    update_noise,
-    update_task_covariance,
-)
+from borrow.models.multitask.em import em_step, maximise_by_em, update_kernel, update_noise, update_task_covariance
 from borrow.models.multitask.model import Setup, condition, objective_of, optimise
 from borrow.models.multitask.task_covariance import FreeForm
+from borrow.tasks.placed import PlacedTasks
 
 ROUGH = Matern(1.0, 0.7, nu=0.5, fixed=("variance",))
 B = np.array([[1.0, 0.6, -0.3], [0.6, 1.4, 0.2], [-0.3, 0.2, 0.8]])
@@ -49,7 +44,7 @@ def setup_of(X, Y, strength=None, share_noise=False, path=None, kernel=ROUGH):
     cells = merge(rows, task, Y.T.ravel()[seen], ones, ones, M)
     design = Design.of(cells)
     path = path or ("complete" if design.complete else "dense")
-    return Setup(cells, design, kernel, FreeForm(M, strength), path, share_noise=share_noise)
+    return Setup(PlacedTasks(cells), design, kernel, FreeForm(M, strength), path, share_noise=share_noise)
 
 
 def values_of(setup, share_noise=False):
@@ -87,7 +82,7 @@ def test_replicates_are_updated_as_the_rows_written_out():
     X, task = np.repeat([[0.0], [1.0], [2.5]], 3, axis=0), np.zeros(9, dtype=int)
     y, ones = rng.normal(size=9), np.ones(9)
     cells = merge(X, task, y, ones, ones, 1)
-    setup = Setup(cells, Design.of(cells), ROUGH, FreeForm(1, None), "dense")
+    setup = Setup(PlacedTasks(cells), Design.of(cells), ROUGH, FreeForm(1, None), "dense")
     noise, variance = 0.3, 1.2
     values = {"kernel": ROUGH.theta, "noise": np.log([noise]), "factor": np.sqrt([variance])}
     K = variance * ROUGH(X)
@@ -206,9 +201,9 @@ def test_em_and_gradient_reach_the_same_optimum(missing, settings):
     em, gradient = both
     assert em.converged_
     assert em.path_ == ("dense" if missing else "complete")
-    cells = gradient._setup.cells
-    objective = objective_of(gradient._setup, column_scales(cells.X, cells.count), "auto")
-    assert em.objective_trace_[-1] == pytest.approx(objective(gradient._values)[0], abs=1e-3)
+    cells = gradient.fitted_.model.setup.cells
+    objective = objective_of(gradient.fitted_.model.setup, column_scales(cells.X, cells.count), "auto")
+    assert em.objective_trace_[-1] == pytest.approx(objective(gradient.fitted_.model.values)[0], abs=1e-3)
     assert em.log_marginal_likelihood_ == pytest.approx(gradient.log_marginal_likelihood_, abs=5e-3)  # no priors in it
     np.testing.assert_allclose(em.task_covariance_, gradient.task_covariance_, atol=2e-2)
     grid = np.linspace(0, 4, 9)[:, None]

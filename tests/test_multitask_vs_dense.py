@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import oracles_multitask as oracle
-from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks
+from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks, Sites
 from borrow.data.cells import merge
 from borrow.kernels import Constant, Matern, SquaredExponential
+from borrow.tasks.placed import PlacedTasks
 
 
 def problem(seed, sizes, pool=None, d=2, counts=True):
@@ -60,7 +61,7 @@ def test_dense_path(which, own):
     c = 0.4 if own else 0.0
     specific = [SquaredExponential(0.5, 0.7), None, Matern(0.3, 1.1), None] if own else [None] * M
     nu, tau = sites(cells, noise)
-    posterior = DenseTasks(Design.of(cells), KERNEL, B, c, specific).condition(nu, tau)
+    posterior = DenseTasks(Design.of(cells), KERNEL, B, c, specific).condition(Sites(nu, tau))
     K = oracle.prior_covariance(cells.X, cells.task, cells.X, cells.task, KERNEL, B, c, specific)
     assert full_evidence(posterior, tau) == pytest.approx(oracle.evidence(K, cells.y, 1 / tau), abs=1e-8)
     X, task = rng.normal(size=(9, 2)), rng.integers(0, M, 9)
@@ -102,8 +103,8 @@ def test_complete_path():
     nu, tau = sites(cells, noise)
     design = Design.of(cells)
     assert design.complete
-    posterior = CompleteTasks(design, KERNEL, B).condition(nu, tau)
-    dense = DenseTasks(design, KERNEL, B).condition(nu, tau)
+    posterior = CompleteTasks(design, KERNEL, B).condition(Sites(nu, tau))
+    dense = DenseTasks(design, KERNEL, B).condition(Sites(nu, tau))
     K = oracle.prior_covariance(cells.X, cells.task, cells.X, cells.task, KERNEL, B)
     assert full_evidence(posterior, tau) == pytest.approx(oracle.evidence(K, cells.y, 1 / tau), abs=1e-8)
     X, task = rng.normal(size=(7, 2)), rng.integers(0, 3, 7)
@@ -131,7 +132,7 @@ def test_low_rank_path(which, c, m):
     nu, tau = sites(cells, noise)
     design = Design.of(cells)
     Z = design.inputs if m is None else rng.normal(size=(m, 2))
-    posterior = LowRankTasks(design, KERNEL, Z, R, c).condition(nu, tau)
+    posterior = LowRankTasks(PlacedTasks(cells), KERNEL, Z, R, c).condition(Sites(nu, tau))
 
     def value(kernel=KERNEL, R=R, c=c, variance=1 / tau):
         K = oracle.nystrom_covariance(cells.X, cells.task, cells.X, cells.task, kernel, Z, R, c, same=True)
@@ -170,7 +171,7 @@ def test_dense_marginals_with_weak_sites():
     tau = np.array([1e-13, 1e-7, 1.0, 1e3, 0.0] * 3)[: len(cells.y)]
     nu = tau * cells.y
     prior = DenseTasks(Design.of(cells), KERNEL, B)
-    mean, variance = prior.condition(nu, tau).marginals()
+    mean, variance = prior.condition(Sites(nu, tau)).marginals()
     seen = tau > 0
     gain = prior.K[:, seen] @ np.linalg.inv(prior.K[np.ix_(seen, seen)] + np.diag(1 / tau[seen]))
     np.testing.assert_allclose(mean, gain @ cells.y[seen], atol=1e-9)
@@ -181,8 +182,8 @@ def test_constant_kernel_and_intercept_are_the_same_thing():
     """An intercept of variance c equals a constant kernel of the task's own."""
     rng, cells = problem(5, (4, 6), None)
     B, noise = spd(rng, 2), np.array([0.2, 0.3])
-    one = DenseTasks(Design.of(cells), KERNEL, B, 0.6).condition(*sites(cells, noise))
-    other = DenseTasks(Design.of(cells), KERNEL, B, 0.0, [Constant(0.6)] * 2).condition(*sites(cells, noise))
+    one = DenseTasks(Design.of(cells), KERNEL, B, 0.6).condition(Sites(*sites(cells, noise)))
+    other = DenseTasks(Design.of(cells), KERNEL, B, 0.0, [Constant(0.6)] * 2).condition(Sites(*sites(cells, noise)))
     assert one.evidence == pytest.approx(other.evidence, abs=1e-10)
     X, task = rng.normal(size=(5, 2)), np.array([0, 1, 1, 0, 1])
     np.testing.assert_allclose(one.predict(X, task, full=True).covariance, other.predict(X, task, full=True).covariance)

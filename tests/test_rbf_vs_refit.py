@@ -10,15 +10,7 @@ from borrow import MultiTaskRBFRegressor
 from borrow.data.cells import Rows, merge
 from borrow.data.scaling import Scaling
 from borrow.datasets.shared_data import load_school
-from borrow.models.rbf.designs import (
-    Settings,
-    Sizes,
-    best_path,
-    fit_two_levels,
-    joint_fits,
-    network_of,
-    sized,
-)
+from borrow.models.rbf.designs import Settings, Sizes, best_path, fit_two_levels, joint_fits, network_of, sized
 from borrow.models.rbf.model import (
     Basis,
     Candidates,

@@ -365,7 +365,7 @@ def test_logistic_bound_touches_at_xi_and_holds_elsewhere():
 def test_probability_is_the_logistic_function_averaged_over_the_posterior():
     X, y, task = draw(GROUPS["opposite"], 8, 1)
     model = DirichletProcessClassifier().fit(X, y, tasks=task)
-    rng, state = np.random.default_rng(0), model._models[0].state
+    rng, state = np.random.default_rng(0), model.fitted_.model[0].state
     new = rng.normal(size=(20, 4))
     rows = np.column_stack([(new - X.mean(axis=0)) / X.std(axis=0), np.ones(20)])
     expected = np.zeros(20)
@@ -380,7 +380,7 @@ def test_one_component_pools_the_tasks():
     X, y, task = draw(GROUPS["one"], 40, 1)
     model = DirichletProcessClassifier(n_components=1).fit(X, y, tasks=task)
     pooled = LogisticRegression(C=10.0).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
-    np.testing.assert_allclose(model._models[0].state.theta[0, :4], pooled.coef_[0], atol=0.15)
+    np.testing.assert_allclose(model.fitted_.model[0].state.theta[0, :4], pooled.coef_[0], atol=0.15)
     assert set(model.clusters_.values()) == {0}
 
 

@@ -15,30 +15,31 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import borrow
-from borrow.covariance.spread import Spread
 from borrow.data.read import read_training
 from borrow.data.scaling import build
+from borrow.estimators.labels import LIKELIHOODS, ROUGH
+from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
-from borrow.models.gp.classifiers import inference_of
 from borrow.models.ivm.model import select
 from borrow.models.ivm.spread import GaussianTasks, select_spread
 from borrow.models.multitask import model as multitask
 from borrow.numerics.progress import Watch
 from borrow.tasks import workers as shards
-from borrow.tasks.workers import Here, Processes, add_in_tree, bounds_of_shards
+from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import InProcess, Processes, add_in_tree, bounds_of_shards
 
 SIZES = (7, 0, 12, 5, 9, 3, 1, 8)
 
 
-class Forgetful(Here):
+class Forgetful(InProcess):
     """Every pass finds its shard as it was sent: what the pass before kept is lost, as with its worker."""
 
     def place(self, found):
         return [pickle.dumps(s) for s in found]
 
-    def map(self, f, placed, given, common=None):
-        return super().map(f, [pickle.loads(s) for s in placed], given, common)
+    def map(self, f, placed, common, own):
+        return super().map(f, [pickle.loads(s) for s in placed], common, own)
 
 
 def table(seed=0, sizes=SIZES, d=2, labels=False):
@@ -68,20 +69,20 @@ def moved(values, seed=1):
     return {n: v + 0.3 * rng.normal(size=v.shape) for n, v in values.items()}
 
 
-@pytest.mark.parametrize("crew", [Here, Forgetful])
+@pytest.mark.parametrize("workers", [InProcess, Forgetful])
 @pytest.mark.parametrize("background", [0, 2])
-def test_focused_evidence_and_gradient_are_those_of_one_process(crew, background):
+def test_focused_evidence_and_gradient_are_those_of_one_process(workers, background):
     model = borrow.FocusedGPRegressor()
     data = data_of(model, *table())
     setup, values = focused.prepare(data, 3, None, {"t2": None}, None, background)
     values["noise"] = np.full(len(SIZES), np.log(0.1))
     setup = replace(setup, Z=data.cells.X[::4], background_Z=data.cells.X[::9])
-    spread = Spread(crew(), data.cells)
+    spread = PlacedTasks(data.cells, workers())
     assert len(spread.bounds) > 2
     at = moved(values)
     assert_same(
         focused.focused_objective(setup)(at),
-        focused.focused_objective(replace(setup, spread=spread))(at),
+        focused.focused_objective(replace(setup, tasks=spread))(at),
     )
 
 
@@ -90,12 +91,12 @@ def test_ep_on_shards_is_ep(likelihood):
     X, y, tasks = table(labels=True)
     data = data_of(borrow.FocusedGPRegressor(), X, np.where(y > 0.5, 1.0, -1.0) + 0 * y, tasks)
     data = replace(data, cells=replace(data.cells, y=np.sign(data.cells.y)))
-    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=inference_of(likelihood))
+    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=EPInference(LIKELIHOODS[likelihood](), tol=ROUGH))
     setup = replace(setup, Z=data.cells.X[::4])
     at = moved(values)
     one = focused.focused_objective(setup)(at)
-    for crew in (Here(), Forgetful()):
-        assert_same(one, focused.focused_objective(replace(setup, spread=Spread(crew, data.cells)))(at))
+    for workers in (InProcess(), Forgetful()):
+        assert_same(one, focused.focused_objective(replace(setup, tasks=PlacedTasks(data.cells, workers)))(at))
 
 
 @pytest.mark.parametrize(
@@ -111,21 +112,21 @@ def test_ep_on_shards_is_ep(likelihood):
 def test_symmetric_evidence_and_gradient_are_those_of_one_process(how):
     X, y, tasks = table(sizes=(7, 4, 12, 5, 9, 3, 1, 8))
     model = borrow.MultiTaskGPRegressor(inducing=6, optimizer=None, **how).fit(X, y, tasks=tasks)
-    setup, at = model._setup, moved(model._values)
+    setup, at = model.fitted_.model.setup, moved(model.fitted_.model.values)
     one = multitask.multitask_objective(setup)(at)
-    for crew in (Here(), Forgetful()):
-        spread = Spread(crew, setup.cells)
-        assert_same(one, multitask.multitask_objective(replace(setup, spread=spread))(at))
+    for workers in (InProcess(), Forgetful()):
+        spread = PlacedTasks(setup.cells, workers)
+        assert_same(one, multitask.multitask_objective(replace(setup, tasks=spread))(at))
 
 
 def test_many_tasks_start_from_fits_compared_through_the_inducing_inputs(monkeypatch):
     X, y, tasks = table(sizes=(7, 4, 12, 5))
     Z = np.unique(X, axis=0)  # all inputs: then it is no approximation
     model = borrow.MultiTaskGPRegressor(inducing=Z, rank=1, optimizer=None).fit(X, y, tasks=tasks)
-    setup, tau = model._setup, np.full(len(X), 4.0)
+    setup, tau = model.fitted_.model.setup, np.full(len(X), 4.0)
     exact = multitask.start_correlation(setup, setup.kernel, tau)
     monkeypatch.setattr(multitask, "START_PAIRS", 1)
-    found = multitask.start_correlation(replace(setup, spread=Spread(Here(), setup.cells)), setup.kernel, tau)
+    found = multitask.start_correlation(replace(setup, tasks=PlacedTasks(setup.cells, InProcess())), setup.kernel, tau)
     assert_allclose(found, exact, atol=1e-6)
 
 
@@ -147,8 +148,7 @@ def answers(model, X, tasks):
     ids=lambda m: type(m).__name__,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_fitted_models_answer_alike_without_their_workers(model, monkeypatch):
-    monkeypatch.setattr("borrow.covariance.spread.AT_A_TIME", 3)  # tasks are answered for in several goes
+def test_fitted_models_answer_alike_without_their_workers(model):
     X, y, tasks = table(sizes=(7, 4, 12, 5, 9, 3, 2, 8))
     X, y, tasks = np.vstack([X, X[::3]]), np.append(y, y[::3] + 0.1), np.append(tasks, tasks[::3])  # replicates
     one = clone(model).fit(X, y, tasks=tasks)
@@ -198,8 +198,7 @@ def gaussian_lists(sizes, noise, d, seed=0):
     kernel, cells = SquaredExponential(1.0, 0.7), data.cells
     tasks = GaussianTasks(np.asarray(noise, dtype=float))
     one = select(kernel, cells.X, cells.starts, tasks.factors(cells), d)
-    spread = Spread(Here(), cells)
-    return one, select_spread(spread, kernel, [GaussianTasks(tasks.noise[at]) for at in spread.bounds], d)
+    return one, select_spread(PlacedTasks(cells, InProcess()), kernel, tasks, d)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +240,11 @@ def test_the_tree_keeps_the_order(n):
     assert_array_equal(total[2], np.full(2, float(sum(range(n)))))
 
 
-def weigh(shard, factor, common):
-    return float(shard.sum()) * factor + (0.0 if common is None else common), os.getpid()
+def weigh(shard, common, factor):
+    return float(shard.sum()) * factor + common, os.getpid()
 
 
-def die_once(shard, path, common):
+def die_once(shard, path):
     """Kills its own process the first time it is asked."""
     path = Path(path)
     if not path.exists():
@@ -259,31 +258,31 @@ def fail(shard, common):
 
 
 def test_processes_work_on_their_own_shards_and_outlive_a_kill(tmp_path):
-    crew = Processes(2)
+    workers = Processes(2)
     try:
         parts = [np.full(3, float(i)) for i in range(5)]
-        placed = crew.place(parts)
-        found = crew.map(weigh, placed, [(2.0,)] * 5, 1.0)
+        placed = workers.place(parts)
+        found = workers.map(weigh, placed, 1.0, [(2.0,)] * 5)
         assert [v for v, _ in found] == [6.0 * i + 1.0 for i in range(5)]
         pids = [pid for _, pid in found]
         assert pids == [pids[0], pids[1], pids[0], pids[1], pids[0]]
         assert os.getpid() not in pids
-        given = [(str(tmp_path / "dead"),)] * 5
-        assert crew.map(die_once, placed, given) == [3.0 * i for i in range(5)]
+        assert workers.map(die_once, placed, str(tmp_path / "dead"), [()] * 5) == [3.0 * i for i in range(5)]
         with pytest.raises(ValueError, match="no such thing"):
-            crew.map(fail, placed, [()] * 5)
+            workers.map(fail, placed, None, [()] * 5)
         X, y, tasks = table()
         data = data_of(borrow.FocusedGPRegressor(), X, y, tasks)
         setup, values = focused.prepare(data, 3, None, None, 0.5)
         values["noise"] = np.full(len(SIZES), np.log(0.1))
         setup = replace(setup, Z=data.cells.X[::4])
         here, there = (
-            focused.focused_objective(replace(setup, spread=Spread(c, data.cells)))(values) for c in (Here(), crew)
+            focused.focused_objective(replace(setup, tasks=PlacedTasks(data.cells, w)))(values)
+            for w in (InProcess(), workers)
         )
         assert_same(here, there, rtol=1e-12)
     finally:
-        crew.close()
-    assert not crew.folder.exists()
+        workers.close()
+    assert not workers.folder.exists()
 
 
 @pytest.mark.parametrize("workers", [0, -2, 1.5, True, "threads", [2]])

@@ -17,13 +17,14 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 import borrow
-from borrow.covariance.spread import Spread
 from borrow.models.focused.model import focused_objective
-from borrow.tasks.workers import Here
+from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import InProcess
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'borrow[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'borrow[dask]'")
-from borrow.tasks.dask import LostWorkersError, OnDask  # noqa: E402
+from borrow.tasks.dask import DaskWorkers  # noqa: E402
+from borrow.tasks.workers import LostWorkersError  # noqa: E402
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -61,7 +62,8 @@ def client(local):
 def test_evaluations_are_those_of_one_process(bench, client):
     setup, values = bench.problem(20, 6)
     here, there = (
-        focused_objective(replace(setup, spread=Spread(crew, setup.cells)))(values) for crew in (Here(), OnDask(client))
+        focused_objective(replace(setup, tasks=PlacedTasks(setup.cells, workers)))(values)
+        for workers in (InProcess(), DaskWorkers(client))
     )
     alone = focused_objective(setup)(values)
     assert there[0] == pytest.approx(here[0], rel=1e-13)
@@ -109,7 +111,7 @@ def test_bytes_moved_do_not_depend_on_the_rows_of_a_task(bench, client):
     found = []
     for rows in (5, 300):
         setup, values = bench.problem(12, rows)
-        objective = bench.objective_with(setup, OnDask(client))
+        objective = bench.objective_with(setup, DaskWorkers(client))
         objective(values)
         count = lambda: bench.counted() + sum(client.run(bench.counted).values())  # noqa: E731
         marks = [count()]
@@ -124,8 +126,8 @@ def test_bytes_moved_do_not_depend_on_the_rows_of_a_task(bench, client):
 def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, local, client):
     """Three kills at random moments: between evaluations, and inside one."""
     setup, values = bench.problem(12, 8)
-    generator, crew = random.Random(3), OnDask(client)
-    moments, submit, calls = set(generator.sample(range(10, 90), 3)), crew._submit, [0]
+    generator, workers = random.Random(3), DaskWorkers(client)
+    moments, submit, calls = set(generator.sample(range(10, 90), 3)), workers._submit, [0]
 
     def submit_and_kill(*args, **where):
         calls[0] += 1
@@ -133,11 +135,11 @@ def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, loca
             os.kill(bench.running(local, generator), signal.SIGKILL)  # its nanny starts another one
         return submit(*args, **where)
 
-    crew._submit = submit_and_kill
-    calm = bench.fit(setup, values, 4, Here())
-    hurt = bench.fit(setup, values, 4, crew)
+    workers._submit = submit_and_kill
+    calm = bench.fit(setup, values, 4, InProcess())
+    hurt = bench.fit(setup, values, 4, workers)
     assert calls[0] > max(moments)
-    assert crew.lost > 0
+    assert workers.lost > 0
     for name in ("at the start", "at the end", "x"):
         assert_allclose(hurt[name], calm[name], rtol=1e-8, atol=1e-8)
 
@@ -149,28 +151,28 @@ def test_a_cluster_without_workers_is_said(monkeypatch):
         distributed.LocalCluster(n_workers=0, processes=False, **quiet) as empty,
         distributed.Client(empty, set_as_default=False) as lonely,
     ):
-        crew = OnDask(lonely)
+        workers = DaskWorkers(lonely)
         with pytest.raises(LostWorkersError, match="has no worker"):
-            crew.map(str, crew.place([1.0]), [()])
+            workers.map(str, workers.place([1.0]), None, [()])
 
 
 def test_workers_that_always_die_are_given_up(client, monkeypatch):
     monkeypatch.setattr("borrow.tasks.dask.TRIES", 2)
-    crew = OnDask(client)
-    placed = crew.place([1.0, 2.0])
+    workers = DaskWorkers(client)
+    placed = workers.place([1.0, 2.0])
 
     def gone(shard, common):
         raise OSError("no route to host")
 
     with pytest.raises(LostWorkersError, match="2 passes"):
-        crew.map(gone, placed, [(), ()])
+        workers.map(gone, placed, None, [(), ()])
 
 
 def test_an_error_of_the_model_is_raised_as_it_is(bench, client):
     setup, values = bench.problem(3, 5)
-    spread = Spread(OnDask(client), setup.cells)
+    tasks = PlacedTasks(setup.cells, DaskWorkers(client))
     with pytest.raises(ValueError, match="NaN or infinite"):
-        focused_objective(replace(setup, spread=spread))({**values, "kernel": np.full(2, np.nan)})
+        focused_objective(replace(setup, tasks=tasks))({**values, "kernel": np.full(2, np.nan)})
 
 
 def test_folds_of_a_comparison_run_on_the_same_client(client):

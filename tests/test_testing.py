@@ -13,10 +13,13 @@ import oracles
 import oracles_multitask as oracle
 from borrow import testing
 from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
+from borrow.covariance.contracts import Moments, Sites
 from borrow.data.cells import merge
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.kernels import Matern, SquaredExponential
 from borrow.kernels.base import Gradient
+from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.workers import open_workers
 
 KERNEL = SquaredExponential(1.0, (0.9, 1.4), fixed=("variance",))
 OWN = Matern(0.6, 1.1, nu=1.5)
@@ -39,15 +42,15 @@ def test_shared_covariance_with_inducing_inputs():
     Z = RANDOM.normal(size=(3, 2))
     rows = np.vstack([CELLS.X, NEW])
     rho, specific = [1.0, 0.7, -0.4], [None, OWN, OWN]
-    prior = SharedCovariance(CELLS.X, CELLS.starts, [Basis(KERNEL, Z)], [0], np.array(rho)[:, None], specific)
+    prior = SharedCovariance(PlacedTasks(CELLS), [Basis(KERNEL, Z)], [0], np.array(rho)[:, None], specific)
     K = oracles.focused_prior(rows, ALL_TASK, rho, KERNEL, specific, Z)
-    testing.check_covariance(prior.condition, K, NEW, NEW_TASK)
+    testing.check_covariance(prior, K, NEW, NEW_TASK)
 
 
 def test_dense_tasks():
     specific = [None, OWN, None]
     prior = DenseTasks(Design.of(CELLS), KERNEL, B, 0.3, specific)
-    testing.check_covariance(prior.condition, joint(c=0.3, specific=specific), NEW, NEW_TASK)
+    testing.check_covariance(prior, joint(c=0.3, specific=specific), NEW, NEW_TASK)
 
 
 def test_complete_tasks():
@@ -55,21 +58,23 @@ def test_complete_tasks():
     cells = merge(grid, np.repeat([0, 1, 2], 4), np.ones(12), np.ones(12), np.ones(12), 3)
     tau = np.repeat([1.0, 3.0, 0.4], 4)
     prior = CompleteTasks(Design.of(cells), KERNEL, B)
-    testing.check_covariance(prior.condition, joint(cells), NEW, NEW_TASK, tau)
+    testing.check_covariance(prior, joint(cells), NEW, NEW_TASK, tau)
 
 
 def test_low_rank_tasks():
     R, Z = np.array([[1.0, 0.2], [0.5, -0.6], [-0.3, 0.4]]), RANDOM.normal(size=(4, 2))
-    prior = LowRankTasks(Design.of(CELLS), KERNEL, Z, R, 0.2)
+    prior = LowRankTasks(PlacedTasks(CELLS), KERNEL, Z, R, 0.2)
     rows = np.vstack([CELLS.X, NEW])
     K = oracle.nystrom_covariance(rows, ALL_TASK, rows, ALL_TASK, KERNEL, Z, R, 0.2, same=True)
-    testing.check_covariance(prior.condition, K, NEW, NEW_TASK)
+    testing.check_covariance(prior, K, NEW, NEW_TASK)
 
 
 def test_a_covariance_with_wrong_variances_or_sites_is_found():
     prior = DenseTasks(Design.of(CELLS), KERNEL, B)
 
     class Wrong:
+        """A posterior whose marginal variances are a little off."""
+
         def __init__(self, posterior):
             self.posterior = posterior
 
@@ -78,13 +83,18 @@ def test_a_covariance_with_wrong_variances_or_sites_is_found():
 
         def marginals(self):
             mean, variance = self.posterior.marginals()
-            return mean, variance * (1.0 + 1e-6)
+            return Moments(mean, variance * (1.0 + 1e-6))
 
-    testing.check_covariance(prior.condition, joint(), NEW, NEW_TASK)
+    class Wrapped:
+        def __init__(self, condition):
+            self.condition = condition
+
+    testing.check_covariance(Wrapped(prior.condition), joint(), NEW, NEW_TASK)
     with pytest.raises(AssertionError):
-        testing.check_covariance(lambda nu, tau: Wrong(prior.condition(nu, tau)), joint(), NEW, NEW_TASK)
+        testing.check_covariance(Wrapped(lambda sites: Wrong(prior.condition(sites))), joint(), NEW, NEW_TASK)
+    moved = Wrapped(lambda sites: prior.condition(Sites(sites.nu, 1.01 * sites.tau)))
     with pytest.raises(AssertionError):
-        testing.check_covariance(lambda nu, tau: prior.condition(nu, 1.01 * tau), joint(), NEW, NEW_TASK)
+        testing.check_covariance(moved, joint(), NEW, NEW_TASK)
 
 
 @pytest.mark.parametrize(
@@ -126,33 +136,21 @@ def test_a_kernel_with_a_wrong_derivative_is_found():
         testing.check_kernel(Broken(1.2, 0.9), X[:5], NEW)
 
 
-class InOneProcess:
-    """A sum over shards of one task each."""
-
-    def __init__(self, cells, backwards=False):
-        self.shards = [cells.some([t]) for t in range(len(cells.starts) - 1)]
-        self.order = slice(None, None, -1) if backwards else slice(None)
-
-    def each(self, f, common):
-        return [f(self.Shard(cells), common) for cells in self.shards[self.order]]
-
-    def total(self, f, common):
-        first, *rest = self.each(f, common)
-        for part in rest:
-            first = tuple(a + b for a, b in zip(first, part, strict=True))
-        return first
-
-    @dataclass
-    class Shard:
-        cells: object
+def test_sums_over_tasks_in_this_process_and_in_others():
+    testing.check_tasks(PlacedTasks(CELLS), CELLS)
+    with open_workers(2, None) as workers:
+        testing.check_tasks(PlacedTasks(CELLS, workers), CELLS)
 
 
-def test_a_sum_over_tasks():
-    testing.check_tasks(InOneProcess(CELLS), CELLS)
+def test_a_sum_over_tasks_that_loses_one_or_their_order_is_found():
+    class Backwards(PlacedTasks):
+        def each(self, f, common, parts=None):
+            return [f(TaskShard(CELLS.some([t])), common) for t in (2, 1, 0)]
+
     with pytest.raises(AssertionError):
-        testing.check_tasks(InOneProcess(CELLS, backwards=True), CELLS)
+        testing.check_tasks(Backwards(CELLS), CELLS)
     with pytest.raises(AssertionError):
-        testing.check_tasks(InOneProcess(CELLS.some([0, 1])), CELLS)
+        testing.check_tasks(PlacedTasks(CELLS.some([0, 1])), CELLS)
 
 
 Y = np.sin(X[:, 0]) + 0.3 * X[:, 1]

@@ -49,9 +49,9 @@ from borrow import plot as figures
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.estimators.classifier import BinaryData
-from borrow.models.focused.classifier import FocusedGPClassifier
-from borrow.models.gp.classifiers import PooledGPClassifier, SingleTaskGPClassifier
-from borrow.models.multitask.classifier import MultiTaskGPClassifier
+from borrow.models.focused.estimators import FocusedGPClassifier
+from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
+from borrow.models.multitask.estimators import MultiTaskGPClassifier
 from borrow.models.reference.dirichlet_process import DirichletProcessClassifier
 from borrow.models.reference.regularized import RegularizedMultiTaskClassifier
 from borrow.models.reference.shared_structure import SharedStructureClassifier

@@ -283,7 +283,7 @@ def run_multi_task(
         out["multi-task GP, defaults"] = {
             **draw.evaluate(model.decision_function(draw.data.X), fair),
             "tau": str(model.covariance_strength_),
-            "noise": model._models[0].fit.state.noise,
+            "noise": model.fitted_.model[0].fit.state.noise,
             "iterations": model.n_iter_,
             "seconds": seconds,
         }

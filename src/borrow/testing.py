@@ -24,9 +24,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 
+from borrow.covariance.contracts import Covariance, Sites
 from borrow.data.cells import Cells, Codes
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
 from borrow.numerics.linalg import Array
+from borrow.tasks.contracts import Shard, Tasks
 
 STEP = 1e-5
 
@@ -157,7 +159,7 @@ def _check_tied(leaf: Any) -> None:
 
 
 def check_covariance(
-    condition: Callable[[Array, Array], Any],
+    covariance: Covariance,
     K: Array,
     X: Array,
     task: Codes,
@@ -168,7 +170,7 @@ def check_covariance(
 
     Parameters
     ----------
-    condition : what makes the posterior given sites: a function of nu and tau, one of each per row.
+    covariance : what is tried.
     K : the prior covariance of the functions at the rows, and at the new rows after them.
     X, task : the new rows.
     tau : precisions of the sites; random ones where a covariance takes any.
@@ -177,7 +179,7 @@ def check_covariance(
     random, n = np.random.default_rng(3), len(K) - len(X)
     tau = np.exp(random.normal(size=n)) if tau is None else tau
     y = random.normal(size=n)
-    posterior = condition(tau * y, tau)
+    posterior = covariance.condition(Sites(tau * y, tau))
     A = K[:n, :n] + np.diag(1.0 / tau)
     inverse, solved = np.linalg.inv(A), np.linalg.solve(A, y)
     log_density = -0.5 * (y @ solved + np.linalg.slogdet(A)[1] + n * np.log(2.0 * np.pi))
@@ -220,12 +222,12 @@ def check_likelihood(likelihood: Any, density: Callable[[float, Array], Array] |
         assert_allclose(np.exp(log_z), expected, rtol=1e-6)
 
 
-def count_and_sum(shard: Any, common: float) -> tuple[int, float, list[int]]:
+def count_and_sum(shard: Shard, common: float) -> tuple[int, float, list[int]]:
     """What `check_tasks` asks every shard for: rows, a sum, and the rows of each task."""
     return len(shard.cells.y), common * float(shard.cells.y.sum()), np.diff(shard.cells.starts).tolist()
 
 
-def check_tasks(tasks: Any, cells: Cells) -> None:
+def check_tasks(tasks: Tasks[Shard], cells: Cells) -> None:
     """The contract of a sum over tasks, on tasks that hold these cells."""
     n, total, sizes = tasks.total(count_and_sum, 2.0)
     assert n == len(cells.y)

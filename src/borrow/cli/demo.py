@@ -16,8 +16,8 @@ from sklearn.linear_model import RidgeCV
 
 from borrow.data.plain import to_json
 from borrow.datasets import FocusedProblem, focused_gap
-from borrow.models.focused.regressor import FocusedGPRegressor
-from borrow.models.gp.regressors import PooledGPRegressor, SingleTaskGPRegressor
+from borrow.models.focused.estimators import FocusedGPRegressor
+from borrow.models.gp.estimators import PooledGPRegressor, SingleTaskGPRegressor
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
 

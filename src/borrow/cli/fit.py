@@ -9,18 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from borrow.cli import options as o
-from borrow.cli.output import (
-    check_files,
-    fail,
-    noted,
-    number,
-    paper,
-    percent,
-    plain_table,
-    say,
-    steps,
-    tell_warnings,
-)
+from borrow.cli.output import check_files, fail, noted, number, paper, percent, plain_table, say, steps, tell_warnings
 from borrow.data.plain import to_json
 
 METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]

@@ -81,7 +81,7 @@ def load_model(path: Path) -> Any:
 
     refuse_absent(path)
     model = store.load(path)
-    if not hasattr(model, "_schema"):
+    if not hasattr(model, "fitted_"):
         fail(f"{str(path)!r} holds {type(model).__name__}, which was not fitted to data; `borrow fit` makes models")
     return model
 
@@ -90,7 +90,7 @@ def inputs_of(model: Any, source: Source, task: str | None, task_is: str | None)
     """Columns that the model needs of the file: its inputs, then the task column where it is used."""
     from borrow.data.labels import list_labels
 
-    schema = model._schema
+    schema = model.fitted_.schema
     if task is not None:
         source.require([task], "--task")
     column = task if task is not None else schema.task if isinstance(schema.task, str) else None
@@ -114,7 +114,7 @@ def rows_for(
     """Features of all rows, task labels if any are given, and which rows have every input."""
     from borrow.cli.columns import as_numbers, find_label
 
-    schema = model._schema
+    schema = model.fitted_.schema
     names = wanted[: schema.n_features]
     columns = as_numbers(source, frame.select(names), "the model expects a number there")
     X = np.column_stack([columns[n].to_numpy() for n in names]).astype(float)
@@ -190,7 +190,7 @@ def given(model: Any, X: Any, tasks: list[Any] | None) -> tuple[Any, ...]:
     """X (and tasks) in the form that the model was fitted to."""
     import polars as pl
 
-    schema = model._schema
+    schema = model.fitted_.schema
     if schema.names is None:
         if schema.task is None or tasks is None:
             return (X, tasks)

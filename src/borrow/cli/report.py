@@ -90,10 +90,10 @@ def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, A
     parts: dict[str, Any] = {"model": model, "target": about.get("target")}
     if data is None:
         return {**parts, "comparison": getattr(model, "comparison_", None)}
-    if "target" not in about or model._schema.names is None:
+    if "target" not in about or model.fitted_.schema.names is None:
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
-    task = model._schema.task if isinstance(model._schema.task, str) else None
-    features = [str(n) for n in model._schema.names]
+    task = model.fitted_.schema.task if isinstance(model.fitted_.schema.task, str) else None
+    features = [str(n) for n in model.fitted_.schema.names]
     table = read_table(open_source(data, delimiter), about["target"], task, features, [], drop_missing=True)
     primary = model.get_params().get("primary")
     next_rows = None if primary is None else unmeasured(getattr(model, "model_", model), table, primary)

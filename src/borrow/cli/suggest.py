@@ -65,8 +65,8 @@ def run(
             f"{int((~whole).sum()):,} of {len(whole):,} candidates lack an input, the first of them row "
             f"{int(np.argmin(whole))}"
         )
-    main = None if primary is None else find_label(primary, model._schema.labels, "--primary")
-    price = prices(cost, column, frame, source, model._schema.labels)
+    main = None if primary is None else find_label(primary, model.fitted_.schema.labels, "--primary")
+    price = prices(cost, column, frame, source, model.fitted_.schema.labels)
     rows = given(model, X, tasks)
     with noted() as warned:
         found = borrow.suggest(model, rows[0], n, price, tasks=rows[1], primary=main)
@@ -90,7 +90,7 @@ def unmeasured(model: Any, table: Any, primary: Any, n: int = 5) -> Any:
 
     import borrow
     from borrow.estimators.regressor import GPRegressor
-    from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
+    from borrow.models.hierarchical.estimators import HierarchicalGPRegressor
 
     if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)) or table.task is None:
         return None

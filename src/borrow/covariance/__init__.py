@@ -1,21 +1,27 @@
 """Covariances over all tasks. Each conditions on diagonal Gaussian sites and owns the algebra that makes it cheap."""
 
-from borrow.covariance.dense import DenseTasks, TaskAdjoints
+from borrow.covariance.carrier import Basis
+from borrow.covariance.contracts import Adjoints, Covariance, Moments, Posterior, Prediction, Sites
+from borrow.covariance.dense import DenseTasks
 from borrow.covariance.design import Design
 from borrow.covariance.inducing import choose_inducing
 from borrow.covariance.kronecker import CompleteTasks
 from borrow.covariance.lowrank import LowRankTasks
-from borrow.covariance.shared import Adjoints, Basis, SharedCovariance, SharedPosterior
+from borrow.covariance.shared import SharedCovariance, SharedPosterior
 
 __all__ = [
     "Adjoints",
     "Basis",
     "CompleteTasks",
+    "Covariance",
     "DenseTasks",
     "Design",
     "LowRankTasks",
+    "Moments",
+    "Posterior",
+    "Prediction",
     "SharedCovariance",
     "SharedPosterior",
-    "TaskAdjoints",
+    "Sites",
     "choose_inducing",
 ]

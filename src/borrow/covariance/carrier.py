@@ -1,8 +1,9 @@
-"""What the structured covariances have in common: functions carried at inducing inputs, sites, and pickling."""
+"""What the structured covariances have in common: functions carried at inducing inputs, and sites as observations."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, is_tensor, namespace, to_host
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -22,81 +23,72 @@ class Basis(NamedTuple):
     Z: Array
 
 
-class _Forgetful:
-    """Pull-backs are closures: they serve the fit and stay behind when the object is pickled.
+@dataclass(frozen=True)
+class InducingBasis:
+    """A basis with the factor of its k(Z, Z), which is computed when it is first needed and never travels.
 
-    What lies on a device is left behind too, and computed again, on that device where there is one, else on the host.
-    A class says how by `_again`: its constructor's arguments, on the host.
+    `least` is the relative jitter that is tried first. A basis that travels takes the jitter that was found with it.
     """
 
+    basis: Basis
+    device: Device | None = None
+    least: float = 0.0
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_back")}
+        return {"basis": self.basis, "device": self.device, "least": self.jitter}
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        again = self._again()
-        return super().__reduce_ex__(protocol) if again is None else again
+    @cached_property
+    def Z(self) -> Any:
+        """The inducing inputs where matrices are computed."""
+        return place(self.basis.Z, self.device)
 
-    def _again(self) -> Any:
-        return None
+    @cached_property
+    def _factored(self) -> tuple[Any, float, Any]:
+        K, back = self.basis.kernel.evaluate(self.Z)
+        return *linalg.cholesky_jittered(K, self.least), back
 
+    @property
+    def L(self) -> Array:
+        """The factor of k(Z, Z)."""
+        return self._factored[0]
 
-def on_host(value: Any) -> Any:
-    """The same object without tensors: itself where it has none, else computed again on the host."""
-    if isinstance(value, Device):
-        return None
-    if is_dataclass(value) and isinstance(getattr(value, "device", None), Device):
-        return replace(value, device=None)  # type: ignore[type-var]
-    again = value._again() if isinstance(value, _Forgetful) else None
-    if again is None:
-        return value
-    build, arguments = again
-    return build(*map(on_host, arguments))
+    @property
+    def jitter(self) -> float:
+        """The relative jitter that the factor needed."""
+        return self._factored[1]
 
+    def on(self, device: Device | None) -> InducingBasis:
+        """The same where some rows are computed."""
+        return self if self.device == device else replace(self, device=device)
 
-def build_there(cls: Any, device: Device | None, X: Array, *rest: Any) -> Any:
-    """An object whose first argument is an array that lies on a device."""
-    return cls(place(X, device), *rest)
+    def at(self, X: Array) -> CarriedRows:
+        """The functions at some rows."""
+        return CarriedRows(self, X)
 
-
-class _Carrier(_Forgetful):
-    """A basis evaluated at all rows: V, the residual variances, and the way back to its parameters."""
-
-    def __init__(self, basis: Basis, X: Array, jitter: float) -> None:
-        self.basis = basis
-        self.Z = like(X, basis.Z)
-        Kzz, self._back_zz = basis.kernel.evaluate(self.Z)
-        self.L, self.jitter = linalg.cholesky_jittered(Kzz, jitter)
-        self.V, self.residual, self._back_xz, self._back_diag = self._at(X)
-
-    def _at(self, X: Array) -> tuple:
-        Kxz, back_xz = self.basis.kernel.evaluate(X, self.Z)
-        V = linalg.right_solve_transposed(Kxz, self.L)
-        kxx, back_diag = self.basis.kernel.evaluate_diag(X)
-        return V, (kxx - linalg.row_dots(V, V)).clip(0.0), back_xz, back_diag
-
-    def at(self, X: Array) -> tuple[Array, Array]:
-        """V and residual variances at other inputs."""
-        return self._at(X)[:2]
-
-    def pullback(self, bG: Array, bresidual: Array, S: Array, inputs: bool) -> tuple[Array, Array | None]:
-        """To the kernel's parameters (and Z). bG is the adjoint of V through G, S its product V'bG in closed form."""
-        S = S - 2.0 * (self.V.T @ (bresidual[:, None] * self.V))
-        bV = bG
-        bV -= (2.0 * bresidual)[:, None] * self.V
-        bKzz = -0.5 * linalg.right_solve(linalg.solve_lower_transposed(self.L, S), self.L)
-        xz = self._back_xz(linalg.right_solve(bV, self.L), inputs)
-        zz = self._back_zz(0.5 * (bKzz + bKzz.T), inputs)
-        theta = xz.theta + zz.theta + self._back_diag(bresidual).theta
-        return theta, to_host(xz.Z + zz.X) if inputs else None
+    def pullback(self, S: Array, inputs: bool) -> tuple[Array, Array | None]:
+        """To the kernel's parameters (and Z) through k(Z, Z); S is V'bV over all rows."""
+        L = self.L
+        bKzz = -0.5 * linalg.right_solve(linalg.solve_lower_transposed(L, S), L)
+        found = self._factored[2](0.5 * (bKzz + bKzz.T), inputs)
+        return found.theta, to_host(found.X) if inputs else None
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """Posterior of the functions at new rows: mean, marginal variances and, if asked, the joint covariance."""
+class CarriedRows:
+    """A basis evaluated at rows: V, the residual variances, and the way back to its parameters."""
 
-    mean: Array
-    variance: Array
-    covariance: Array | None = None
+    def __init__(self, basis: InducingBasis, X: Array) -> None:
+        self.L = basis.L
+        Kxz, self._back_xz = basis.basis.kernel.evaluate(X, basis.Z)
+        self.V = linalg.right_solve_transposed(Kxz, self.L)
+        kxx, self._back_diagonal = basis.basis.kernel.evaluate_diag(X)
+        self.residual = (kxx - linalg.row_dots(self.V, self.V)).clip(0.0)
+
+    def pullback(self, bG: Array, bresidual: Array, inputs: bool) -> tuple[Array, Array, Any]:
+        """To the kernel's parameters, what the residual adds to V'bV, and to Z. bG, by V through G, is overwritten."""
+        S = -2.0 * (self.V.T @ (bresidual[:, None] * self.V))
+        bG -= (2.0 * bresidual)[:, None] * self.V
+        xz = self._back_xz(linalg.right_solve(bG, self.L), inputs)
+        return xz.theta + self._back_diagonal(bresidual).theta, S, to_host(xz.Z) if inputs else 0.0
 
 
 def marginal_variances(K: Array, L: Array, w: Array, e: Array | None = None) -> Array:

@@ -15,13 +15,16 @@ Where inputs repeat, k is evaluated once for each distinct input and its adjoint
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI, Prediction, _Forgetful, marginal_variances, unit_noise
-from borrow.covariance.design import Codes, Design
+from borrow.covariance.carrier import LOG_2PI, marginal_variances, unit_noise
+from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
+from borrow.covariance.design import Design
+from borrow.covariance.rebuilt import Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
@@ -30,52 +33,38 @@ from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 REPEATED = 0.6
 
 
-class TaskAdjoints(NamedTuple):
-    """Derivatives of the evidence by what a multi-task prior was built from.
-
-    A path gives either `B`, or `weights` and `diagonal` of B = weights weights' + diag(diagonal); `noise` is by 1/tau
-    of each row.
-    """
-
-    theta: Array
-    noise: Array
-    B: Array | None = None
-    weights: Array | None = None
-    diagonal: Array | None = None
-    intercept: float = 0.0
-    specific: Sequence[Array | None] = ()
-
-
-class DenseTasks(_Forgetful):
+@dataclass(eq=False)
+class DenseTasks(Rebuilt):
     """The prior over all tasks' functions as one matrix."""
 
-    jitter = 0.0
+    jitter: ClassVar[float] = 0.0
 
-    def __init__(
-        self,
-        design: Design,
-        kernel: Kernel,
-        B: Array,
-        intercept: float = 0.0,
-        specific: Sequence[Kernel | None] = (),
-    ) -> None:
-        self.design, self.kernel, self.B, self.intercept = design, kernel, B, intercept
-        self.X, self.task = design.there(design.X), design.task
-        self.specific = list(specific) or [None] * len(B)
+    design: Design
+    kernel: Kernel
+    B: Array
+    intercept: float = 0.0
+    specific: Sequence[Kernel | None] = ()  # empty: no task has a kernel of its own
+
+    def __post_init__(self) -> None:
+        design = self.design
+        self.X, self.task = design.put(design.X), design.task
         repeated = len(design.inputs) < REPEATED * len(self.X)
-        self.index: Any = design.there(design.index) if repeated else None
-        self.inputs = design.there(design.inputs) if repeated else self.X
-        self.Kx, self._back_x = kernel.evaluate(self.inputs)
-        own = [self._own(t) for t in range(len(B))] if specific else []
-        self._own_blocks = [block for block, _ in own]
-        self._back_specific = [back for _, back in own]
+        self.index: Any = design.put(design.index) if repeated else None
+        self.inputs = design.put(design.inputs) if repeated else self.X
+        self.Kx, self.back = self.kernel.evaluate(self.inputs)
+        self.own_parts = [self._own(t) for t in range(len(self.specific))]
 
     def rows(self, t: int) -> slice:
         """Rows of task t."""
         return self.design.rows(t)
 
+    def specific_of(self, t: int) -> Any:
+        """The kernel of task t's own, None where it has none."""
+        return self.specific[t] if self.specific else None
+
     @cached_property
-    def _Kx_at_rows(self) -> Array:
+    def Kx_at_rows(self) -> Array:
+        """The kernel at all pairs of rows; not to be changed."""
         return self.at_rows(self.Kx)
 
     @cached_property
@@ -85,22 +74,22 @@ class DenseTasks(_Forgetful):
 
     def scaled(self, w: Array) -> tuple[Array, Array]:
         """w K w, and w_i B[t_i, t_j] w_j alone."""
-        wBw = self._at_tasks(w[:, None] * like(w, self.B[self.task]))
+        wBw = self.at_tasks(w[:, None] * like(w, self.B[self.task]))
         wBw *= w
-        A = wBw * self._Kx_at_rows
+        A = wBw * self.Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
                 at = self.rows(t)
                 A[at, at] += (self.intercept * w[at])[:, None] * w[at]
-        for t, block in enumerate(self._own_blocks):
+        for t, (block, _) in enumerate(self.own_parts):
             if block is not None:
                 at = self.rows(t)
                 A[at, at] += w[at][:, None] * block * w[at]
         return A, wBw
 
-    def _at_tasks(self, A: Array) -> Array:
+    def at_tasks(self, A: Array) -> Array:
         """Columns of the tasks of all rows."""
-        return A[:, self.design.there(self.task)] if is_tensor(A) else A.take(self.task, axis=1)
+        return A[:, self.design.put(self.task)] if is_tensor(A) else A.take(self.task, axis=1)
 
     def at_rows(self, K: Array) -> Array:
         """A matrix on the distinct inputs, at all pairs of rows; not to be changed."""
@@ -120,57 +109,53 @@ class DenseTasks(_Forgetful):
             return None, None
         return kernel.evaluate(self.X[at])
 
-    def condition(self, nu: Array, tau: Array) -> DensePosterior:
+    def condition(self, sites: AnySites) -> DensePosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
-        return DensePosterior(self, nu, tau)
-
-    def _again(self) -> Any:
-        made = (self.design, self.kernel, self.B, self.intercept, self.specific if any(self.specific) else ())
-        return (DenseTasks, made) if is_tensor(self.X) else None
+        return DensePosterior(self, sites)
 
 
-class DensePosterior(_Forgetful):
+@dataclass(eq=False)
+class DensePosterior(Rebuilt):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
-    def __init__(self, prior: DenseTasks, nu: Array, tau: Array) -> None:
-        self.prior, self.sites = prior, (nu, tau)
-        self.w, s = unit_noise(like(prior.X, nu), like(prior.X, tau))
-        A, self._wBw = prior.scaled(self.w)
+    prior: DenseTasks
+    sites: AnySites
+
+    def __post_init__(self) -> None:
+        prior = self.prior
+        self.w, s = unit_noise(like(prior.X, self.sites.nu), like(prior.X, self.sites.tau))
+        A, self.wBw = prior.scaled(self.w)
         linalg.add_diagonal(A, 1.0)
         self.L = linalg.cholesky(A, overwrite=True)
         self.alpha = linalg.solve(self.L, s)
         self.log_determinant = linalg.log_determinant(self.L)
         self.evidence = -0.5 * (float(s @ self.alpha) + self.log_determinant + len(s) * LOG_2PI)
 
-    def _again(self) -> Any:
-        made = (self.prior, *map(to_host, self.sites))
-        return (DensePosterior, made) if is_tensor(self.prior.X) else None
-
     @cached_property
     def coefficients(self) -> Array:
         """What a covariance with the rows is multiplied with: the posterior mean is k(x, X) w alpha."""
         return self.w * self.alpha
 
-    def adjoints(self, inducing: bool = False) -> TaskAdjoints:
+    def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, B, intercept, specific kernels, and the noise of each row."""
         prior, w = self.prior, self.w
         Q = linalg.gram_minus_inverse_folded(self.alpha, self.L)
         Q *= 0.5
         noise = to_host(w * w * linalg.diagonal(Q))
         intercept, specific = 0.0, []
-        for t in range(len(prior.B)) if prior.intercept or prior._back_specific else ():
+        for t in range(len(prior.B)) if prior.intercept or prior.specific else ():
             at = prior.rows(t)
             block = w[at][:, None] * Q[at, at] * w[at]
             intercept += float(block.sum())
-            kernel, back = prior.specific[t], prior._back_specific[t] if prior._back_specific else None
+            kernel, back = prior.specific_of(t), prior.own_parts[t][1] if prior.specific else None
             specific.append(
                 back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
             )
         onto = like(Q, _membership(prior.task, to_host(w), len(prior.B)))
-        bB = to_host(onto @ ((prior._Kx_at_rows * Q) @ onto.T))
-        Q *= self._wBw
-        theta = prior._back_x(prior.to_inputs(Q)).theta
-        return TaskAdjoints(theta, noise, B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
+        bB = to_host(onto @ ((prior.Kx_at_rows * Q) @ onto.T))
+        Q *= self.wBw
+        theta, by_sites = prior.back(prior.to_inputs(Q)).theta, self.sites.by_parameters(noise)
+        return Adjoints(by_sites, [theta], B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
 
     def information(self, directions: Array) -> Array:
         """1/2 D'(K + noise)^-1 D, D (n, p) the derivatives of K + noise by p parameters times the coefficients.
@@ -187,25 +172,25 @@ class DensePosterior(_Forgetful):
         Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L)
         Q *= 0.5 * w
         Q *= w[:, None]
-        Q *= prior._at_tasks(like(Q, prior.B[prior.task]))
+        Q *= prior.at_tasks(like(Q, prior.B[prior.task]))
         return prior.design.gather(Q)
 
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every row."""
-        found = self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w)
-        return found if is_tensor(self.sites[0]) else (to_host(found[0]), to_host(found[1]))
+    def marginals(self) -> Moments:
+        """Posterior mean and variance of the function at every row, where the sites are."""
+        found = Moments(self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w))
+        return found if is_tensor(self.sites.nu) else Moments(*map(to_host, found))
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
         prior = self.prior
         X = like(prior.X, X)
         old = prior.kernel(X, prior.inputs)
-        cross = (old if prior.index is None else old[:, prior.index]) * prior._at_tasks(like(X, prior.B[task]))
-        for t in np.unique(task) if prior.intercept or any(prior.specific) else ():
+        cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(like(X, prior.B[task]))
+        for t in np.unique(task) if prior.intercept or prior.specific else ():
             at, here = prior.rows(int(t)), np.flatnonzero(task == t)
             cross[here, at] += prior.intercept
-            if prior.specific[t] is not None:
-                cross[here, at] += prior.specific[t](X[here], prior.X[at])
+            if prior.specific_of(t) is not None:
+                cross[here, at] += prior.specific_of(t)(X[here], prior.X[at])
         mean = cross @ self.coefficients
         half = linalg.solve_lower(self.L, linalg.rows_first((cross * self.w).T))
         if full:
@@ -214,9 +199,9 @@ class DensePosterior(_Forgetful):
             return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
         variance = prior.kernel.diag(X) * like(X, np.diagonal(prior.B)[task]) + prior.intercept
         for t in np.unique(task):
-            if prior.specific[t] is not None:
+            if prior.specific_of(t) is not None:
                 here = np.flatnonzero(task == t)
-                variance[here] += prior.specific[t].diag(X[here])
+                variance[here] += prior.specific_of(t).diag(X[here])
         return Prediction(to_host(mean), to_host((variance - linalg.column_dots(half, half)).clip(0.0)))
 
 
@@ -225,8 +210,8 @@ def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:
     K = like(X, prior.intercept * (task[:, None] == task))
     for t in np.unique(task):
         here = np.flatnonzero(task == t)
-        if prior.specific[t] is not None:
-            K[np.ix_(here, here)] += prior.specific[t](X[here])
+        if prior.specific_of(t) is not None:
+            K[np.ix_(here, here)] += prior.specific_of(t)(X[here])
     return K
 
 

@@ -29,13 +29,13 @@ class Design:
     device: Device | None = None  # None: the host
 
     @classmethod
-    def of(cls, cells: Cells) -> Design:
-        """The design of merged cells."""
+    def of(cls, cells: Cells, device: Device | None = None) -> Design:
+        """The design of merged cells, whose matrices are computed on a device."""
         inputs, index = np.unique(cells.X, axis=0, return_inverse=True)
-        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, cells.device)
+        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, device)
 
-    def there(self, array: Any) -> Any:
-        """The array where the work is done."""
+    def put(self, array: Any) -> Any:
+        """The array where matrices are computed."""
         return place(array, self.device)
 
     @cached_property
@@ -57,7 +57,7 @@ class Design:
         n = len(A)
         if is_tensor(A):
             onto = A.new_zeros((len(self.inputs), n))
-            onto[self.there(self.index), self.there(np.arange(n))] = 1.0
+            onto[self.put(self.index), self.put(np.arange(n))] = 1.0
             return onto @ A @ onto.T
         onto = sparse.csr_array((np.ones(n), (self.index, np.arange(n))), shape=(len(self.inputs), n))
         return onto @ (onto @ A).T

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, namespace
 
 
+@dataclass(frozen=True)
 class DenseFactor:
     """chol(A) of a task with its own kernel, or of several."""
 
-    def __init__(self, K: Array, e: Array, w: Array) -> None:
+    L: Array
+
+    @classmethod
+    def of(cls, K: Array, e: Array, w: Array) -> DenseFactor:
+        """The factor where E = K + diag(e)."""
         A = K * w[..., None, :]
         A *= w[..., None]
         linalg.add_diagonal(A, w * w * e + 1.0)
-        self.L = linalg.cholesky(A, overwrite=True)
+        return cls(linalg.cholesky(A, overwrite=True))
 
     def half(self, B: Array) -> Array:
         """L^-1 B."""
@@ -31,20 +38,22 @@ class DenseFactor:
         """alpha alpha' + R R' - A^-1, folded: it is summed with symmetric matrices only."""
         return linalg.gram_minus_inverse_folded(namespace(R).concatenate([R, alpha[..., None]], axis=-1), self.L)
 
-    def only(self, i: int | None, n: int) -> DenseFactor:
-        """The factor of one task of several, without padding."""
-        if i is None:
-            return self
-        one = object.__new__(DenseFactor)
-        one.L = self.L[i, :n, :n]
-        return one
+    def only(self, i: int | None, rows: slice) -> DenseFactor:
+        """The factor of one task, number i of several, without padding."""
+        n = rows.stop - rows.start
+        return self if i is None else DenseFactor(self.L[i, :n, :n])
 
 
+@dataclass(frozen=True)
 class DiagonalFactor:
     """The same for a task whose residual covariance is diagonal (the primary)."""
 
-    def __init__(self, e: Array, w: Array) -> None:
-        self.root = namespace(w).sqrt(1.0 + w * w * e)
+    root: Array
+
+    @classmethod
+    def of(cls, e: Array, w: Array) -> DiagonalFactor:
+        """The factor where E = diag(e)."""
+        return cls(namespace(w).sqrt(1.0 + w * w * e))
 
     def half(self, B: Array) -> Array:
         """L^-1 B."""
@@ -59,3 +68,7 @@ class DiagonalFactor:
     def adjoint(self, R: Array, alpha: Array) -> Array:
         """The diagonal of the same."""
         return linalg.row_dots(R, R) + alpha * alpha - self.root**-2
+
+    def only(self, i: int | None, rows: slice) -> DiagonalFactor:
+        """The factor of one task, whose rows these are."""
+        return DiagonalFactor(self.root[rows])

@@ -12,49 +12,56 @@ Adjoints:  bK~ = 1/2 (alpha'B~ alpha - U diag(sum_m g_m / (1 + g_m l)) U'),  bB~
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI, Prediction, _Forgetful
-from borrow.covariance.dense import TaskAdjoints
-from borrow.covariance.design import Codes, Design
+from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
+from borrow.covariance.design import Design
+from borrow.covariance.rebuilt import Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 
 
-class CompleteTasks(_Forgetful):
+@dataclass(eq=False)
+class CompleteTasks(Rebuilt):
     """The prior over all tasks' functions on a complete design."""
 
-    jitter = 0.0
+    jitter: ClassVar[float] = 0.0
 
-    def __init__(self, design: Design, kernel: Kernel, B: Array) -> None:
-        self.design, self.kernel, self.B = design, kernel, B
-        self.inputs = design.there(design.inputs)
-        self.B_there = like(self.inputs, B)
-        self.Kx, self._back_x = kernel.evaluate(self.inputs)
+    design: Design
+    kernel: Kernel
+    B: Array
 
-    def condition(self, nu: Array, tau: Array) -> CompletePosterior:
+    def __post_init__(self) -> None:
+        self.inputs = self.design.put(self.design.inputs)
+        self.B_beside = like(self.inputs, self.B)
+        self.Kx, self.back = self.kernel.evaluate(self.inputs)
+
+    def condition(self, sites: AnySites) -> CompletePosterior:
         """Condition on sites N(f; nu/tau, 1/tau) whose precisions are a product of one by task and one by input."""
-        return CompletePosterior(self, nu, tau)
-
-    def _again(self) -> Any:
-        return (CompleteTasks, (self.design, self.kernel, self.B)) if is_tensor(self.Kx) else None
+        return CompletePosterior(self, sites)
 
 
-class CompletePosterior(_Forgetful):
+@dataclass(eq=False)
+class CompletePosterior(Rebuilt):
     """The posterior of all functions given the sites, in the eigenvectors of both factors."""
 
-    def __init__(self, prior: CompleteTasks, nu: Array, tau: Array) -> None:
-        self.prior, self.sites = prior, (nu, tau)
+    prior: CompleteTasks
+    sites: AnySites
+
+    def __post_init__(self) -> None:
+        prior = self.prior
         M, N, xp = len(prior.B), len(prior.Kx), namespace(prior.Kx)
-        nu, tau = like(prior.Kx, nu), like(prior.Kx, tau)
+        nu, tau = like(prior.Kx, self.sites.nu), like(prior.Kx, self.sites.tau)
         T = tau.reshape(M, N)
         self.w = xp.sqrt(tau)
         self.by_task, self.by_input = xp.sqrt(T[:, 0]), xp.sqrt(T[0] / T[0, 0])
-        self.g, self.V = self._eigen(prior.B_there, self.by_task)
+        self.g, self.V = self._eigen(prior.B_beside, self.by_task)
         self.l, self.U = self._eigen(prior.Kx, self.by_input)
         self.shrink = 1.0 / (1.0 + self.g[:, None] * self.l)
         S = (nu / self.w).reshape(M, N)
@@ -63,10 +70,6 @@ class CompletePosterior(_Forgetful):
         self.alpha = self.V @ shrunk @ self.U.T  # (M, N)
         self.log_determinant = -float(xp.log(self.shrink).sum())
         self.evidence = -0.5 * (float(linalg.inner(rotated, shrunk)) + self.log_determinant + M * N * LOG_2PI)
-
-    def _again(self) -> Any:
-        made = (self.prior, *map(to_host, self.sites))
-        return (CompletePosterior, made) if is_tensor(self.prior.Kx) else None
 
     @staticmethod
     def _eigen(K: Array, w: Array) -> tuple[Array, Array]:
@@ -82,25 +85,27 @@ class CompletePosterior(_Forgetful):
         """The adjoint of k on the inputs."""
         d = self.g @ self.shrink
         left = self.by_task[:, None] * self.alpha * self.by_input
-        bK = left.T @ self.prior.B_there @ left
+        bK = left.T @ self.prior.B_beside @ left
         half = self.by_input[:, None] * self.U * namespace(d).sqrt(d)
         bK -= half @ half.T
         bK *= 0.5
         return bK
 
-    def adjoints(self, inducing: bool = False) -> TaskAdjoints:
+    def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, B, and the noise of each row."""
         left = self.by_task[:, None] * self.alpha * self.by_input
         half = self.by_task[:, None] * self.V * namespace(self.l).sqrt(self.shrink @ self.l)
         bB = 0.5 * (left @ self.prior.Kx @ left.T - half @ half.T)
         noise = 0.5 * self.w**2 * (self.alpha.ravel() ** 2 - self.inverse_diagonal)
-        return TaskAdjoints(self.prior._back_x(self.by_inputs()).theta, to_host(noise), B=to_host(bB))
+        by_sites = self.sites.by_parameters(to_host(noise))
+        return Adjoints(by_sites, [self.prior.back(self.by_inputs()).theta], B=to_host(bB))
 
-    def marginals(self) -> tuple[Array, Array]:
+    def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row: w K w = A - I."""
         left = self.by_task[:, None] * self.alpha * self.by_input
-        mean, variance = (self.prior.B_there @ left @ self.prior.Kx).ravel(), (1.0 - self.inverse_diagonal) / self.w**2
-        return (mean, variance) if is_tensor(self.sites[0]) else (to_host(mean), to_host(variance))
+        mean = (self.prior.B_beside @ left @ self.prior.Kx).ravel()
+        found = Moments(mean, (1.0 - self.inverse_diagonal) / self.w**2)
+        return found if is_tensor(self.sites.nu) else Moments(*map(to_host, found))
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
@@ -108,8 +113,8 @@ class CompletePosterior(_Forgetful):
         X = like(prior.Kx, X)
         cross = prior.kernel(X, prior.inputs)
         left = self.by_task[:, None] * self.alpha * self.by_input
-        mean = linalg.row_dots(cross, (prior.B_there @ left)[task])
-        p = (prior.B_there * self.by_task) @ self.V
+        mean = linalg.row_dots(cross, (prior.B_beside @ left)[task])
+        p = (prior.B_beside * self.by_task) @ self.V
         q = (cross * self.by_input) @ self.U
         if full:
             K = prior.kernel(X) * like(X, prior.B[task][:, task])

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from borrow.numerics.device import Device
-from borrow.numerics.linalg import is_tensor, to_host
+from borrow.numerics.linalg import is_tensor
 
 Codes = npt.NDArray[np.intp]
 
@@ -58,20 +58,27 @@ class Layout:
     task: Any = None  # (places,) codes, on the host
     codes: Any = None  # the same beside the inputs
 
+    def beside(self, X: Any) -> Layout:
+        """The same with its indices beside the tensor X."""
+        put = Device(str(X.device)).put
+        index, position, codes = put(self.index), put(self.position), put(self.task)
+        real = X.new_zeros(len(index)).index_fill_(0, position, 1.0)
+        return replace(self, index=index, position=position, real=real, codes=codes)
+
     def rows(self, t: int) -> slice:
         """Places of the rows of task t."""
         n = int(self.starts[t + 1] - self.starts[t])
         return slice(int(self.first[t]), int(self.first[t]) + n)
 
-    def spread(self, v: Any, X: Any) -> Any:
-        """One number a row, at its place; 0 for padding."""
+    def at_places(self, v: Any, X: Any) -> Any:
+        """One number per row, at its place; 0 for padding."""
         if self.index is None:
             return v
         v = v if is_tensor(v) else X.new_tensor(v)
         return v[self.index] * self.real
 
     def of_tasks(self, v: Any, X: Any) -> Any:
-        """One number a task, at the places of its rows."""
+        """One number per task, at the places of its rows."""
         return v[self.task] if self.index is None else X.new_tensor(np.ascontiguousarray(v))[self.codes]
 
     def collect(self, v: Any) -> Any:
@@ -87,35 +94,16 @@ class Layout:
 
 
 def by_task(starts: Codes) -> Layout:
-    """Every task a block, rows as they are; the same in every evaluation of a fit."""
-    return _by_task(starts.astype(np.intp, copy=False).tobytes())
+    """Every task a block, rows as they are."""
+    blocks = [Block((t,), slice(i, j)) for t, (i, j) in enumerate(pairwise(starts.tolist()))]
+    return Layout(starts, starts[:-1], blocks, task=np.repeat(np.arange(len(blocks)), np.diff(starts)))
 
 
-@lru_cache(maxsize=8)
-def _by_task(content: bytes) -> Layout:
-    starts = np.frombuffer(content, dtype=np.intp)
-    ends = starts.tolist()
-    blocks = [Block((t,), slice(ends[t], ends[t + 1])) for t in range(len(ends) - 1)]
-    task = np.repeat(np.arange(len(blocks)), np.diff(starts))
-    return Layout(starts, starts[:-1], blocks, task=task)
-
-
-def by_size(starts: Codes, forms: Sequence[Hashable], X: Any) -> Layout:
-    """Tasks of one form and about one size together, beside the tensor X; tasks without rows are in no block.
+def by_size(starts: Codes, forms: Sequence[Hashable]) -> Layout:
+    """Tasks of one form and about one size together; tasks without rows are in no block. Still on the host.
 
     Tasks of the form "none" have diagonal factors and are one block whatever their sizes.
     """
-    plan = _by_size(starts.astype(np.intp, copy=False).tobytes(), tuple(forms))
-    put = Device(str(X.device)).put
-    index, position, codes = put(plan.index), put(plan.position), put(plan.task)
-    real = X.new_zeros(len(index)).index_fill_(0, position, 1.0)
-    return replace(plan, index=index, position=position, real=real, codes=codes)
-
-
-@lru_cache(maxsize=4)
-def _by_size(content: bytes, forms: tuple[Hashable, ...]) -> Layout:
-    """The same on the host, where it is remembered: what is on a device belongs to an evaluation and ends with it."""
-    starts = np.frombuffer(content, dtype=np.intp)
     sizes = np.diff(starts)
     groups: dict[Hashable, list[int]] = {}
     for t in np.argsort(-sizes, kind="stable").tolist():
@@ -125,7 +113,7 @@ def _by_size(content: bytes, forms: tuple[Hashable, ...]) -> Layout:
     first, places, real, task = np.zeros(len(sizes), dtype=np.intp), [], [], []
     end = 0
     for form, members in groups.items():
-        for tasks in [members] if form == "none" else _alike(members, sizes):
+        for tasks in [members] if form == "none" else alike(members, sizes):
             size = None if form == "none" or len(tasks) == 1 else int(sizes[tasks[0]])
             begin = end
             for t in tasks:
@@ -143,7 +131,7 @@ def _by_size(content: bytes, forms: tuple[Hashable, ...]) -> Layout:
     return Layout(starts, first, blocks, index, position, task=codes)
 
 
-def _alike(members: list[int], sizes: Codes) -> list[list[int]]:
+def alike(members: list[int], sizes: Codes) -> list[list[int]]:
     """Members, largest first, cut where the next would be padded too much, or a block would grow too large."""
     out: list[list[int]] = []
     for t in members:
@@ -154,8 +142,3 @@ def _alike(members: list[int], sizes: Codes) -> list[list[int]]:
         else:
             out.append([t])
     return out
-
-
-def host_rows(layout: Layout, A: Any, t: int) -> Any:
-    """The rows of task t of an array of the layout, on the host."""
-    return to_host(A[layout.rows(t)])

@@ -19,94 +19,92 @@ V turns with the square root of k(Z, Z) that is chosen and the evidence does not
 -1/2 L^-T (sum V'bV) L^-1, and the part of V'bV that comes from G is (a a' + P - I) for each function, whatever the
 number of tasks. Cost: sum_t (n_t^3 + n_t^2 m + n_t m^2) + m^3, linear in the number of tasks; no joint matrix.
 
-Inputs that are a tensor put all of it on its device, with tasks of about one size as one block (`layout`); what is
-returned is on the host, but marginals are where the sites came from.
+All of it is written as two passes over the tasks (`two_pass`). On a device tasks of about one size are one block
+(`layout`); what is returned is on the host, but marginals are where the sites came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from borrow.covariance import layout as layouts
-from borrow.covariance.carrier import (
-    LOG_2PI,
-    Basis,
-    Prediction,
-    _Carrier,
-    _Forgetful,
-    build_there,
-    marginal_variances,
-    unit_noise,
-)
+from borrow.covariance.carrier import LOG_2PI, Basis, InducingBasis, marginal_variances, unit_noise
+from borrow.covariance.contracts import Adjoints, AnySites, Codes
 from borrow.covariance.factors import DenseFactor, DiagonalFactor
+from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
-from borrow.numerics.device import Device
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
-class Adjoints(NamedTuple):
-    """Derivatives of the evidence. `noise` is by 1/tau of each row; `specific[t]` is None where there is no kernel."""
+@dataclass(frozen=True)
+class SharedParameters:
+    """What the prior is built from besides the rows.
 
-    weights: Array
-    bases: list[Array]
-    inducing: list[Array | None]
-    specific: list[Array | None]
-    noise: Array
-
-
-class SharedCovariance(_Forgetful):
-    """The prior over all tasks' functions, evaluated once for a set of hyper-parameters.
-
-    X: rows of all tasks, stacked by task; `starts[t]:starts[t+1]` are the rows of task t. `bases[basis_of[q]]` carries
-    the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None. `jitter` is the least relative
-    jitter of k(Z, Z); what was needed is in `jitter` afterwards. Arrays with one row for each row of X are in the
-    order of `layout`, which on the host is that of X.
+    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
     """
 
-    def __init__(
-        self,
-        X: Array,
-        starts: npt.NDArray[np.intp],
-        bases: list[Basis],
-        basis_of: list[int],
-        weights: Array,
-        specific: Sequence[Kernel | None],
-        jitter: float = 0.0,
-    ) -> None:
-        self.starts, self.basis_of, self.weights = starts, basis_of, weights
-        self._given, self._least = X, jitter
-        self.specific: Sequence[Kernel | None] = TaskKernels.of(specific) if is_tensor(X) else specific
-        if isinstance(self.specific, TaskKernels):
-            self.layout = layouts.by_size(starts, self.specific.forms(), X)
+    carriers: list[InducingBasis]
+    basis_of: list[int]
+    weights: Array
+    specific: Sequence[Kernel | None]
+
+    @property
+    def columns(self) -> list[slice]:
+        """Where each shared function lies among the columns of G."""
+        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
+        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
+
+    def part(self, tasks: slice) -> SharedParameters:
+        """Those of some tasks."""
+        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
+
+    def prior(self, shard: TaskShard) -> ShardPrior:
+        """The prior of a shard's tasks."""
+        return ShardPrior(self, shard)
+
+    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
+        """What a shard's tasks tell of the shared functions."""
+        return FirstPass(prior, sites)
+
+    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
+        """What is known of a shard's tasks given the shared functions."""
+        return SecondPass(first, shared)
+
+
+class ShardPrior:
+    """The prior of a shard's tasks at their rows. Arrays with one row per row of X are in the order of `layout`."""
+
+    def __init__(self, parameters: SharedParameters, shard: TaskShard) -> None:
+        cells, recall = shard.cells, shard.cache.recall
+        X, self.starts = shard.X, cells.starts
+        self.basis_of, self.weights, self.columns = parameters.basis_of, parameters.weights, parameters.columns
+        self.specific = parameters.specific
+        if is_tensor(X):
+            self.specific = stacked = TaskKernels.of(parameters.specific)
+            forms = tuple(stacked.forms())
+            self.layout = recall("layout", forms, lambda: layouts.by_size(cells.starts, forms)).beside(X)
         else:
-            self.layout = layouts.by_task(starts)
+            self.layout = recall("layout", None, lambda: layouts.by_task(cells.starts))
         self.X: Any = X if self.layout.index is None else X[self.layout.index]
         X = self.X
-        self.task = self.layout.task
-        self.carriers = [_Carrier(b, X, jitter) for b in bases]
-        self.jitter = max([c.jitter for c in self.carriers], default=jitter)
-        widths = [self.carriers[b].V.shape[1] for b in basis_of]
-        ends = np.cumsum([0, *widths])
-        self.columns = [slice(int(i), int(j)) for i, j in pairwise(ends)]
-        self.G = self._loadings([c.V for c in self.carriers], None)
+        self.carriers = [c.on(shard.device) for c in parameters.carriers]
+        self.carried = [c.at(X) for c in self.carriers]
+        self.G = self.loadings([c.V for c in self.carried], None)
         self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))
-        for q, b in enumerate(basis_of):
-            self.residual += self.layout.of_tasks(weights[:, q] ** 2, X) * self.carriers[b].residual
+        for q, b in enumerate(self.basis_of):
+            self.residual += self.layout.of_tasks(self.weights[:, q] ** 2, X) * self.carried[b].residual
         own = [self._own(b) for b in self.layout.blocks]
         self.K_specific = [None if o is None else o[0] for o in own]
-        self._back_specific = [None if o is None else o[1] for o in own]
-
-    def rows(self, t: int) -> slice:
-        """Rows of task t."""
-        return self.layout.rows(t)
+        self.back_specific = [None if o is None else o[1] for o in own]
 
     def _own(self, block: layouts.Block) -> Any:
         """The own kernels of a block's tasks, with the way back; None where there is none, or no row."""
@@ -117,7 +115,7 @@ class SharedCovariance(_Forgetful):
         kernel = self.specific[block.tasks[0]]
         return kernel.evaluate(X) if kernel is not None and len(X) else None
 
-    def _loadings(self, V: list[Array], task: npt.NDArray[np.intp] | None) -> Array:
+    def loadings(self, V: list[Array], task: Codes | None) -> Array:
         """R[t, q] V at rows of these tasks; None: at all rows."""
         m = self.columns[-1].stop if self.columns else 0
         if is_tensor(self.X):
@@ -125,136 +123,112 @@ class SharedCovariance(_Forgetful):
             parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
             n = len(self.X) if task is None else len(task)
             return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
-        task = self.task if task is None else task
+        task = self.layout.task if task is None else task
         G = np.empty((len(task), m))
         for q, b in enumerate(self.basis_of):
             np.multiply(V[b], self.weights[task, q][:, None], out=G[:, self.columns[q]])
         return G
 
-    def condition(self, nu: Array, tau: Array) -> SharedPosterior:
-        """Condition on sites N(f; nu/tau, 1/tau)."""
-        return SharedPosterior(self, nu, tau)
 
-    def _again(self) -> Any:
-        if not is_tensor(self.X):
-            return None
-        bases = [c.basis for c in self.carriers]
-        made = (self.starts, bases, self.basis_of, self.weights, list(self.specific), self._least)
-        return build_there, (SharedCovariance, Device(str(self.X.device)), to_host(self._given), *made)
+class FirstPass:
+    """The factors of a shard's tasks given its sites, and what these tell of the shared functions."""
 
-
-def posterior_of_shared(sums: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The factor of B = I + sum W'W, and a = B^-1 b, from the sums over all tasks."""
-    B, b = sums[0] + 0.0, sums[1]
-    linalg.add_diagonal(B, 1.0)
-    LB = linalg.cholesky(B, overwrite=True)
-    return LB, linalg.solve(LB, b)
-
-
-class SharedPosterior(_Forgetful):
-    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
-
-    def __init__(self, prior: SharedCovariance, nu: Array, tau: Array, alone: bool = True) -> None:
-        self.prior, self.sites = prior, (nu, tau)
-        spread, blocks = prior.layout.spread, prior.layout.blocks
-        self.w, s = unit_noise(spread(nu, prior.X), spread(tau, prior.X))
+    def __init__(self, prior: ShardPrior, sites: AnySites) -> None:
+        self.prior, self.sites = prior, sites
+        at_places, blocks = prior.layout.at_places, prior.layout.blocks
+        self.w, s = unit_noise(at_places(sites.nu, prior.X), at_places(sites.tau, prior.X))
         w, e = self.w, prior.residual
         W, r = prior.G * w[:, None], s + 0.0
         self.factors: list[DenseFactor | DiagonalFactor] = []
         for block, K in zip(blocks, prior.K_specific, strict=True):
-            factor = DiagonalFactor(e[block.at], w[block.at]) if K is None else DenseFactor(K, block.of(e), block.of(w))
+            near = block.of(e), block.of(w)
+            factor = DiagonalFactor.of(e[block.at], w[block.at]) if K is None else DenseFactor.of(K, *near)
             self.factors.append(factor)
             block.put(W, factor.half(block.of(W)))
             block.put(r, factor.half(block.of(r)))
         self.W, self.r = W, r
-        if alone:
-            self.given(*posterior_of_shared(self.sums()))
 
     def sums(self) -> tuple[Array, Array]:
         """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
         return self.W.T @ self.W, self.W.T @ self.r
 
-    def given(self, LB: Array, a: Array, lead: bool = True) -> None:
-        """Go on with B and b of all tasks, these and others. What is shared counts once, where `lead` is."""
-        self.LB, self.a, self.lead = LB, a, lead
-        self.__dict__.pop("H", None)
-        r, misfit = self.r, self.r - self.W @ a
-        self.log_determinant = sum(f.log_determinant() for f in self.factors) + lead * linalg.log_determinant(LB)
-        quadratic = float(misfit @ misfit + float(lead) * (a @ a))
-        self.evidence = -0.5 * (quadratic + self.log_determinant + len(self.sites[0]) * LOG_2PI)
-        self.alpha = namespace(r).empty_like(r)  # A^-1 (s - w G a)
-        for block, factor in zip(self.prior.layout.blocks, self.factors, strict=True):
-            block.put(self.alpha, factor.half_transposed(block.of(misfit)))
+    def factor_of(self, t: int) -> Any:
+        """The factor of one task; None where it has no row and no block."""
+        layout = self.prior.layout
+        at = layout.rows(t)
+        if at.start == at.stop or layout.index is None:
+            return self.factors[t] if layout.index is None else None
+        b, i = layout.place_of(t)
+        begin = at.start - layout.blocks[b].at.start
+        return self.factors[b].only(i, slice(begin, begin + at.stop - at.start))
 
-    def _again(self) -> Any:
-        made = (self.prior, *map(to_host, self.sites))
-        return (SharedPosterior, made) if is_tensor(self.prior.X) else None
+
+class SecondPass:
+    """The posterior of a shard's tasks given the shared functions."""
+
+    def __init__(self, first: FirstPass, shared: Shared) -> None:
+        self.first, self.prior = first, first.prior
+        shared = shared.beside(self.prior.X)
+        self.LB, self.a = shared.LB, shared.a
+        misfit = first.r - first.W @ self.a
+        self.terms = float(misfit @ misfit), sum(f.log_determinant() for f in first.factors)
+        self.alpha = namespace(first.r).empty_like(first.r)  # A^-1 (s - w G a)
+        for block, factor in zip(self.prior.layout.blocks, first.factors, strict=True):
+            block.put(self.alpha, factor.half_transposed(block.of(misfit)))
 
     @cached_property
     def H(self) -> Array:
         """A^-1 w G."""
-        H = namespace(self.W).empty_like(self.W)
-        for block, factor in zip(self.prior.layout.blocks, self.factors, strict=True):
-            block.put(H, factor.half_transposed(block.of(self.W)))
+        W = self.first.W
+        H = namespace(W).empty_like(W)
+        for block, factor in zip(self.prior.layout.blocks, self.first.factors, strict=True):
+            block.put(H, factor.half_transposed(block.of(W)))
         return H
 
-    @cached_property
-    def coefficients(self) -> Array:
-        """w alpha, in the order of the rows, on the host: what a covariance with the rows is multiplied with."""
-        return to_host(self.prior.layout.collect(self.w * self.alpha))
+    def coefficients(self) -> tuple[Array]:
+        """w alpha of every row, on the host."""
+        return (to_host(self.prior.layout.collect(self.first.w * self.alpha)),)
 
-    def factor_of(self, t: int) -> Any:
-        """The factor of one task; None where it has no row and no block."""
-        at = self.prior.rows(t)
-        if at.start == at.stop or self.prior.layout.index is None:
-            return self.factors[t] if self.prior.layout.index is None else None
-        b, i = self.prior.layout.place_of(t)
-        factor = self.factors[b]
-        if isinstance(factor, DenseFactor):
-            return factor.only(i, at.stop - at.start)
-        begin = at.start - self.prior.layout.blocks[b].at.start
-        one = object.__new__(DiagonalFactor)
-        one.root = factor.root[begin : begin + at.stop - at.start]
-        return one
-
-    def task_terms(self) -> Array:
-        """b_t of every task, one a row: flipping the sign of task t's weights flips its row and leaves B alone."""
-        each = [self.W[at].T @ self.r[at] for at in map(self.prior.rows, range(len(self.prior.specific)))]
-        return to_host(namespace(self.W).stack(each))
-
-    def at(self, t: int) -> tuple[SharedPosterior, int]:
-        """Who knows task t, and its code there."""
-        return self, t
+    def task_terms(self) -> tuple[Array]:
+        """b_t of every task, one per row."""
+        W, r = self.first.W, self.first.r
+        each = [W[at].T @ r[at] for at in map(self.prior.layout.rows, range(len(self.prior.starts) - 1))]
+        return (to_host(namespace(W).stack(each)),)
 
     def without(self, t: int) -> tuple[Array, Array]:
         """The shared functions' posterior given the other tasks: the factor of B - W_t'W_t and the mean of u."""
-        W, r = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)]
+        at = self.prior.layout.rows(t)
+        W, r = self.first.W[at], self.first.r[at]
         L = linalg.cholesky(self.LB @ self.LB.T - W.T @ W, overwrite=True)
         return L, linalg.solve(L, self.LB @ (self.LB.T @ self.a) - W.T @ r)
 
-    def evidence_given_others(self, t: int) -> float:
-        """log N of task t's unit-noise observations given all the others: what leaving the task out costs.
+    def evidence_given_others(self) -> tuple[list[float]]:
+        """log N of each task's unit-noise observations given all the others.
 
         With a', B' of the others: r_t given them is N(W a', I + W B'^-1 W'), and |I + W B'^-1 W'| = |B| / |B'|.
         """
-        W, r, factor = self.W[self.prior.rows(t)], self.r[self.prior.rows(t)], self.factor_of(t)
-        L, a = self.without(t)
-        misfit = r - W @ a
-        half = linalg.solve_lower(self.LB, W.T @ misfit)
-        own = 0.0 if factor is None else factor.log_determinant()
-        logdet = linalg.log_determinant(self.LB) - linalg.log_determinant(L) + own
-        return -0.5 * float(misfit @ misfit - half @ half + logdet + len(r) * LOG_2PI)
+        found = []
+        for t in range(len(self.prior.starts) - 1):
+            at, factor = self.prior.layout.rows(t), self.first.factor_of(t)
+            W, r = self.first.W[at], self.first.r[at]
+            L, a = self.without(t)
+            misfit = r - W @ a
+            half = linalg.solve_lower(self.LB, W.T @ misfit)
+            own = 0.0 if factor is None else factor.log_determinant()
+            logdet = linalg.log_determinant(self.LB) - linalg.log_determinant(L) + own
+            found.append(-0.5 * float(misfit @ misfit - half @ half + logdet + len(r) * LOG_2PI))
+        return (found,)
 
-    def adjoints(self, inducing: bool = False) -> Adjoints:
-        """Derivatives of the evidence by everything that the prior was built from, and by the noise of each row."""
-        prior, w, xp = self.prior, self.w, namespace(self.w)
+    def adjoints(self, inducing: bool) -> tuple[Any, ...]:
+        """By sites, weights and own kernels; then by theta, V'bV and Z of every basis, less the shared part."""
+        prior, w, xp = self.prior, self.first.w, namespace(self.first.w)
         R = linalg.right_solve_transposed(self.H, self.LB)
         noise = xp.empty_like(w)
         specific: list[Array | None] = [None] * len(prior.specific)
         for t in np.flatnonzero(np.diff(prior.starts) == 0).tolist():
             kernel = prior.specific[t]
             specific[t] = None if kernel is None else np.zeros(kernel.n_theta)
-        for block, factor, back in zip(prior.layout.blocks, self.factors, prior._back_specific, strict=True):
+        for block, factor, back in zip(prior.layout.blocks, self.first.factors, prior.back_specific, strict=True):
             wb = block.of(w)
             M = factor.adjoint(block.of(R), block.of(self.alpha))
             M *= 0.5
@@ -272,24 +246,20 @@ class SharedPosterior(_Forgetful):
         outer = self.alpha[:, None] * self.a
         bG = xp.subtract(outer, bG, out=bG)
         bG *= w[:, None]
-        weights, bases, by_Z = self._adjoints_of_functions(bG, noise, inducing)
-        return Adjoints(weights, bases, by_Z, specific, to_host(prior.layout.collect(noise)))
+        by_sites = self.first.sites.by_parameters(to_host(prior.layout.collect(noise)))
+        weights, bases = self._adjoints_of_functions(bG, noise, inducing)
+        return [by_sites], [weights], specific, *(v for basis in bases for v in basis)
 
-    def _adjoints_of_functions(
-        self, bG: Array, noise: Array, inducing: bool
-    ) -> tuple[Array, list[Array], list[Array | None]]:
+    def _adjoints_of_functions(self, bG: Array, noise: Array, inducing: bool) -> tuple[Array, list[Any]]:
         """To the weights, and to each basis through all functions that it carries; overwrites bG."""
         prior = self.prior
-        aaP = self.a[:, None] * self.a + linalg.inverse_from_factor(self.LB)
-        linalg.add_diagonal(aaP, -1.0)
-        aaP *= float(self.lead)
         weights = np.zeros_like(prior.weights)
         filled = np.flatnonzero(np.diff(prior.starts))  # reduceat would repeat a row for an empty task
         starts = prior.starts[:-1][filled]
         pulled = []
-        for b, c in enumerate(prior.carriers):
+        for b, c in enumerate(prior.carried):
             bV: Array | None = None
-            bresidual, S = noise * 0.0, c.L * 0.0
+            bresidual = noise * 0.0
             for q in (q for q, other in enumerate(prior.basis_of) if other == b):
                 part, at_row = bG[:, prior.columns[q]], prior.layout.of_tasks(prior.weights[:, q], bG)
                 by_row = linalg.row_dots(part, c.V) + 2.0 * at_row * c.residual * noise
@@ -298,18 +268,17 @@ class SharedPosterior(_Forgetful):
                 part *= at_row[:, None]
                 bV = part if bV is None else bV + part
                 bresidual += at_row**2 * noise
-                S += aaP[prior.columns[q], prior.columns[q]]
             if bV is None:  # a basis that carries no function
                 bV = c.V * 0.0
-            pulled.append(c.pullback(bV, bresidual, S, inducing))
-        return weights, [g for g, _ in pulled], [z for _, z in pulled]
+            pulled.append(c.pullback(bV, bresidual, inducing))
+        return weights, pulled
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row."""
-        prior, w, e = self.prior, self.w, self.prior.residual
+        prior, w, e = self.prior, self.first.w, self.prior.residual
         mean, variance = prior.G @ self.a, namespace(w).empty_like(w)
         J = linalg.copy(prior.G)
-        for block, factor, K in zip(prior.layout.blocks, self.factors, prior.K_specific, strict=True):
+        for block, factor, K in zip(prior.layout.blocks, self.first.factors, prior.K_specific, strict=True):
             at, wb = block.at, block.of(w)
             if K is None:
                 gain = e[at] * w[at]
@@ -326,27 +295,36 @@ class SharedPosterior(_Forgetful):
         J = linalg.right_solve_transposed(J, self.LB)
         collect = prior.layout.collect
         found = collect(mean), collect(variance + linalg.row_dots(J, J))
-        return found if is_tensor(self.sites[0]) else (to_host(found[0]), to_host(found[1]))
+        return found if is_tensor(self.first.sites.nu) else (to_host(found[0]), to_host(found[1]))
 
-    def predict(self, X: Array, task: npt.NDArray[np.intp], full: bool = False) -> Prediction:
-        """Functions at new rows. A shared function's residual at a new input is independent of the rest (eq. 7)."""
-        prior = self.prior
+    def moments_at(self, X: Array, task: Codes) -> tuple[Array, Array]:
+        """Mean and variance of the functions at new rows (eq. 7)."""
+        mean, J, variance, _ = self._at_new(X, task, False)
+        return mean, (variance + linalg.row_dots(J, J)).clip(0.0)
+
+    def covariance_at(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
+        """Mean; J, whose J J' is the covariance that the shared functions leave; and that of the tasks' own parts."""
+        mean, J, _, blocks = self._at_new(X, task, True)
+        return mean, J, blocks
+
+    def _at_new(self, X: Array, task: Codes, full: bool) -> tuple[Any, Any, Any, Any]:
+        prior, w = self.prior, self.first.w
         X = like(prior.X, X)
         at_new = [c.at(X) for c in prior.carriers]
-        J = prior._loadings([V for V, _ in at_new], task)
+        J = prior.loadings([c.V for c in at_new], task)
         mean = J @ self.a
         variance = mean * 0.0
         for q, b in enumerate(prior.basis_of):
-            variance += like(X, prior.weights[task, q] ** 2) * at_new[b][1]
+            variance += like(X, prior.weights[task, q] ** 2) * at_new[b].residual
         blocks = namespace(X).diag(variance) if full else None
         for t in np.unique(task):
             kernel = prior.specific[t]
             if kernel is None:
                 continue
-            new, old, factor = np.flatnonzero(task == t), prior.rows(int(t)), self.factor_of(int(t))
+            new, old, factor = np.flatnonzero(task == t), prior.layout.rows(int(t)), self.first.factor_of(int(t))
             half = None
             if factor is not None:
-                cross = kernel(X[new], prior.X[old]) * self.w[old]
+                cross = kernel(X[new], prior.X[old]) * w[old]
                 mean[new] += cross @ self.alpha[old]
                 J[new] -= cross @ self.H[old]
                 half = factor.half(linalg.rows_first(cross.T))
@@ -354,8 +332,75 @@ class SharedPosterior(_Forgetful):
                 variance[new] += kernel.diag(X[new]) - (0.0 if half is None else linalg.column_dots(half, half))
             else:
                 blocks[np.ix_(new, new)] += kernel(X[new]) - (0.0 if half is None else half.T @ half)
-        J = linalg.right_solve_transposed(J, self.LB)
-        if blocks is None:
-            return Prediction(to_host(mean), to_host((variance + linalg.row_dots(J, J)).clip(0.0)))
-        blocks += J @ J.T
-        return Prediction(to_host(mean), to_host(linalg.diagonal(blocks).clip(0.0)), to_host(blocks))
+        return mean, linalg.right_solve_transposed(J, self.LB), variance, blocks
+
+
+class SharedCovariance(TwoPassCovariance):
+    """The prior over all tasks' functions, evaluated once for a set of hyper-parameters.
+
+    `bases[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
+    """
+
+    parameters: SharedParameters
+
+    def __init__(
+        self,
+        tasks: PlacedTasks,
+        bases: Sequence[Basis],
+        basis_of: list[int],
+        weights: Array,
+        specific: Sequence[Kernel | None],
+    ) -> None:
+        carriers = [InducingBasis(b, tasks.device) for b in bases]
+        super().__init__(tasks, SharedParameters(carriers, basis_of, weights, specific))
+
+    @property
+    def weights(self) -> Array:
+        """R, one row per task and one column per shared function."""
+        return self.parameters.weights
+
+    @property
+    def specific(self) -> Sequence[Kernel | None]:
+        """The tasks' own kernels."""
+        return self.parameters.specific
+
+    def condition(self, sites: AnySites) -> SharedPosterior:
+        """Condition on sites N(f; nu/tau, 1/tau)."""
+        return SharedPosterior(self, sites)
+
+
+class SharedPosterior(TwoPassPosterior):
+    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
+
+    prior: SharedCovariance
+
+    @property
+    def coefficients(self) -> Array:
+        """w alpha of every row, on the host: what a covariance with the rows is multiplied with."""
+        return np.concatenate([part for (part,) in self._ask("coefficients")])
+
+    def task_terms(self) -> Array:
+        """b_t of every task, one per row: flipping the sign of task t's weights flips its row and leaves B alone."""
+        return np.concatenate([part for (part,) in self._ask("task_terms")])
+
+    @cached_property
+    def evidence_given_others(self) -> list[float]:
+        """log N of every task's unit-noise observations given all the others: what leaving the task out costs."""
+        return [value for (part,) in self._ask("evidence_given_others") for value in part]
+
+    def adjoints(self, inducing: bool = False) -> Adjoints:
+        """Derivatives of the evidence by everything that the prior was built from, and by what the sites are."""
+        noise, weights, specific, *by_basis = self._total("adjoints", inducing)
+        parameters, a = self.prior.parameters, self.a
+        aaP = a[:, None] * a + self.shared.covariance
+        linalg.add_diagonal(aaP, -1.0)
+        bases, by_Z = [], []
+        for b, carrier in enumerate(parameters.carriers):
+            theta, S, own_Z = by_basis[3 * b : 3 * b + 3]
+            shared = S * 0.0
+            for at in (at for at, other in zip(parameters.columns, parameters.basis_of, strict=True) if other == b):
+                shared += aaP[at, at]
+            more, shared_Z = carrier.pullback(shared + S, inducing)
+            bases.append(theta + more)
+            by_Z.append(None if shared_Z is None else own_Z + shared_Z)
+        return Adjoints(np.concatenate(noise), bases, weights=np.concatenate(weights), specific=specific, inducing=by_Z)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from borrow.numerics import device as devices
-from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array
 
 Codes = npt.NDArray[np.intp]
@@ -75,20 +72,10 @@ class Cells(Stacked):
     dof: Array  # (M,)
     scatter: Array  # (M,)
     log_count: Array  # (M,)
-    device: Device | None = None  # where matrices are computed; None: the host
-
-    @cached_property
-    def there(self) -> Any:
-        """The inputs where matrices are computed."""
-        return place(self.X, self.device)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {n: v for n, v in self.__dict__.items() if n != "there"}
 
     def only(self, t: int) -> Cells:
-        """Task t as the only one; a small one is computed on the host."""
-        one = self.some([t])
-        return one if len(one.y) < devices.ALONE_ROWS else replace(one, device=self.device)
+        """Task t as the only one."""
+        return self.some([t])
 
     def some(self, tasks: Sequence[int] | Codes) -> Cells:
         """These tasks alone, in this order."""

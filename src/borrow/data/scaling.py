@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,6 @@ class TaskData:
     unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
     scaling: Scaling
     column_scales: Array
-    spread: Any = None  # the tasks on workers, while a fit has any
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""

@@ -3,7 +3,7 @@
 A result has `posterior`, `evidence`, `gradient()` -> (adjoints, derivatives by the likelihood's own parameters), and
 `start`: what the next evaluation can begin with, None for exact inference. Nobody keeps a result for that purpose, as
 it holds all matrices of its evaluation.
-An inference is called as `infer(prior, cells, values, start=None)`.
+An inference is called as `infer(prior, tasks, values, start=None)`.
 """
 
 from borrow.inference.ep import EP, EPInference, ep

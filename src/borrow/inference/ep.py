@@ -20,16 +20,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
-from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
+from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.data.cells import Cells
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, namespace
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -46,18 +47,11 @@ class Likelihood(Protocol):
         """log Z = log int p(y | f) N(f; mean, variance) df, and its first and second derivatives by the mean."""
 
 
-class Sites(NamedTuple):
-    """Natural parameters of the sites: what a warm start is made of."""
-
-    nu: Array
-    tau: Array
-
-
 @dataclass(frozen=True)
 class EP:
     """Posterior, evidence, sites, and how it went."""
 
-    posterior: SharedPosterior
+    posterior: Any  # of the covariance that was conditioned
     evidence: float
     sites: Sites
     n_sweeps: int
@@ -75,7 +69,7 @@ class EP:
 
 
 def ep(
-    prior: SharedCovariance,
+    prior: Covariance,
     likelihood: Likelihood,
     y: Array,
     bias: Array,
@@ -89,7 +83,7 @@ def ep(
     step, last, n_sweeps = 1.0, np.inf, 0
     while True:
         n_sweeps += 1
-        posterior = prior.condition(*sites)
+        posterior = prior.condition(sites)
         mean, variance = posterior.marginals()
         cavity_m, cavity_v = cavity(mean, variance, sites)
         log_z, d1, d2 = likelihood.moments(y, cavity_m + bias, cavity_v)
@@ -117,7 +111,7 @@ def cavity(mean: Array, variance: Array, sites: Sites) -> tuple[Array, Array]:
 
 
 def ep_evidence(
-    posterior: SharedPosterior, mean: Array, cavity_m: Array, cavity_v: Array, sites: Sites, log_z: Array
+    posterior: Posterior, mean: Array, cavity_m: Array, cavity_v: Array, sites: Sites, log_z: Array
 ) -> float:
     """log Z_EP of the formula above; log int N(f; 0, K) exp(nu'f - f'Tf/2) df = -1/2 log|I + wKw| + 1/2 nu'mean."""
     nu, tau = sites
@@ -148,7 +142,8 @@ class EPInference:
     tol: float = 1e-6
     log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
-    def __call__(self, prior: Any, cells: Cells, values: Values, start: Sites | None = None) -> EP:
+    def __call__(self, prior: Covariance, tasks: PlacedTasks, values: Values, start: Sites | None = None) -> EP:
         """Posterior and evidence; `start` of an earlier result, to warm-start from."""
-        y, bias = (place(v, cells.device) for v in (cells.y, class_bias(cells)[cells.task]))
+        cells = tasks.cells
+        y, bias = (place(v, tasks.device) for v in (cells.y, class_bias(cells)[cells.task]))
         return ep(prior, self.likelihood, y, bias, start, self.max_sweeps, self.tol)

@@ -3,75 +3,85 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.shared import Adjoints, SharedCovariance, SharedPosterior
-from borrow.covariance.spread import SpreadCovariance, SpreadPosterior, TaskShard
+from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.data.cells import Cells
 from borrow.inference.likelihoods import Gaussian
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks
+
+
+@dataclass(frozen=True)
+class NoiseSites:
+    """The sites of a Gaussian likelihood, made where the rows lie: what travels is the noise of each task."""
+
+    noise: Array  # (M,)
+    cells: Cells | None  # None on the way
+
+    @cached_property
+    def _made(self) -> Sites:
+        assert self.cells is not None  # has arrived
+        return Sites(*Gaussian(self.cells, self.noise).sites())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"noise": self.noise, "cells": self.cells}
+
+    @property
+    def nu(self) -> Array:
+        """Precision times mean of each site."""
+        return self._made.nu
+
+    @property
+    def tau(self) -> Array:
+        """Precision of each site."""
+        return self._made.tau
+
+    def part(self, tasks: slice, rows: slice) -> NoiseSites:
+        """The noise of some tasks."""
+        return NoiseSites(self.noise[tasks], None)
+
+    def at(self, cells: Cells) -> NoiseSites:
+        """The sites of these rows."""
+        return self if self.cells is not None else NoiseSites(self.noise, cells)
+
+    def by_parameters(self, by_variance: Array) -> Array:
+        """Derivative by the log noise of each task."""
+        assert self.cells is not None  # has arrived
+        return Gaussian(self.cells, self.noise).pullback(by_variance, self.tau)
+
+    def on_host(self) -> NoiseSites:
+        """They are made there."""
+        return self
 
 
 @dataclass(frozen=True)
 class Exact:
     """Posterior, evidence, and the way back to the hyper-parameters."""
 
-    posterior: SharedPosterior
-    evidence: float
+    posterior: Any  # of the covariance that was conditioned
     likelihood: Gaussian
-    tau: Array
     start: ClassVar[None] = None  # an evaluation needs nothing of the one before
+
+    @cached_property
+    def evidence(self) -> float:
+        """Of the rows as they were given. Ask for the gradient first where both are wanted: one pass gives both."""
+        posterior: Posterior = self.posterior
+        return posterior.evidence + self.likelihood.log_normaliser(self.posterior.sites.tau)
 
     def gradient(self, inducing: bool = False) -> tuple[Adjoints, Values]:
         """Adjoints of the covariance and the derivative by log noise of each task."""
-        adjoints = self.posterior.adjoints(inducing)
-        return adjoints, {"noise": self.likelihood.pullback(adjoints.noise, self.tau)}
+        adjoints: Adjoints = self.posterior.adjoints(inducing)
+        return adjoints, {"noise": adjoints.noise}
 
 
-def exact(covariance: SharedCovariance, likelihood: Gaussian) -> Exact:
+def exact(covariance: Covariance, likelihood: Gaussian) -> Exact:
     """Posterior and evidence of all tasks."""
-    nu, tau = likelihood.sites()
-    posterior = covariance.condition(nu, tau)
-    return Exact(posterior, posterior.evidence + likelihood.log_normaliser(tau), likelihood, tau)
-
-
-@dataclass(frozen=True)
-class NoiseSites:
-    """Sites of a shard's rows, made there from the noise of its tasks; the way back ends there too."""
-
-    noise: Array
-
-    def of(self, shard: TaskShard) -> tuple[Array, Array]:
-        """nu and tau of the shard's rows."""
-        return Gaussian(shard.cells, self.noise).sites()
-
-    def finish(self, shard: TaskShard, bvariance: Array) -> dict[str, Any]:
-        """Derivative by the log noise of the shard's tasks."""
-        likelihood = Gaussian(shard.cells, self.noise)
-        return {"noise": likelihood.pullback(bvariance, likelihood.sites()[1])}
-
-
-@dataclass(frozen=True)
-class SpreadExact:
-    """The same with tasks on workers; no number of a single row travels."""
-
-    posterior: SpreadPosterior
-    evidence: float
-    start: ClassVar[None] = None
-
-    def gradient(self, inducing: bool = False) -> tuple[Any, Values]:
-        """Adjoints of the covariance and the derivative by log noise of each task."""
-        return self.posterior.adjoints(inducing), {"noise": np.concatenate(self.posterior.own("noise"))}
-
-
-def exact_spread(covariance: SpreadCovariance, likelihood: Gaussian) -> SpreadExact:
-    """Posterior and evidence of all tasks, spread over workers."""
-    sites = [NoiseSites(likelihood.noise[at]) for at in covariance.spread.bounds]
-    posterior = covariance.condition_by(sites, likelihood.sites, "adjoints")
-    return SpreadExact(posterior, posterior.evidence + likelihood.log_normaliser(likelihood.sites()[1]))
+    return Exact(covariance.condition(NoiseSites(likelihood.noise, likelihood.cells)), likelihood)
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,6 @@ class ExactInference:
 
     log_variance: ClassVar[float] = 0.0  # where the prior of a kernel's log variance is centred, for scaled targets
 
-    def __call__(self, prior: Any, cells: Cells, values: Values, start: Any = None) -> Any:
+    def __call__(self, prior: Covariance, tasks: PlacedTasks, values: Values, start: Sites | None = None) -> Exact:
         """Posterior and evidence; there is nothing to warm-start."""
-        likelihood = Gaussian(cells, np.exp(values["noise"]))
-        return exact_spread(prior, likelihood) if isinstance(prior, SpreadCovariance) else exact(prior, likelihood)
+        return exact(prior, Gaussian(tasks.cells, np.exp(values["noise"])))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from borrow.covariance.shared import Prediction
+from borrow.covariance.contracts import Prediction
 from borrow.kernels import Kernel
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError, to_host

@@ -147,6 +147,11 @@ class TaskKernels(Sequence[Kernel | None]):
         return len(self.templates)
 
     def __getitem__(self, t: Any) -> Any:
+        if isinstance(t, slice):
+            parts = self.parts[t]
+            first, last = (parts[0].start, parts[-1].stop) if parts else (0, 0)
+            moved = [slice(at.start - first, at.stop - first) for at in parts]
+            return TaskKernels(self.templates[t], self.theta[first:last], moved)
         kernel = self.templates[t]
         return None if kernel is None else kernel.with_theta(self.theta[self.parts[t]])
 

@@ -29,12 +29,13 @@ class Predictor:
     def of(cls, model: Any, features: Any = None, label: str | None = None) -> Predictor:
         """Wrap a fitted estimator of this package; `features` names the columns of an array."""
         inner = getattr(model, "model_", model)  # Auto estimators hold the one that they chose
-        schema = getattr(inner, "_schema", None)
-        if schema is None:
+        fitted = getattr(inner, "fitted_", None)
+        if fitted is None:
             raise ValueError(
                 f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
                 "fitted or not of this package"
             )
+        schema = fitted.schema
         names = schema.names if schema.names is not None else features
         if names is None or len(names) != schema.n_features:
             names = [f"input {j + 1}" for j in range(schema.n_features)]
@@ -68,7 +69,7 @@ class Predictor:
 
     def form(self, X: Array, tasks: list[Any]) -> tuple[Any, dict[str, Any]]:
         """Rows and their tasks as this model takes them."""
-        schema = self.model._schema
+        schema = self.model.fitted_.schema
         if schema.task is None:
             return X, {"tasks": tasks} if len(self.labels) > 1 else {}
         out = np.empty((len(X), X.shape[1] + 1), dtype=object)
@@ -102,9 +103,9 @@ def remembered(predictor: Predictor) -> Points | None:
             return None
         owner = predictor.primary() if predictor.primary() is not None else predictor.labels[0]
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X))
-    cells = predictor.model._marginals()[0]
+    cells = predictor.model.fitted_.model.cells
     M = len(cells.starts) - 1
-    center, scale = predictor.model._center, predictor.model._scale
+    center, scale = predictor.model.fitted_.center, predictor.model.fitted_.scale
     labels = predictor.labels if len(predictor.labels) == M else (predictor.primary(),) * M
     y = center[cells.task] + scale[cells.task] * cells.y
     return Points(np.asarray(cells.X), y, tuple(labels[t] for t in cells.task))

@@ -160,8 +160,8 @@ def _points(problem: Problem | None, predictor: Predictor, table: Any, target: s
             )
         y = problem.y if problem.kind == "regression" else np.full(len(problem.y), np.nan)
         return Points(problem.X[:, columns], np.asarray(y, dtype=float), problem.tasks)
-    if table is not None and target is not None and predictor.model._schema.task is not None:
-        task = str(predictor.model._schema.task)
+    if table is not None and target is not None and predictor.model.fitted_.schema.task is not None:
+        task = str(predictor.model.fitted_.schema.task)
         read = read_problem(table, target, task, list(predictor.features))
         y = read.y if read.kind == "regression" else np.full(len(read.y), np.nan)
         return Points(read.X, np.asarray(y, dtype=float), read.tasks)
@@ -190,7 +190,7 @@ def _data(comparison: Comparison | None, predictor: Predictor | None, target: st
     return {
         "kind": "regression" if predictor.regression else "classification",
         "target": target,
-        "task": None if predictor.model._schema.task is None else text_of(predictor.model._schema.task),
+        "task": None if predictor.model.fitted_.schema.task is None else text_of(predictor.model.fitted_.schema.task),
         "features": list(predictor.features),
         "tasks": [{"task": text_of(t), "rows": None} for t in predictor.labels],
         "cv": None,

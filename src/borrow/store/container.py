@@ -165,7 +165,8 @@ def _about(value: Any) -> dict[str, Any]:
     if not hasattr(value, "get_params"):
         return {**about, "is": repr(value)}
     about["settings"] = {n: _shown(v) for n, v in value.get_params(deep=False).items()}
-    schema = getattr(value, "_schema", None)
+    fitted = getattr(value, "fitted_", None)
+    schema = None if fitted is None else fitted.schema
     about["fitted"] = schema is not None
     if schema is not None:
         names = schema.names if schema.names is not None else range(schema.n_features)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from borrow.covariance.carrier import on_host
+from borrow.numerics.device import Device
 from borrow.store.kinds import class_of, name_of
 
 Arrays = list[npt.NDArray[Any]]
@@ -77,11 +77,10 @@ class _Writer:
         if single is not _NOT_SINGLE:
             return single
         if id(value) not in self.places:
-            host = on_host(value)  # a file holds no tensors
-            if host is None:
+            if isinstance(value, Device):  # a file holds no tensors: what is read is computed on the host
                 return None
-            entry = self.entry(host)
-            self.held += [value, host]
+            entry = self.entry(value)
+            self.held.append(value)
             self.places[id(value)] = len(self.entries)
             self.entries.append(entry)
         return {"at": self.places[id(value)]}
@@ -134,8 +133,9 @@ def is_plain(dtype: np.dtype[Any]) -> bool:
 def state_of(value: Any) -> dict[str, Any]:
     """The fields of an instance; what it computes when asked, and closures that it leaves behind, stay out."""
     kind = type(value)
-    own = kind.__getstate__ is not object.__getstate__ and not isinstance(value, BaseEstimator)
-    state = value.__getstate__() if own else vars(value)
+    if isinstance(value, BaseEstimator):
+        return vars(value)
+    state = value.__getstate__() if kind.__getstate__ is not object.__getstate__ else vars(value)
     if is_dataclass(kind):
         return {f.name: state[f.name] for f in fields(kind)}
     return {n: v for n, v in state.items() if not isinstance(getattr(kind, n, None), cached_property)}
@@ -258,15 +258,15 @@ _REMEDY = "it comes from another version of borrow: load it with that one, or fi
 
 def _instance(kind: type, state: dict[str, Any]) -> Any:
     """An instance with these fields; nothing of its class is called."""
-    if is_dataclass(kind):
+    if issubclass(kind, BaseEstimator):
+        missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
+        if missing:
+            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
+    elif is_dataclass(kind):
         expected = {f.name for f in fields(kind)}
         if set(state) != expected:
             odd = sorted(expected ^ set(state))
             raise PageError(f"the fields {odd} of {kind.__name__} do not agree; {_REMEDY}")
-    elif issubclass(kind, BaseEstimator):
-        missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
-        if missing:
-            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
     value: Any = object.__new__(kind)
     value.__dict__.update(state)
     return value

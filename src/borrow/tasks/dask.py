@@ -2,8 +2,7 @@
 
 Shards are scattered once from the client, which keeps them too. Where a worker is lost, Dask runs its tasks again
 elsewhere; where the shards themselves went with it, those that are missing are scattered again and the pass is
-repeated. The sum of two passes is a tree of tasks on the workers, the solve one more task: an evaluation is one graph,
-and only its last results come to the client.
+repeated. A sum is a tree of tasks on the workers: only its last result comes to the client.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
-from borrow.tasks.workers import TRIES, Crew, LostWorkersError, add, add_in_tree, on_one_thread
+from borrow.tasks.workers import TRIES, LostWorkersError, Workers, add, add_in_tree, on_one_thread
 
 log = logging.getLogger("borrow")
 
@@ -32,16 +31,16 @@ class Placed:
         self.futures: list[Any] = [None] * len(shards)
         self.homes: list[str] = [""] * len(shards)
 
-    def gone(self) -> list[int]:
+    def lost_shards(self) -> list[int]:
         """Shards that are not there, or whose worker is not."""
         alive = self.client.nthreads()
         parts = enumerate(zip(self.futures, self.homes, strict=True))
         return [i for i, (f, home) in parts if f is None or f.status != "finished" or home not in alive]
 
     def put(self) -> None:
-        """Scatter what is gone, in turn over the workers."""
-        gone = self.gone()
-        if not gone:
+        """Scatter what is lost, in turn over the workers."""
+        lost = self.lost_shards()
+        if not lost:
             return
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
@@ -49,24 +48,25 @@ class Placed:
             raise LostWorkersError(NOBODY) from None
         workers = sorted(self.client.nthreads())
         for k, home in enumerate(workers):
-            mine = gone[k :: len(workers)]
+            mine = lost[k :: len(workers)]
             if mine:
                 found = self.client.scatter([self.shards[i] for i in mine], workers=[home], hash=False)
                 for i, future in zip(mine, found, strict=True):
                     self.futures[i], self.homes[i] = future, home
 
 
-class OnDask(Crew):
+class DaskWorkers(Workers):
     """The workers of a Dask client."""
 
     def __init__(self, client: Any) -> None:
         super().__init__()
         self.client = client
+        self.placed: list[Placed] = []
         self.lost = 0  # passes that were repeated
 
     @classmethod
-    def current(cls) -> OnDask:
-        """Of the current client."""
+    def current(cls) -> DaskWorkers:
+        """The workers of the current client."""
         try:
             from distributed import get_client
         except ImportError:
@@ -81,52 +81,33 @@ class OnDask(Crew):
 
     def place(self, shards: list[Any]) -> Any:
         """Scattered once, when the first pass needs them."""
-        return Placed(self.client, shards)
+        self.placed.append(Placed(self.client, shards))
+        return self.placed[-1]
 
-    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
-        """One task a shard."""
+    def map(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        """One piece of work per shard."""
+        return self._persist(placed, lambda: self._each(f, placed, common, own))
 
-        def ask() -> list[Any]:
-            shared = None if common is None else self.client.scatter([common], hash=False)[0]
-            return self._each(f, placed, given, shared)
+    def total(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> Any:
+        """One piece of work per shard, and the tree."""
+        tree = lambda: [add_in_tree(self._each(f, placed, common, own), self._add)]  # noqa: E731
+        return self._persist(placed, tree)[0]
 
-        return self._persist(placed, ask)
+    def close(self) -> None:
+        """Let the shards on the workers go; the client is the caller's."""
+        super().close()
+        for placed in self.placed:
+            placed.futures = [None] * len(placed.futures)
 
-    def total(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> Any:
-        """One task a shard, and the tree."""
-
-        def ask() -> list[Any]:
-            shared = None if common is None else self.client.scatter([common], hash=False)[0]
-            return [self._tree(self._each(f, placed, given, shared))]
-
-        return self._persist(placed, ask)[0]
-
-    def two_passes(
-        self,
-        placed: Any,
-        first: Callable[..., Any],
-        solve: Callable[[tuple[Any, ...]], Any],
-        second: Callable[..., Any],
-        given: list[tuple[Any, ...]],
-    ) -> tuple[list[Any], Any]:
-        """Both passes, the tree and the solve as one graph."""
-
-        def ask() -> list[Any]:
-            sums = self._each(first, placed, given, None)
-            solved = self._submit(on_one_thread, solve, self._tree(sums))
-            return [*self._each(second, placed, given, solved), solved]
-
-        *results, solved = self._persist(placed, ask)
-        return results, solved
-
-    def _each(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any) -> list[Any]:
+    def _each(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        shared = None if common is None else self.client.scatter([common], hash=False)[0]
         return [
-            self._submit(on_one_thread, f, shard, *args, common, workers=[home])
-            for shard, home, args in zip(placed.futures, placed.homes, given, strict=True)
+            self._submit(on_one_thread, f, shard, shared, *more, workers=[home])
+            for shard, home, more in zip(placed.futures, placed.homes, own, strict=True)
         ]
 
-    def _tree(self, parts: list[Any]) -> Any:
-        return add_in_tree(parts, lambda some: self._submit(add, some))
+    def _add(self, parts: Any) -> Any:
+        return self._submit(add, parts)
 
     def _submit(self, f: Callable[..., Any], *args: Any, **where: Any) -> Any:
         return self.client.submit(f, *args, pure=False, **where)
@@ -140,7 +121,7 @@ class OnDask(Crew):
                 wait(futures, timeout=LOOK)
                 return self.client.gather(futures)
             except TimeoutError:
-                if placed.gone():
+                if placed.lost_shards():
                     raise CancelledError("a worker is gone") from None
 
     def _persist(self, placed: Placed, ask: Callable[[], list[Any]]) -> list[Any]:

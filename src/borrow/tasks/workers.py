@@ -1,13 +1,11 @@
-"""Work on shards of tasks, here, over processes or on a Dask cluster: a map, a sum, a solve, a second map.
+"""Who works on shards of tasks: this process, several processes, a Dask cluster. A map over shards, and their sum.
 
 A shard is placed once and stays where it is. A pass sends each shard a function and a few small arguments and gets
-something small back. Evidence with gradient is two passes with a sum between them,
-
-    first(shard) -> sums;   solved = solve(sum of sums);   second(shard, solved) -> its part of the answer.
+something small back. Evidence with gradient is two passes with a solve between them (`borrow.covariance.two_pass`).
 
 Sums are added in a tree whose shape depends on the number of shards alone, and shards on the data alone: the answer is
 the same whichever worker was first, and however many there are. What a first pass made may be kept beside its shard
-(`Kept`) for the second one; where it is gone, it is made again. So a lost worker costs time and nothing else.
+(`ShardCache`) for the second one; where it is lost, it is made again. So a lost worker costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,24 +38,6 @@ TRIES = 20
 
 class LostWorkersError(RuntimeError):
     """Workers died again and again."""
-
-
-class Kept:
-    """Something that a pass leaves beside its shard for the next one. It does not travel."""
-
-    def __init__(self) -> None:
-        self.key, self.value = "", None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"key": "", "value": None}
-
-    def put(self, key: str, value: Any) -> None:
-        """In place of what was there."""
-        self.key, self.value = key, value
-
-    def get(self, key: str) -> Any:
-        """What was put under this key, or None."""
-        return self.value if self.key == key else None
 
 
 def bounds_of_shards(sizes: Any) -> list[slice]:
@@ -87,53 +66,52 @@ def add_in_tree(parts: Sequence[Any], node: Callable[[Sequence[Any]], Any] = add
     return level[0]
 
 
-class Crew(ABC):
+class Workers(ABC):
     """Those who work on shards. Abstract."""
 
-    def __init__(self) -> None:
-        self.watch = Watch()
+    def __init__(self, shown: bool | None = None) -> None:
+        self.watch = Watch(shown=shown)
+        self.closed = False
 
     @abstractmethod
     def place(self, shards: list[Any]) -> Any:
-        """Put the shards where they will be worked on; what comes back stands for them in `map` and `two_passes`."""
+        """Put the shards where they will be worked on; what comes back stands for them in `map` and `total`."""
 
     @abstractmethod
-    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
-        """f(shard, *given[i], common) of every shard, in their order."""
+    def map(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        """f(shard, common, *own[i]) of every shard, in their order."""
 
-    def total(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> Any:
-        """The sum of f(shard, *given[i], common), tuples of numbers, arrays or lists, over all shards."""
-        return add_in_tree(self.map(f, placed, given, common))
+    def total(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> Any:
+        """The sum of f(shard, common, *own[i]), tuples of numbers, arrays or lists, over all shards."""
+        return add_in_tree(self.map(f, placed, common, own))
 
-    def two_passes(
-        self,
-        placed: Any,
-        first: Callable[..., Any],
-        solve: Callable[[tuple[Any, ...]], Any],
-        second: Callable[..., Any],
-        given: list[tuple[Any, ...]],
-    ) -> tuple[list[Any], Any]:
-        """second(shard, *given[i], solved) of every shard, and solved = solve(sum of first(shard, *given[i], None))."""
-        solved = solve(self.total(first, placed, given))
-        return self.map(second, placed, given, solved), solved
-
-    def close(self) -> None:  # noqa: B027  # nothing to give back is the usual case
-        """Give back what was taken."""
+    def close(self) -> None:
+        """Give back what was taken; tasks that lie there are computed in this process from here on."""
+        self.closed = True
 
 
-class Here(Crew):
-    """This process, one shard after the other: what the others are compared with."""
+class InProcess(Workers):
+    """This process, one shard after the other. With `keep=False` no pass leaves anything for the next."""
+
+    def __init__(self, shown: bool | None = None, keep: bool = True) -> None:
+        super().__init__(shown)
+        self.keep = keep
 
     def place(self, shards: list[Any]) -> Any:
         """They stay where they are."""
         return shards
 
-    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
+    def map(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> list[Any]:
         """One after the other."""
-        return [f(shard, *args, common) for shard, args in zip(placed, given, strict=True)]
+        found = []
+        for shard, more in zip(placed, own, strict=True):
+            found.append(f(shard, common, *more))
+            if not self.keep:
+                shard.cache.values.clear()
+        return found
 
 
-class Processes(Crew):
+class Processes(Workers):
     """Processes of this machine, by joblib's loky. Shards lie in files that are mapped into memory.
 
     Every process has shards of its own, so that what a first pass keeps is there in the second.
@@ -155,7 +133,7 @@ class Processes(Crew):
             joblib.dump(shard, path)
         return [str(p) for p in paths]
 
-    def map(self, f: Callable[..., Any], placed: Any, given: list[tuple[Any, ...]], common: Any = None) -> list[Any]:
+    def map(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> list[Any]:
         """All at once; a process that died is started again and asked again."""
         from joblib.externals.loky.process_executor import BrokenProcessPool  # the mother of all its failures
 
@@ -164,7 +142,7 @@ class Processes(Crew):
         for _ in range(TRIES):
             asked, lost = [], []
             for k in left:
-                jobs = list(zip(placed[k :: self.n], given[k :: self.n], strict=True))
+                jobs = list(zip(placed[k :: self.n], own[k :: self.n], strict=True))
                 try:
                     asked.append((k, self._pool(k).submit(_in_process, f, jobs, common)))
                 except BrokenProcessPool:
@@ -196,6 +174,7 @@ class Processes(Crew):
 
     def close(self) -> None:
         """End the processes and remove the files."""
+        super().close()
         for k in range(self.n):
             self._dismiss(k)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -212,7 +191,7 @@ def _in_process(f: Callable[..., Any], jobs: list[tuple[str, tuple[Any, ...]]], 
     for path, _ in jobs:
         if path not in _shards:
             _shards[path] = joblib.load(path, mmap_mode="r")
-    return [on_one_thread(f, _shards[path], *args, common) for path, args in jobs]
+    return [on_one_thread(f, _shards[path], common, *own) for path, own in jobs]
 
 
 def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
@@ -224,7 +203,7 @@ def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
 
 
 def check_workers(workers: Any) -> None:
-    """Refuse what is no crew."""
+    """Refuse what names no workers."""
     whole = isinstance(workers, (int, np.integer)) and not isinstance(workers, bool)
     if workers is None or (isinstance(workers, str) and workers == "dask"):
         return
@@ -241,29 +220,26 @@ def check_workers(workers: Any) -> None:
 
 
 @contextmanager
-def hired(workers: Any, device: Any = None) -> Iterator[Crew | None]:
-    """The crew that the constructor's `workers` asks for, until the fit is over; None for None."""
+def open_workers(workers: Any, device: Any = None) -> Iterator[Workers | None]:
+    """Those whom the constructor's `workers` asks for, until the fit is over; None for None."""
     check_workers(workers)
-    if workers is not None and device is not None:
+    if workers is None:
+        yield None
+        return
+    if device is not None:
         raise ValueError(
             f"workers={workers!r} and a device were given; tasks on workers are computed by their processors; leave "
             "out device=, or workers="
         )
-    crew: Crew | None = None
+    found: Workers
     if isinstance(workers, str):
-        from borrow.tasks.dask import OnDask
+        from borrow.tasks.dask import DaskWorkers
 
-        crew = OnDask.current()
-    elif workers is not None:
+        found = DaskWorkers.current()
+    else:
         n = int(workers) if workers > 0 else (os.cpu_count() or 1)
-        crew = Here() if n == 1 else Processes(n)
+        found = InProcess() if n == 1 else Processes(n)
     try:
-        yield crew
+        yield found
     finally:
-        if crew is not None:
-            crew.close()
-
-
-def stamp() -> str:
-    """A key for what is kept between two passes."""
-    return f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"
+        found.close()

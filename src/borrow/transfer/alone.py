@@ -6,24 +6,24 @@ transfer would differ from a focused model that borrows nothing, and a compariso
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from borrow.data.cells import Rows
 from borrow.data.scaling import TaskData
-from borrow.estimators.classifier import BinaryData, BinaryModel
-from borrow.models.gp.classifiers import SingleTaskGPClassifier
-from borrow.models.gp.regressors import SingleTaskGPRegressor
+from borrow.estimators.classifier import BinaryData, Place
+from borrow.models.gp.estimators import SingleTaskGPClassifier, SingleTaskGPRegressor, SingleTaskLabels
+from borrow.tasks.placed import PlacedTasks
 
 
+@dataclass(eq=False, repr=False)
 class AloneRegressor(SingleTaskGPRegressor):
     """`SingleTaskGPRegressor` of which only one task is fitted."""
 
-    def __init__(self, primary: Any, random_state: Any = 0) -> None:
-        super().__init__(random_state=random_state)
-        self.primary = primary
+    _: KW_ONLY
+    primary: Any = None
 
     def _arrange(self, rows: Rows) -> TaskData:
         whole = super()._arrange(rows)
@@ -31,19 +31,19 @@ class AloneRegressor(SingleTaskGPRegressor):
         return replace(alone, column_scales=whole.column_scales)
 
 
+@dataclass(eq=False, repr=False)
 class AloneClassifier(SingleTaskGPClassifier):
     """`SingleTaskGPClassifier` of which only one task is fitted."""
 
-    def __init__(self, primary: Any, random_state: Any = 0) -> None:
-        super().__init__(random_state=random_state)
-        self.primary = primary
+    _: KW_ONLY
+    primary: Any = None
 
-    def _fit_binary(self, data: BinaryData) -> BinaryModel:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> SingleTaskLabels:
         t, M = data.labels.index(self.primary), len(data.labels)
         at = data.of(t)
         starts = np.array([0, at.stop - at.start])
         alone = replace(
             data, X=data.X[at], y=data.y[at], starts=starts, labels=(self.primary,), unlabelled=(data.unlabelled[t],)
         )
-        fit: Any = super()._fit_binary(alone)
-        return replace(fit, group=fit.group * M, bias=np.repeat(fit.bias, M))  # no other task is ever asked for
+        fit: Any = super()._fit_binary(alone, place)
+        return replace(fit, group=fit.group * M, bias=np.repeat(fit.bias, M), kernels=fit.kernels * M)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.data.cells import Rows
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.regressor import as_labels
+from borrow.estimators.base import Fitted, as_labels
 from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
 from borrow.transfer.compare import compare_problem, read_seed
@@ -107,6 +107,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     method_ : key of the method that was fitted; "single" is no transfer.
     model_ : the fitted estimator.
     tasks_ : labels of the tasks, sorted.
+    fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
@@ -118,6 +119,7 @@ class AutoRegressor(RegressorMixin, _Auto):
         method, seed = self._choose(rows, schema, None)
         self.model_ = build(self._kind, method, self.task, self._primary, seed).fit(X, y, tasks=tasks)
         self.method_ = method
+        self.fitted_ = Fitted(self._schema, self.model_, {})
         return self
 
     def predict(
@@ -143,7 +145,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, tasks_, fitted_ : as in `AutoRegressor`.
+    n_features_in_, feature_names_in_ : as there.
     """
 
     _kind = "classification"
@@ -155,6 +158,7 @@ class AutoClassifier(ClassifierMixin, _Auto):
         self.model_ = build(self._kind, method, self.task, self._primary, seed).fit(X, y, tasks=tasks)
         self.classes_ = self.model_.classes_
         self.method_ = method
+        self.fitted_ = Fitted(self._schema, self.model_, {})
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Any:

@@ -148,7 +148,7 @@ class Comparison:
 
     def verdict(self, primary: Any = None) -> Any:
         """Helps, hurts or cannot tell, with the evidence."""
-        from borrow.transfer.verdict import judge  # the verdict reads comparisons
+        from borrow.transfer.verdict import judge
 
         return judge(self, self._primary(primary))
 

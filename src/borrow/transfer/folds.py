@@ -156,7 +156,7 @@ def fit_for(train: Problem, key: str, primary: Any, seed: int) -> Any:
     """The method, fitted to the rows of `train`; no transfer fits the primary alone."""
     if key == "single":
         alone = AloneRegressor if train.kind == "regression" else AloneClassifier
-        model: Any = alone(primary, random_state=seed)
+        model: Any = alone(primary=primary, random_state=seed)
     else:
         model = build(train.kind, key, None, primary, seed)
     return model.fit(train.X, train.y, tasks=list(train.tasks))

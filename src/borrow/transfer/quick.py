@@ -19,8 +19,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from borrow.data.table import Table
-from borrow.models.gp.regressors import PooledGPRegressor
-from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
+from borrow.models.gp.estimators import PooledGPRegressor
+from borrow.models.hierarchical.estimators import HierarchicalGPRegressor
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
@@ -85,12 +85,12 @@ def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, 
 
 
 def _pooled(model: PooledGPRegressor, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
-    cells, m, v = model._marginals()
+    cells, (m, v) = model.fitted_.model.cells, model.fitted_.model.marginals()
     place = {x.tobytes(): i for i, x in enumerate(cells.X + 0.0)}
     rows = problem.rows_of(primary)
     at = np.array([place[x.tobytes()] for x in problem.X[rows] + 0.0], dtype=np.intp)
     t = list(model.noise_).index(primary)
-    center, scale = float(model._center[t]), float(model._scale[t])
+    center, scale = float(model.fitted_.center[t]), float(model.fitted_.scale[t])
     noise = model.noise_[primary] / scale**2
     y = (problem.y[rows] - center) / scale
     rest = np.maximum(1.0 - v[at] / noise, 1e-12)
@@ -99,7 +99,7 @@ def _pooled(model: PooledGPRegressor, problem: Problem, primary: Any) -> tuple[A
 
 
 def _hierarchical(model: HierarchicalGPRegressor, primary: Any) -> tuple[Array, Array, Array]:
-    t, fit = model._schema.labels.index(primary), model._fit
+    t, fit = model.fitted_.schema.labels.index(primary), model.fitted_.model.fit
     group = next(g for g in fit.problem.groups if t in g.tasks)
     y = group.Y[:, int(np.flatnonzero(group.tasks == t)[0])]
     A = group.within(fit.state.K)
@@ -107,5 +107,5 @@ def _hierarchical(model: HierarchicalGPRegressor, primary: Any) -> tuple[Array, 
     L = linalg.cholesky(A)
     precision = linalg.diagonal_of_inverse(L)
     mean = y - linalg.solve(L, y - group.of(fit.state.mu)) / precision
-    center, scale = float(model._center[t]), float(model._scale[t])
+    center, scale = float(model.fitted_.center[t]), float(model.fitted_.scale[t])
     return center + scale * y, center + scale * mean, scale / np.sqrt(precision)

@@ -27,12 +27,14 @@ from borrow.data.cells import Codes
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, read_new
 from borrow.data.table import Table
-from borrow.estimators.regressor import GPRegressor, is_number, single_thread
+from borrow.estimators.regressor import TaskRegressor
+from borrow.estimators.settings import is_number
+from borrow.models.focused.estimators import FocusedGPRegressor
 from borrow.models.focused.model import condition, primary_code
-from borrow.models.focused.regressor import FocusedGPRegressor
-from borrow.models.hierarchical.regressor import HierarchicalGPRegressor
-from borrow.models.rbf.regressor import MultiTaskRBFRegressor
+from borrow.models.hierarchical.estimators import HierarchicalGPRegressor
+from borrow.models.rbf.estimators import MultiTaskRBFRegressor
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
 
 #: The focused model gets inducing inputs at candidates too, up to this many in all.
 MOST_INDUCING = 1000
@@ -58,7 +60,7 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
     candidates, cost = _cost_column(candidates, cost)
-    schema = model._schema
+    schema = model.fitted_.schema
     rows, code = read_new(model, candidates, schema, tasks, _known_primary(model, primary))
     if code is None:
         raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
@@ -108,7 +110,7 @@ def _unwrap(model: Any, primary: Any) -> tuple[Any, Any]:
     if hasattr(model, "_winner"):
         model, main = model._winner()
         primary = main if primary is None else primary
-    if not isinstance(model, (GPRegressor, HierarchicalGPRegressor)):
+    if not isinstance(model, TaskRegressor):
         raise ValueError(
             f"{type(model).__name__} cannot say what to measure next: it has no posterior covariance in closed form; "
             "the regressors of this package can (what a label tells a classifier depends on which label it is)"
@@ -125,7 +127,7 @@ def _known_primary(model: Any, primary: Any) -> int | None:
 
 
 def _primary_of(model: Any, primary: Any) -> int:
-    labels: tuple[Hashable, ...] = model._schema.labels
+    labels: tuple[Hashable, ...] = model.fitted_.schema.labels
     given = model.primary if primary is None and isinstance(model, FocusedGPRegressor) else primary
     return primary_code(given, labels)
 
@@ -135,34 +137,30 @@ def _reference(model: Any, rows: Array, main: int) -> Array:
     if isinstance(model, HierarchicalGPRegressor):
         X = np.asarray(model.X_.toarray() if hasattr(model.X_, "toarray") else model.X_)
     else:
-        cells = model._marginals()[0]
-        X = cells.X if len(cells.starts) - 1 < len(model._schema.labels) else cells.X[cells.of(main)]
+        cells = model.fitted_.model.cells
+        X = cells.X if len(cells.starts) - 1 < len(model.fitted_.schema.labels) else cells.X[cells.of(main)]
     return np.unique(np.vstack([X, rows]) + 0.0, axis=0)
 
 
 def _ready(model: Any, rows: Array) -> Any:
-    """The model at its hyper-parameters, without what their uncertainty adds; exact at the candidates if focused."""
+    """The model as it is; a focused one made exact at the candidates."""
+    if not isinstance(model, FocusedGPRegressor):
+        return model
+    fitted = model.fitted_
+    setup, values = fitted.model.found.setup, fitted.model.found.values
+    kernel = setup.kernel.with_theta(values["kernel"])
+    Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), max(MOST_INDUCING, len(setup.Z)), 1e-8)
+    with single_thread(len(Z)):
+        posterior = condition(values, replace(setup, Z=Z)).posterior
     model = copy.copy(model)
-    if hasattr(model, "_uncertainty"):
-        model._uncertainty = None
-    if hasattr(model, "_uncertainties"):
-        model._uncertainties = [None] * len(model._uncertainties)
-    if isinstance(model, FocusedGPRegressor):
-        setup, values = model._setup, model._values
-        kernel = setup.kernel.with_theta(values["kernel"])
-        Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), max(MOST_INDUCING, len(setup.Z)), 1e-8)
-        with single_thread(len(Z)):
-            model._posterior = condition(values, replace(setup, Z=Z)).posterior
+    found = replace(fitted.model.found, posterior=posterior)
+    model.fitted_ = replace(fitted, model=replace(fitted.model, found=found))
     return model
 
 
 def _covariance(model: Any, rows: Array, code: Codes) -> Array:
     """Joint posterior covariance of the functions, in the units of y."""
-    if isinstance(model, HierarchicalGPRegressor):
-        scale = model._scale[code]
-        with single_thread(len(rows)):
-            return model._fit.variance_of(rows, code, True) * np.multiply.outer(scale, scale)
-    return model._answer(rows, code, True, False)[1]
+    return model._answer(rows, code, True, False, hyper=False)[1]
 
 
 def _cost_column(candidates: Any, cost: Any) -> tuple[Any, Any]:

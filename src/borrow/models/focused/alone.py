@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance.spread import TaskShard
 from borrow.inference import Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
-from borrow.models.gp.regressors import condition_single, fit_single
+from borrow.models.gp.model import condition_single, fit_single
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
 class Fits:
@@ -29,7 +29,7 @@ class Fits:
 
     def __getitem__(self, t: int) -> Result:
         if t not in self.results:
-            self.results[t] = condition_single(self.setup.cells.only(t), *self.found[t], self.setup.infer)
+            self.results[t] = condition_single(self.setup.tasks.only(t), *self.found[t], self.setup.infer)
         return self.results[t]
 
 
@@ -75,7 +75,8 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     how = scales, prior, max_iter, setup.infer
     templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
     noises = [float(np.exp(n)) for n in values["noise"]] if "noise" in values else [None] * len(templates)
-    for t, (at, found) in enumerate(zip(setup.specific_parts, _fit_each(setup, templates, noises, how), strict=True)):
+    each = [found for part in setup.tasks.each(_fit_shard, how, Start(templates, noises)) for found in part]
+    for t, (at, found) in enumerate(zip(setup.specific_parts, each, strict=True)):
         template = templates[t]
         if found is None or template is None:
             continue
@@ -86,7 +87,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
         for name, value in likelihood.items():
             alone[name][t] = value[0]
         if t == setup.primary:
-            primary = condition_single(cells, kernel, likelihood, setup.infer)
+            primary = condition_single(setup.tasks.only(t), kernel, likelihood, setup.infer)
             alone["kernel"], own = kernel.theta, stretch
         else:
             fits.found[t] = kernel, likelihood
@@ -96,27 +97,26 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     return Alone(alone, primary, own, np.array(stretches), objectives, fits)
 
 
-def _fit_each(setup: Setup, templates: list[Any], noises: list[Any], how: tuple[Any, ...]) -> list[Any]:
-    """Theta, the likelihood's parameters and the objective of each task's own fit; on workers where there are any."""
-    spread = setup.spread
-    if spread is None:
-        shard = TaskShard(setup.cells, setup.specific)
-        return _fit_shard(shard, templates, noises, how, None)
-    placed = spread.place(setup.specific)
-    given: list[tuple[Any, ...]] = [(templates[at], noises[at], how) for at in spread.bounds]
-    return [found for part in spread.crew.map(_fit_shard, placed, given) for found in part]
+@dataclass(frozen=True)
+class Start:
+    """Where each task's own fit starts."""
+
+    templates: list[Any]
+    noises: list[Any]
+
+    def part(self, tasks: slice) -> Start:
+        """Those of some tasks."""
+        return Start(self.templates[tasks], self.noises[tasks])
 
 
-def _fit_shard(
-    shard: TaskShard, templates: list[Any], noises: list[Any], how: tuple[Any, ...], common: None
-) -> list[Any]:
-    """The same for the tasks of one shard; None where there is no row, or no kernel."""
-    out: list[Any] = []
-    for t, (template, noise) in enumerate(zip(templates, noises, strict=True)):
-        cells = shard.cells.only(t)
-        if len(cells.y) == 0 or template is None:
+def _fit_shard(shard: TaskShard, how: tuple[Any, ...], start: Start) -> list[Any]:
+    """Theta, the likelihood's parameters and the objective of each task's own fit; None without a row or a kernel."""
+    tasks, out = PlacedTasks(shard.cells, device=shard.device), list[Any]()
+    for t, (template, noise) in enumerate(zip(start.templates, start.noises, strict=True)):
+        own = tasks.only(t)
+        if len(own.cells.y) == 0 or template is None:
             out.append(None)
             continue
-        kernel, likelihood, optimum = fit_single(cells, template, noise, *how)
+        kernel, likelihood, optimum, _ = fit_single(own, template, noise, *how)
         out.append((kernel.theta, likelihood, optimum.objective))
     return out

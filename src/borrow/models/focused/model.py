@@ -45,24 +45,20 @@ import numpy.typing as npt
 
 from borrow.covariance import Basis, SharedCovariance
 from borrow.covariance.layout import STRETCH
-from borrow.covariance.spread import SharedRecipe, Spread, SpreadCovariance
 from borrow.data.cells import Cells
 from borrow.data.labels import list_labels
 from borrow.data.scaling import TaskData
-from borrow.estimators.regressor import (
-    by_label,
-    default_kernel,
-    numbers_by_label,
-)
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import by_label, numbers_by_label
 from borrow.inference import ExactInference, Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
 from borrow.kernels import Constant, Kernel, resolve
 from borrow.kernels.compose import TaskKernels
-from borrow.models.gp.regressors import EXACT
+from borrow.models.gp.model import EXACT
 from borrow.numerics import optimise as hyper
-from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -74,7 +70,7 @@ OFFSET_VARIANCE = 0.3
 class Setup:
     """The model without its hyper-parameters."""
 
-    cells: Cells
+    tasks: PlacedTasks
     primary: int
     kernel: Kernel
     specific: list[Kernel | None]  # None for the primary, and where a secondary has no specific part
@@ -82,7 +78,11 @@ class Setup:
     background: Kernel | None = None
     background_Z: Array | None = None
     infer: Inference = EXACT
-    spread: Spread | None = None  # while a fit has workers
+
+    @property
+    def cells(self) -> Cells:
+        """The rows of all tasks."""
+        return self.tasks.cells
 
     @property
     def secondaries(self) -> npt.NDArray[np.intp]:
@@ -107,25 +107,19 @@ def task_weights(values: Values, setup: Setup) -> Array:
     return R
 
 
-def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | SpreadCovariance:
+def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
     """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]
     if setup.background is not None and setup.background_Z is not None:
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
         basis_of += [1] * values["loadings"].shape[1]
-    R = task_weights(values, setup)
-    if setup.spread is not None:
-        ends = np.array([0, *(at.stop for at in setup.specific_parts)])
-        recipe = SharedRecipe(bases, basis_of, R, setup.specific, values["specific"], ends)
-        return SpreadCovariance(recipe, setup.spread)
     specific = TaskKernels(setup.specific, values["specific"], setup.specific_parts)
-    own: Any = specific if setup.cells.device is not None else list(specific)
-    return SharedCovariance(setup.cells.there, setup.cells.starts, bases, basis_of, R, own)
+    return SharedCovariance(setup.tasks, bases, basis_of, task_weights(values, setup), specific)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
     """Posterior and log evidence at given hyper-parameters (sec. 2.4)."""
-    return setup.infer(prior_of_tasks(values, setup), setup.cells, values, start)
+    return setup.infer(prior_of_tasks(values, setup), setup.tasks, values, start)
 
 
 def focused_objective(setup: Setup) -> hyper.Objective:
@@ -135,10 +129,9 @@ def focused_objective(setup: Setup) -> hyper.Objective:
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
         fit = condition(values, setup, start)
-        start = fit.start
-        if setup.spread is not None:
-            setup.spread.crew.watch(fit.evidence)
-        return fit.evidence, evidence_gradient(fit, values, setup)
+        start, gradient = fit.start, evidence_gradient(fit, values, setup)
+        setup.tasks.report(fit.evidence)
+        return fit.evidence, gradient
 
     return objective
 
@@ -224,7 +217,7 @@ def measure_uncertainty(
             for name, g in log_prior(values)[1].items():
                 gradient[name] = gradient[name] + g
         carrier = fit.posterior.prior.carriers[0]
-        c = solve_lower_transposed(carrier.L, fit.posterior.a[fit.posterior.prior.columns[0]])
+        c = solve_lower_transposed(carrier.L, fit.posterior.a[fit.posterior.prior.parameters.columns[0]])
         return gradient, to_host(c)
 
     held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
@@ -271,7 +264,7 @@ def prepare(
         for k in by_label(specific_kernel, data.labels, "specific_kernel", default="auto")
     ]
     specific[primary] = None
-    setup = Setup(data.cells, primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
+    setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
     weights = numbers_by_label(rho, data.labels, "rho", default=0.0)
     thetas = [k.theta for k in specific if k is not None]
     values: Values = {
@@ -302,17 +295,14 @@ def parameter_names(labels: tuple[Hashable, ...], setup: Setup, background: int 
 
 
 def check_memory(setup: Setup) -> None:
-    """Refuse what would not fit, before it is allocated; workers look after themselves."""
-    if setup.spread is not None:
-        return
+    """Refuse what would not fit, before it is allocated."""
     sizes = np.diff(setup.cells.starts).astype(float)
     own = np.array([k is not None for k in setup.specific])
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    place = setup.cells.device
+    place = setup.tasks.device
     blocks, tall = (3, 5) if place is None else (8, 9)  # matrices of each kind at once; on a GPU also of each kernel
     padded = 1.0 if place is None else STRETCH
-    require(
-        place,
+    setup.tasks.require(
         8.0
         * (
             blocks * padded**2 * float((sizes[own] ** 2).sum())

@@ -95,13 +95,11 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
     n = rows.stop - rows.start
     if n == 0:
         return np.nan
-    local, code = posterior.at(t)
-    prior, at = local.prior, local.prior.rows(code)
-    LB, a = (linalg.to_host(v) for v in local.without(code))
+    known, carrier = posterior.of_task(t), posterior.prior.carriers[0]
+    LB, a = known.without(0)
     X, y, count = (v[rows] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
-    first = prior.columns[0]
-    V, residual = linalg.to_host(prior.carriers[0].V[at]), linalg.to_host(prior.carriers[0].residual[at])
-    G = np.array(linalg.to_host(prior.G[at]))
+    first, G = known.prior.columns[0], known.prior.G.copy()
+    V, residual = known.prior.carried[0].V, known.prior.carried[0].residual
     dof, scatter = setup.cells.dof[t], setup.cells.scatter[t]
 
     def log_density(x: Array) -> float:
@@ -118,6 +116,6 @@ def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int,
 
     x = np.concatenate([[values["rho"][i]], values["specific"][part], [values["noise"][t]]])
     C = -hyper.second_differences(log_density, x)
-    C[0, 0] += float(prior.carriers[0].basis.kernel.diag(setup.Z).mean())  # the prior on w
+    C[0, 0] += float(carrier.basis.kernel.diag(setup.Z).mean())  # the prior on w
     C[1:, 1:] += np.eye(len(x) - 1) / priors.VARIANCE_SD**2
     return float(np.sqrt(_inverse_diagonal(C)[0]))

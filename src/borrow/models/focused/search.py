@@ -26,12 +26,12 @@ from sklearn.utils import check_random_state
 from borrow.covariance import SharedPosterior, choose_inducing
 from borrow.covariance.inducing import MOST
 from borrow.data.scaling import TaskData
-from borrow.estimators.regressor import is_matrix
+from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference, Result, priors
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone, fit_alone
 from borrow.models.focused.model import Setup, condition, objective_of
-from borrow.models.gp.regressors import bounds_of, condition_single
+from borrow.models.gp.model import bounds_of, condition_single
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, solve_lower, to_host
 from borrow.numerics.optimise import Optimum, Values
@@ -134,7 +134,7 @@ def starts(
         return [regression_start(rough, setup, alone, None)] + ([given] if given else [])
     own = {n: v[setup.primary : setup.primary + 1] for n, v in alone.values.items() if n == "noise"}
     kernel = setup.kernel.with_theta(rough["kernel"])
-    as_rough = condition_single(setup.cells.only(setup.primary), kernel, own, setup.infer)
+    as_rough = condition_single(setup.tasks.only(setup.primary), kernel, own, setup.infer)
     regressed = regression_start(rough, setup, alone, as_rough)
     out = [alone.values, regression_start(alone.values, setup, alone, alone.primary), regressed]
     for _ in range(n_restarts):
@@ -220,7 +220,7 @@ def sharing_gains(
             continue
         own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
         likelihood = Gaussian(cells, np.exp(noise))
-        gains[i] = posterior.evidence_given_others(t) + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[i] = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
         gains[i] -= alone.objectives[t]
         if how.prior is not None:
             gains[i] += (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import SharedCovariance
-from borrow.covariance.layout import MOST_ENTRIES, _alike
+from borrow.covariance.layout import MOST_ENTRIES, alike
 from borrow.data.cells import Cells
 from borrow.inference.exact import exact
 from borrow.inference.likelihoods import Gaussian
@@ -20,6 +20,7 @@ from borrow.models.hierarchical.basis import Basis
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import Array, namespace, to_host
 from borrow.numerics.optimise import Objective, Values
+from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,10 @@ def bundle(groups: list[Any], like: Any) -> list[Bundle]:
         by_tasks.setdefault(len(groups[i].tasks), []).append(i)
     out = []
     for members in by_tasks.values():
-        for alike in _alike(members, sizes):
-            wide = 0 if groups[alike[0]].Phi is None else int(sizes[alike[0]]) * groups[alike[0]].Phi.shape[1]
-            most = max(1, MOST_ENTRIES // wide) if wide else len(alike)
-            parts = [alike[k : k + most] for k in range(0, len(alike), most)]
+        for near in alike(members, sizes):
+            wide = 0 if groups[near[0]].Phi is None else int(sizes[near[0]]) * groups[near[0]].Phi.shape[1]
+            most = max(1, MOST_ENTRIES // wide) if wide else len(near)
+            parts = [near[k : k + most] for k in range(0, len(near), most)]
             out += [_together(groups, part, Device(str(like.device))) for part in parts]
     return out
 
@@ -131,15 +132,14 @@ def on_host(problem: Any, basis: Basis, state: Any, moments: Any) -> tuple[Any, 
     return replace(problem, basis=basis, bundles=None), state, moments
 
 
-def base_objective_there(kernel: Kernel, X: Array, cells: Cells) -> Objective:
+def base_objective_there(kernel: Kernel, X: Array, cells: Cells, device: Device) -> Objective:
     """The objective of `hierarchical_search.base_objective` by the blocks of `SharedCovariance`."""
     M = len(cells.starts) - 1
-    inputs = replace(cells, X=X[cells.X[:, 0].astype(np.intp)])
+    tasks = PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]), device=device)
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), np.full(M, float(np.exp(values["noise"][0])))
-        prior = SharedCovariance(inputs.there, cells.starts, [], [], np.zeros((M, 0)), [at] * M)
-        fit = exact(prior, Gaussian(cells, noise))
+        fit = exact(SharedCovariance(tasks, [], [], np.zeros((M, 0)), [at] * M), Gaussian(tasks.cells, noise))
         adjoints, by = fit.gradient()
         theta = sum((g for g in adjoints.specific if g is not None), np.zeros(kernel.n_theta))
         return fit.evidence, {"kernel": theta, "noise": np.array([by["noise"].sum()])}

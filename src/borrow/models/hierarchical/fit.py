@@ -13,7 +13,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Cells, Codes
-from borrow.estimators.regressor import default_kernel, is_number
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import is_number
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.models.hierarchical.basis import Basis, basis_of, is_linear
 from borrow.models.hierarchical.device import basis_there, on_host
@@ -47,10 +48,10 @@ from borrow.models.hierarchical.search import (
 )
 from borrow.models.hierarchical.spread import SpreadGroups
 from borrow.numerics import memory
-from borrow.numerics.device import check, require
+from borrow.numerics.device import Device, check, require
 from borrow.numerics.linalg import Array, cholesky, solve, solve_lower
 from borrow.numerics.optimise import Optimum
-from borrow.tasks.workers import Crew
+from borrow.tasks.workers import Workers
 
 #: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.
 MARGIN = (1.0, 0.0)
@@ -185,7 +186,15 @@ def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
     return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
 
 
-def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settings, crew: Crew | None = None) -> Fit:
+def learn(
+    X: Any,
+    n_labelled: int,
+    cells: Cells,
+    scales: Array,
+    settings: Settings,
+    workers: Workers | None = None,
+    device: Device | None = None,
+) -> Fit:
     """Base kernel, then tau, noise and the number of iterations, then EM on all rows."""
     Z = X[:n_labelled]
     kernel = base_kernel_of(settings.base_kernel, X, scales)
@@ -193,12 +202,12 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
     chosen_noise = settings.noise is None and not settings.learn_noise
     free = [n for n in kernel.parameter_names() if not chosen_noise or n.split(".")[-1] != "variance"]
     if settings.optimizer is not None and free:
-        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, crew)
-    _check_memory(kernel, Z, cells)
+        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, workers, device)
+    _check_memory(kernel, Z, cells, device)
     basis = basis_of(kernel, Z)
-    problem = arrange(basis if cells.device is None else basis_there(basis, cells.device), cells)
-    if crew is not None:
-        problem = replace(problem, spread=SpreadGroups(crew))
+    problem = arrange(basis if device is None else basis_there(basis, device), cells)
+    if workers is not None:
+        problem = replace(problem, spread=SpreadGroups(workers))
     mean_variance = float(np.mean(kernel.diag(Z)))
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
     strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)
@@ -236,7 +245,7 @@ def learn(X: Any, n_labelled: int, cells: Cells, scales: Array, settings: Settin
         parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
     problem = replace(problem, spread=None)
     folds = [replace(f, rest=replace(f.rest, spread=None)) for f in folds]
-    if cells.device is not None:  # what was learnt answers from the host
+    if device is not None:  # what was learnt answers from the host
         problem, state, moments = on_host(problem, basis, parts[0], parts[1])
         parts, folds = (
             (state, moments, *parts[2:]),
@@ -256,11 +265,11 @@ def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array]
     return areas if np.isfinite(areas).any() else log_density(answers, targets, noise)
 
 
-def _check_memory(kernel: Kernel, Z: Any, cells: Cells) -> None:
+def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -> None:
     n = Z.shape[1] if is_linear(kernel) and Z.shape[1] < Z.shape[0] else Z.shape[0]
-    blocks = 0.0 if cells.device is None else 12.0 * float((np.diff(cells.starts) ** 2.0).sum())
+    blocks = 0.0 if device is None else 12.0 * float((np.diff(cells.starts) ** 2.0).sum())
     require(
-        cells.device,
+        device,
         8.0 * (6.0 * n * n + blocks),
         f"a hierarchical GP on {n:,} distinct inputs",
         "thin the rows, or use a linear base kernel with fewer columns than rows",

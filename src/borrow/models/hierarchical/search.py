@@ -35,11 +35,12 @@ from borrow.models.hierarchical.model import (
     start,
     stretch,
 )
-from borrow.models.hierarchical.spread import BaseShard, SpreadGroups, base_shard, place_base, with_columns
+from borrow.models.hierarchical.spread import SpreadBase, SpreadGroups, base_shard, with_columns
 from borrow.numerics import optimise as hyper
+from borrow.numerics.device import Device
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
-from borrow.tasks.workers import Crew
+from borrow.tasks.workers import Workers
 
 #: Rows are held out a quarter at a time; EM sees one quarter only where an iteration needs more than `CHEAP` products.
 FOLDS = 4
@@ -71,7 +72,7 @@ def fit_em(
         prior = log_hyper_prior(state, problem.basis, strengths)  # first: it says where K left its domain
         moments = expect(state, problem)
         if problem.spread is not None:
-            problem.spread.crew.watch(moments.evidence + prior)
+            problem.spread.report(moments.evidence + prior)
         return moments, moments.evidence + prior
 
     done = em.run(
@@ -85,21 +86,17 @@ def fit_em(
     return replace(done, statistics=with_columns(done.state, problem, done.statistics))
 
 
-def base_objective(kernel: Kernel, X: Any, cells: Cells, crew: Crew | None = None) -> Objective:
+def base_objective(kernel: Kernel, X: Any, cells: Cells, workers: Workers | None = None) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0.
 
     bK_l = 1/2 (a a' - A^-1) with A = k(X_l, X_l) + noise/count, a = A^-1 y, summed over the tasks of equal rows.
     """
     problem = arrange(Basis(kernel, X, np.eye(0), np.eye(0)), _thinned(cells))
-    placed, n_shards = (None, 0) if crew is None else place_base(crew, X, problem)
+    groups = SpreadBase(workers, X, problem)
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), float(np.exp(values["noise"][0]))
-        if crew is None:
-            shard = BaseShard([X[g.rows] for g in problem.groups], problem.groups)
-            total, by_theta, by_noise = base_shard(shard, at, noise, None)
-        else:
-            total, by_theta, by_noise = crew.total(base_shard, placed, [(at, noise)] * n_shards)
+        total, by_theta, by_noise = groups.total(base_shard, (at, noise))
         total += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
         by_noise += 0.5 * (problem.scatter / noise - problem.dof)
         return total, {"kernel": by_theta, "noise": np.array([by_noise])}
@@ -115,13 +112,16 @@ def fit_base(
     scales: Array,
     prior: str | None,
     max_iter: int,
-    crew: Crew | None = None,
+    workers: Workers | None = None,
+    device: Device | None = None,
 ) -> tuple[Kernel, float, Optimum]:
     """Kernel parameters and noise that explain the tasks as independent functions."""
     begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
     rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
-    there = cells.device is not None and not sparse.issparse(X)
-    objective = base_objective_there(kernel, X, _thinned(cells)) if there else base_objective(kernel, X, cells, crew)
+    if device is None or sparse.issparse(X):
+        objective = base_objective(kernel, X, cells, workers)
+    else:
+        objective = base_objective_there(kernel, X, _thinned(cells), device)
     if prior is not None:
         on = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior(1)}
         objective = hyper.with_prior(objective, priors.independent_priors(on))
@@ -177,7 +177,7 @@ def hold_out(cells: Cells, problem: Problem, random: np.random.RandomState) -> l
     held = [_put_aside(cells, problem.basis, mask) for mask in folds if mask.any() and not mask.all()]
     if problem.spread is None:
         return held
-    return [replace(h, rest=replace(h.rest, spread=SpreadGroups(problem.spread.crew))) for h in held]
+    return [replace(h, rest=replace(h.rest, spread=SpreadGroups(problem.spread.workers))) for h in held]
 
 
 def few_of(folds: list[Held], problem: Problem) -> list[Held]:

@@ -26,7 +26,8 @@ from borrow.numerics.linalg import (
     solve_lower,
     solve_lower_transposed,
 )
-from borrow.tasks.workers import Crew, bounds_of_shards
+from borrow.tasks.placed import PlacedShards
+from borrow.tasks.workers import Workers, bounds_of_shards
 
 
 @dataclass(frozen=True)
@@ -37,39 +38,45 @@ class GroupShard:
     held: list[Codes] | None
 
 
-class SpreadGroups:
+class SpreadGroups(PlacedShards[GroupShard]):
     """The groups of a problem on workers, placed when they are first needed."""
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
-        self.placed: Any = None
+    def __init__(self, workers: Workers) -> None:
+        self.workers = self._workers = workers
+        self.source: tuple[Problem, list[Codes] | None] | None = None
 
-    def place(self, problem: Problem, held: list[Codes] | None) -> Any:
-        """Send the groups, once. What merged rows add to the evidence counts in the first shard."""
-        if self.placed is None:
-            self.bounds = bounds_of_shards([len(g.Y) * g.Y.shape[1] for g in problem.groups])
-            self.tasks = [np.concatenate([g.tasks for g in problem.groups[at]]) for at in self.bounds]
-            slim = replace(problem.basis, prior=np.zeros((0, 0)), factor=np.zeros((0, 0)), W=None)
-            shards = []
-            for i, (at, tasks) in enumerate(zip(self.bounds, self.tasks, strict=True)):
-                groups, first = [], 0
-                for g in problem.groups[at]:
-                    groups.append(replace(g, tasks=np.arange(first, first + len(g.tasks))))
-                    first += len(g.tasks)
-                own = (problem.dof, problem.scatter, problem.log_constant) if i == 0 else (0.0, 0.0, 0.0)
-                shards.append(GroupShard(Problem(slim, groups, len(tasks), *own), None if held is None else held[at]))
-            self.placed = self.crew.place(shards)
-        return self.placed
+    def of(self, problem: Problem, held: list[Codes] | None) -> SpreadGroups:
+        """The groups of this problem, and what is held out of each: those that were asked for first."""
+        self.source = self.source or (problem, held)
+        return self
+
+    def cut(self, spread: bool) -> tuple[list[slice], list[GroupShard]]:
+        """What merged rows add to the evidence counts in the first shard."""
+        assert self.source is not None  # asked for by `expect_spread`
+        problem, held = self.source
+        bounds = _bounds(problem)
+        self.tasks = [np.concatenate([g.tasks for g in problem.groups[at]]) for at in bounds]
+        slim = replace(problem.basis, prior=np.zeros((0, 0)), factor=np.zeros((0, 0)), W=None)
+        shards = []
+        for i, (at, tasks) in enumerate(zip(bounds, self.tasks, strict=True)):
+            groups, first = [], 0
+            for g in problem.groups[at]:
+                groups.append(replace(g, tasks=np.arange(first, first + len(g.tasks))))
+                first += len(g.tasks)
+            own = (problem.dof, problem.scatter, problem.log_constant) if i == 0 else (0.0, 0.0, 0.0)
+            shards.append(GroupShard(Problem(slim, groups, len(tasks), *own), None if held is None else held[at]))
+        return bounds, shards
+
+
+def _bounds(problem: Problem) -> list[slice]:
+    return bounds_of_shards([len(g.Y) * g.Y.shape[1] for g in problem.groups])
 
 
 def expect_spread(state: State, problem: Problem, moments: bool, held: list[Codes] | None) -> Moments:
     """The posterior of every task, as `hierarchical.expect` has it."""
-    spread: SpreadGroups = problem.spread
-    placed = spread.place(problem, held)
+    spread: SpreadGroups = problem.spread.of(problem, held)
     columns, K = held is None and not moments, state.K
-    given: list[tuple[Any, ...]] = [(state.mu, state.noise, columns, moments)] * len(spread.bounds)
-    total = spread.crew.total(_expect_shard, placed, given, K)
-    residual, evidence, B, VV, V1, answers, V = total
+    residual, evidence, B, VV, V1, answers, V = spread.total(_expect_shard, (state, columns, moments))
     gain = K @ B @ K if moments else np.zeros_like(K)
     if not columns:
         return Moments(np.zeros((len(K), 0)), gain, residual, evidence, answers, (K @ VV @ K, K @ V1))
@@ -78,18 +85,16 @@ def expect_spread(state: State, problem: Problem, moments: bool, held: list[Code
     return Moments(D, gain, residual, evidence)
 
 
-def _expect_shard(
-    shard: GroupShard, mu: Array, noise: float, columns: bool, moments: bool, K: Array
-) -> tuple[Any, ...]:
+def _expect_shard(shard: GroupShard, common: tuple[State, bool, bool]) -> tuple[Any, ...]:
     """The shard's part of the E-step: residual, evidence, B, V V', V 1, answers for held-out rows, V; 0 for no need."""
-    state, problem = State(mu, K, noise), shard.problem
+    (state, columns, moments), problem = common, shard.problem
     keep = shard.held is not None
     B, V, residual, evidence, factors = group_sums(state, problem, moments, keep)
     if columns:
         return residual, evidence, 0.0, 0.0, 0.0, [], [V]
     answers: list[Any] = []
     if shard.held is not None:
-        D = K @ V
+        D = state.K @ V
         for i, (g, positions) in enumerate(zip(problem.groups, shard.held, strict=True)):
             answers.append(probe(problem.basis, state, g, factors[i], D[:, g.tasks], positions))
     return residual, evidence, B if moments else 0.0, V @ V.T, V.sum(axis=1), answers, []
@@ -111,11 +116,17 @@ class BaseShard:
     groups: list[Group]
 
 
-def place_base(crew: Crew, X: Any, problem: Problem) -> tuple[Any, int]:
-    """Send the groups with their inputs; how many shards there are."""
-    bounds = bounds_of_shards([len(g.Y) * g.Y.shape[1] for g in problem.groups])
-    shards = [BaseShard([X[g.rows] for g in problem.groups[at]], problem.groups[at]) for at in bounds]
-    return crew.place(shards), len(bounds)
+class SpreadBase(PlacedShards[BaseShard]):
+    """The groups with their inputs, on workers where there are any."""
+
+    def __init__(self, workers: Workers | None, X: Any, problem: Problem) -> None:
+        self._workers, self.X, self.problem = workers, X, problem
+
+    def cut(self, spread: bool) -> tuple[list[slice], list[BaseShard]]:
+        """Groups next to each other, with about the same number of rows."""
+        groups = self.problem.groups
+        bounds = _bounds(self.problem) if spread else [slice(0, len(groups))]
+        return bounds, [BaseShard([self.X[g.rows] for g in groups[at]], groups[at]) for at in bounds]
 
 
 def group_evidence(kernel: Kernel, noise: float, X: Any, g: Group) -> tuple[float, Array, float]:
@@ -130,8 +141,9 @@ def group_evidence(kernel: Kernel, noise: float, X: Any, g: Group) -> tuple[floa
     return value, pullback(bK).theta, float(np.diagonal(bK) @ (noise / g.count))
 
 
-def base_shard(shard: BaseShard, kernel: Kernel, noise: float, common: Any) -> tuple[float, Array, float]:
+def base_shard(shard: BaseShard, common: tuple[Kernel, float]) -> tuple[float, Array, float]:
     """The shard's part of the evidence of independent functions, and of its derivatives."""
+    kernel, noise = common
     total, by_theta, by_noise = 0.0, np.zeros(kernel.n_theta), 0.0
     for X, g in zip(shard.inputs, shard.groups, strict=True):
         value, theta, own = group_evidence(kernel, noise, X, g)

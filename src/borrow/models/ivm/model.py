@@ -49,16 +49,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from borrow.covariance import SharedCovariance, SharedPosterior
-from borrow.covariance.shared import LOG_2PI
+from borrow.covariance import SharedCovariance, SharedPosterior, Sites
+from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Codes
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, like, to_host
+from borrow.numerics.linalg import Array, is_tensor, like, to_host
 from borrow.numerics.optimise import Objective, Values
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
 #: Small tasks share a matrix of at most so many rows.
 BLOCK = 64
@@ -95,6 +96,11 @@ class Active(NamedTuple):
     def task(self) -> Codes:
         """Task code of every chosen row."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def tasks(self) -> PlacedTasks:
+        """The chosen rows as tasks of this process."""
+        device = Device(str(self.X.device)) if is_tensor(self.X) else None
+        return rows_as_tasks(to_host(self.X), self.starts, device)
 
 
 def select(
@@ -251,5 +257,5 @@ def frozen_objective(kernel: Kernel, active: Active) -> Objective:
 def condition(kernel: Kernel, active: Active) -> SharedPosterior:
     """The posterior of all tasks given the sites (eq. (16)); a task without an active row keeps its prior."""
     M = len(active.starts) - 1
-    prior = SharedCovariance(active.X, active.starts, [], [], np.zeros((M, 0)), [kernel] * M)
-    return prior.condition(active.tau * active.z, active.tau)
+    prior = SharedCovariance(active.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
+    return prior.condition(Sites(active.tau * active.z, active.tau))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from borrow.covariance.shared import LOG_2PI
+from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Cells, Codes
 from borrow.inference.priors import GaussianPrior
 from borrow.kernels import Kernel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.data.cells import Codes
 from borrow.data.labels import list_labels
+from borrow.estimators.base import warn
 from borrow.numerics.device import Device, require
 
 
@@ -48,20 +48,17 @@ def tell_prior_tasks(counts: Mapping[Hashable, int], task: Codes) -> None:
     asked = [list(counts)[t] for t in np.unique(task).tolist()]
     if bare := [label for label in asked if counts[label] == 0]:
         plural = len(bare) > 1
-        warnings.warn(
+        warn(
             f"task{'s' * plural} {list_labels(bare)} {'have' if plural else 'has'} no active row: predicted from the "
             "prior, which knows no target of it; raise n_active",
-            UserWarning,
-            stacklevel=5,
         )
 
 
 def warn_cycle(cycle: tuple[int, int] | None) -> None:
     """Say it where the rounds go in a circle."""
     if cycle is not None:
-        warnings.warn(
+        warn(
             f"rounds {cycle[0]} and {cycle[1]} chose the same rows and the round between them others: selection and "
             "learning go in a circle, and stopped there; use n_rounds=1, or raise n_active",
             ConvergenceWarning,
-            stacklevel=5,
         )

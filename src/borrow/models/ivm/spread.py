@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance.spread import Spread, TaskShard
 from borrow.data.cells import Cells, Codes
 from borrow.inference.adf import Factors, GaussianFactors, ProbitFactors
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Report, Selection, select
 from borrow.numerics.linalg import Array
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 #: A shard is first asked for its even share of the rows, and this part more.
 MORE = 0.3
@@ -26,42 +26,64 @@ MORE = 0.3
 
 @dataclass(frozen=True)
 class GaussianTasks:
-    """Noise variance of each task of a shard."""
+    """Noise variance of each task."""
 
     noise: Array
 
+    def part(self, tasks: slice) -> GaussianTasks:
+        """Those of some tasks."""
+        return GaussianTasks(self.noise[tasks])
+
     def factors(self, cells: Cells) -> Factors:
-        """One a row."""
+        """One per row."""
         return GaussianFactors(cells.y, self.noise[cells.task] / cells.count)
 
 
 @dataclass(frozen=True)
 class ProbitTasks:
-    """Bias of each task of a shard."""
+    """Bias of each task."""
 
     bias: Array
 
+    def part(self, tasks: slice) -> ProbitTasks:
+        """Those of some tasks."""
+        return ProbitTasks(self.bias[tasks])
+
     def factors(self, cells: Cells) -> Factors:
-        """One a row."""
+        """One per row."""
         return ProbitFactors(cells.y, self.bias[cells.task])
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What is wanted of every shard, whose first tasks are `firsts`: so many rows, or those of an order."""
+
+    likelihood: GaussianTasks | ProbitTasks
+    firsts: list[int]
+    how_many: Any
+    orders: list[Any]
+
+    def part(self, tasks: slice) -> tuple[Any, int, Any]:
+        i = self.firsts.index(tasks.start)
+        return self.likelihood.part(tasks), int(self.how_many[i]), self.orders[i]
+
+
 def select_spread(
-    spread: Spread,
+    tasks: PlacedTasks,
     kernel: Kernel,
-    tasks: list[Any],
+    likelihood: GaussianTasks | ProbitTasks,
     d: int,
     order: Codes | None = None,
     report: Report | None = None,
 ) -> Selection:
-    """As `ivm.select`; `tasks` says what every shard needs to know of its tasks. Rows keep what is known of them."""
-    placed = spread.place([None] * len(spread.cells.dof))
-    rows = [spread.rows(at) for at in spread.bounds]
+    """As `ivm.select`; rows keep what is known of them."""
+    starts, firsts = tasks.cells.starts, [at.start for at in tasks.bounds]
+    rows = [slice(int(starts[at.start]), int(starts[at.stop])) for at in tasks.bounds]
     sizes = np.array([at.stop - at.start for at in rows])
 
     def ask(how_many: Any, orders: list[Any]) -> list[Any]:
-        given: list[tuple[Any, ...]] = [(kernel, *g) for g in zip(tasks, how_many, orders, strict=True)]
-        return spread.crew.map(_select_shard, placed, given)
+        wanted = _Wanted(likelihood, firsts, how_many, orders)
+        return tasks.each(_select_shard, kernel, wanted)
 
     if order is not None:
         which = [np.flatnonzero((order >= at.start) & (order < at.stop)) for at in rows]
@@ -105,8 +127,9 @@ def _first(s: Any, n: int) -> Any:
     return Selection(s.active[:n], s.gain[:n], s.tau[:n], s.z[:n], s.mean, s.variance, s.score[:n])
 
 
-def _select_shard(shard: TaskShard, kernel: Kernel, tasks: Any, d: int, order: Any, common: None) -> Selection:
+def _select_shard(shard: TaskShard, kernel: Kernel, wanted: Any) -> Selection:
     """The shard's own list."""
+    likelihood, d, order = wanted if isinstance(wanted, tuple) else wanted.part(slice(0, len(shard.cells.dof)))
     cells = shard.cells
-    s = select(kernel, cells.X, cells.starts, tasks.factors(cells), int(d), order)
+    s = select(kernel, cells.X, cells.starts, likelihood.factors(cells), d, order)
     return Selection(s.active, s.gain, s.tau, s.z, np.zeros(0), np.zeros(0), s.score)

@@ -71,7 +71,7 @@ def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: 
     log_prior = None if prior is None else priors.kernel_prior(setup.kernel, scales)
 
     def objective(at: Values) -> tuple[float, Values]:
-        K, back = setup.kernel.with_theta(at["kernel"]).evaluate(setup.design.there(setup.design.inputs))
+        K, back = setup.kernel.with_theta(at["kernel"]).evaluate(setup.design.put(setup.design.inputs))
         L, _ = linalg.cholesky_jittered(K, NUGGET)
         inverse, log_determinant = linalg.inverse_from_factor(L), linalg.log_determinant(L)
         del K, L  # each is as large as all pairs of inputs
@@ -111,7 +111,7 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     posterior: Any = condition(values, setup).posterior
     bK = posterior.by_inputs()
     del posterior
-    K = setup.kernel.with_theta(values["kernel"])(setup.design.there(setup.design.inputs))
+    K = setup.kernel.with_theta(values["kernel"])(setup.design.put(setup.design.inputs))
     linalg.add_diagonal(K, NUGGET * linalg.diagonal(K).mean())
     S = K @ bK @ K
     S = S + S.T

@@ -41,17 +41,16 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import (
+    Adjoints,
     Basis,
     CompleteTasks,
     DenseTasks,
     Design,
     LowRankTasks,
     SharedCovariance,
-    TaskAdjoints,
 )
 from borrow.covariance.kronecker import CompletePosterior
-from borrow.covariance.spread import LowRankRecipe, SharedRecipe, Spread, SpreadCovariance, TaskShard
-from borrow.data.cells import Cells
+from borrow.data.cells import Cells, Codes
 from borrow.inference import ExactInference, Inference, Result, priors
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product, Sum
@@ -61,6 +60,7 @@ from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 EXACT = ExactInference()
 #: Less than this is noise, and less of the fit crosses from task to task: transfer has cancelled (sec. 2.3).
@@ -73,7 +73,7 @@ SMALL, SMALL_MEMORY = 400, 30
 HEAT = 4
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
-#: With more tasks than this on workers, their own fits are compared through the inducing inputs.
+#: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
 START_PAIRS = 200
 
 
@@ -81,7 +81,7 @@ START_PAIRS = 200
 class Setup:
     """The model without its hyper-parameters."""
 
-    cells: Cells
+    tasks: PlacedTasks
     design: Design
     kernel: Kernel
     form: Form
@@ -91,7 +91,11 @@ class Setup:
     specific: Sequence[Kernel | None] = ()  # empty: no task has a function of its own
     share_noise: bool = False
     infer: Inference = EXACT
-    spread: Spread | None = None  # while a fit has workers
+
+    @property
+    def cells(self) -> Cells:
+        """The rows of all tasks."""
+        return self.tasks.cells
 
     @property
     def M(self) -> int:
@@ -148,13 +152,11 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
     R = parts.R if parts.R is not None else np.asarray(linalg.cholesky_jittered(parts.B)[0])
     if setup.path == "blocks":
         return _blocks(setup, parts._replace(R=R), kernel, Z, c, specific)
-    if setup.spread is not None:
-        return SpreadCovariance(LowRankRecipe(kernel, Z, R, c), setup.spread)
-    return LowRankTasks(design, kernel, Z, R, c)
+    return LowRankTasks(setup.tasks, kernel, Z, R, c)
 
 
 def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, specific: list[Any]) -> Any:
-    """One block a task given the shared functions: s_t^2 k^x, the intercept and the task's own kernel."""
+    """One block per task given the shared functions: s_t^2 k^x, the intercept and the task's own kernel."""
     R = parts.R
     assert R is not None  # every form has a factor by now
     own: list[Kernel | None] = []
@@ -164,16 +166,14 @@ def _blocks(setup: Setup, parts: Parts, kernel: Kernel, Z: Array, c: float, spec
         terms += [specific[t]] if specific and specific[t] is not None else []
         own.append(Sum.of(*terms) if terms else None)
     bases = [Basis(kernel, Z)] if R.shape[1] else []
-    if setup.spread is not None:
-        return SpreadCovariance(SharedRecipe.with_kernels(bases, [0] * R.shape[1], R, own), setup.spread)
-    return SharedCovariance(setup.cells.there, setup.design.starts, bases, [0] * R.shape[1], R, own)
+    return SharedCovariance(setup.tasks, bases, [0] * R.shape[1], R, own)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
     """Posterior, which predicts by eq. (2), and log evidence at given hyper-parameters."""
     noise = np.broadcast_to(values["noise"], setup.M) if "noise" in values else None
     with_noise = values if noise is None else {**values, "noise": noise}
-    return setup.infer(prior_of_tasks(values, setup), setup.cells, with_noise, start)
+    return setup.infer(prior_of_tasks(values, setup), setup.tasks, with_noise, start)
 
 
 def multitask_objective(setup: Setup) -> hyper.Objective:
@@ -183,10 +183,9 @@ def multitask_objective(setup: Setup) -> hyper.Objective:
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
         fit = condition(values, setup, start)
-        start = fit.start
-        if setup.spread is not None:
-            setup.spread.crew.watch(fit.evidence)
-        return fit.evidence, evidence_gradient(fit, values, setup)
+        start, gradient = fit.start, evidence_gradient(fit, values, setup)
+        setup.tasks.report(fit.evidence)
+        return fit.evidence, gradient
 
     return objective
 
@@ -207,7 +206,7 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     return {n: out[n] for n in values}
 
 
-def _from_blocks(found: Any, values: Values, setup: Setup) -> TaskAdjoints:
+def _from_blocks(found: Any, values: Values, setup: Setup) -> Adjoints:
     """Adjoints of the blocks' kernels taken apart again: own variance, k^x, intercept, the task's kernel."""
     parts, nk = setup.form.parts(values), setup.kernel.n_theta
     theta = found.bases[0].copy() if found.bases else np.zeros(nk)
@@ -221,7 +220,7 @@ def _from_blocks(found: Any, values: Values, setup: Setup) -> TaskAdjoints:
         specific.append(rest)
     if setup.intercept:
         intercept = float(intercept / np.exp(values["intercept"][0]))
-    return TaskAdjoints(theta, found.noise, None, found.weights, diagonal, intercept, specific)
+    return found._replace(bases=[theta], diagonal=diagonal, intercept=intercept, specific=specific)
 
 
 def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
@@ -257,8 +256,8 @@ def start_correlation(setup: Setup, kernel: Kernel, tau: Array) -> Array:
     Each task alone has beta_t = w (I + w k w)^-1 w y, w = sqrt(tau). A task without rows correlates with none.
     """
     design, M = setup.design, setup.M
-    if setup.spread is not None and setup.Z is not None and M > START_PAIRS:
-        C = _products_through_Z(setup.spread, kernel, tau, setup.Z)
+    if setup.Z is not None and M > START_PAIRS:
+        C = _products_through_Z(setup.tasks, kernel, tau, setup.Z)
     else:
         chosen, beta = zip(*(_own_fit(setup.cells, t, kernel, tau) for t in range(M)), strict=True)
         C = np.eye(M)
@@ -282,18 +281,28 @@ def _own_fit(cells: Cells, t: int, kernel: Kernel, tau: Array) -> tuple[Any, Arr
     return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
 
 
-def _products_through_Z(spread: Spread, kernel: Kernel, tau: Array, Z: Array) -> Array:
-    """beta_t'k beta_t' of all pairs with k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector a task, from its worker."""
-    given: list[tuple[Any, ...]] = [(kernel, tau[spread.rows(at)], Z) for at in spread.bounds]
-    placed = spread.place([None] * len(spread.cells.dof))
-    F = np.concatenate(spread.crew.map(_fits_at_Z, placed, given))
+@dataclass(frozen=True)
+class _Precisions:
+    """The precision of every row, in parts."""
+
+    tau: Array
+    starts: Codes
+
+    def part(self, tasks: slice) -> _Precisions:
+        return _Precisions(self.tau[self.starts[tasks.start] : self.starts[tasks.stop]], self.starts[:0])
+
+
+def _products_through_Z(tasks: PlacedTasks, kernel: Kernel, tau: Array, Z: Array) -> Array:
+    """beta_t'k beta_t' of all pairs with k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector per task, from its rows."""
+    F = np.concatenate(tasks.each(_fits_at_Z, (kernel, Z), _Precisions(tau, tasks.cells.starts)))
     half = linalg.solve_lower(linalg.cholesky_jittered(kernel(Z))[0], np.ascontiguousarray(F.T))
     return half.T @ half
 
 
-def _fits_at_Z(shard: TaskShard, kernel: Kernel, tau: Array, Z: Array, common: None) -> Array:
-    """k(Z, X_t) beta_t of the shard's tasks, one a row."""
-    fits = (_own_fit(shard.cells, t, kernel, tau) for t in range(len(shard.cells.dof)))
+def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], rows: _Precisions) -> Array:
+    """k(Z, X_t) beta_t of the shard's tasks, one per row."""
+    kernel, Z = common
+    fits = (_own_fit(shard.cells, t, kernel, rows.tau) for t in range(len(shard.cells.dof)))
     return np.stack([kernel(Z, shard.cells.X[rows]) @ beta for rows, beta in fits])
 
 
@@ -334,7 +343,8 @@ def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_it
     def evidence(values: Values) -> tuple[float, Values]:
         fit[0] = None  # the matrices of the evaluation before make room
         fit[0] = condition(values, setup)
-        return fit[0].evidence, evidence_gradient(fit[0], values, setup)
+        gradient = evidence_gradient(fit[0], values, setup)
+        return fit[0].evidence, gradient
 
     def information(values: Values) -> Array:  # asked for where the evidence was evaluated last
         return average_information(values, setup, fit[0].posterior)

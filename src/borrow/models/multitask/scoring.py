@@ -47,7 +47,7 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
     for name, value in values.items():
         if name == "kernel":
             # The posterior has w K^f w, and beta = w alpha: no further matrix of all pairs of rows is made.
-            scaled = setup.kernel.with_theta(value).tangents(prior.X, posterior._wBw, posterior.alpha)
+            scaled = setup.kernel.with_theta(value).tangents(prior.X, posterior.wBw, posterior.alpha)
             columns.append(to_host(scaled / posterior.w[:, None]))
         elif name == "noise":
             by_row = np.exp(np.broadcast_to(value, M))[task] * beta / setup.design.count

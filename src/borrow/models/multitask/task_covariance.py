@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from borrow.covariance import TaskAdjoints
+from borrow.covariance import Adjoints
 from borrow.data.cells import Codes
 from borrow.inference.priors import VARIANCE_SD, GaussianPrior, kernel_prior
 from borrow.kernels import Kernel
@@ -105,7 +105,7 @@ class FreeForm:
         L = self._factor(values)
         return Parts(L @ L.T, R=L)
 
-    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """2 bB L, lower triangle."""
         bL = adjoints.weights if adjoints.B is None else (adjoints.B + adjoints.B.T) @ self._factor(values)
         assert bL is not None  # a path gives one or the other
@@ -124,7 +124,7 @@ class FreeForm:
         if self.strength is None:
             return 0.0, {}
         value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
-        return value, self.pullback(values, TaskAdjoints(bB, bB, B=bB))
+        return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Entries of L."""
@@ -152,7 +152,7 @@ class LowRank:
         B.flat[:: self.M + 1] += own
         return Parts(B, R, own)
 
-    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """bR = 2 bB R, b log s^2 = s^2 bB_tt."""
         bR, bown = adjoints.weights, adjoints.diagonal
         if adjoints.B is not None:
@@ -192,7 +192,7 @@ class LowRank:
             value, by = log_normal(values["own"], self.log_variance)
             return value, {"own": by}
         value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
-        return value, self.pullback(values, TaskAdjoints(bB, bB, B=bB))
+        return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Loadings by task and function, variances by task."""
@@ -216,7 +216,7 @@ class Uniform:
         R, own = np.full((self.M, 1), np.sqrt(a)), np.full(self.M, b)
         return Parts(R @ R.T + np.diag(own), R, own)
 
-    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """By log a and log b."""
         a, b = np.exp(values["uniform"])
         if adjoints.B is not None:
@@ -259,7 +259,7 @@ class Features:
         """k^f at the features."""
         return Parts(self.kernel.with_theta(values["task_kernel"])(self.features))
 
-    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """Through the kernel; the low-rank path hands back the adjoint of the factor of K^f."""
         K, back = self.kernel.with_theta(values["task_kernel"]).evaluate(self.features)
         bB = adjoints.B
@@ -299,7 +299,7 @@ class Given:
         keep = e > 1e-12 * max(float(e[-1]), 0.0)
         return Parts(self.B, R=U[:, keep] * np.sqrt(e[keep]))
 
-    def pullback(self, values: Values, adjoints: TaskAdjoints) -> Values:
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """Nothing to learn."""
         return {}
 

@@ -11,7 +11,8 @@ import numpy as np
 from borrow.covariance import Design, choose_inducing
 from borrow.data.labels import list_labels
 from borrow.data.scaling import TaskData, column_scales
-from borrow.estimators.regressor import by_label, default_kernel, is_matrix, is_number
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import by_label, is_matrix, is_number
 from borrow.inference import Inference
 from borrow.kernels import Kernel, resolve
 from borrow.models.multitask.model import EXACT, Setup, choose_path, correlation_kernel
@@ -19,6 +20,7 @@ from borrow.models.multitask.task_covariance import Features, Form, FreeForm, Gi
 from borrow.numerics.device import MATRICES, require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks
 
 #: Where the variance of random intercepts starts, in units of scaled targets.
 INTERCEPT_VARIANCE = 0.3
@@ -66,7 +68,12 @@ def form_of(estimator: Any, M: int, features: Array | None, log_variance: float 
 
 
 def prepare(
-    estimator: Any, data: TaskData, features: Array | None, infer: Inference = EXACT, merged: bool = True
+    estimator: Any,
+    data: TaskData,
+    tasks: PlacedTasks,
+    features: Array | None,
+    infer: Inference = EXACT,
+    merged: bool = True,
 ) -> tuple[Setup, Values]:
     """The model at the hyper-parameters given, or at neutral ones; K^f starts later, from the data.
 
@@ -75,13 +82,13 @@ def prepare(
     kernel = correlation_kernel(default_kernel(data.column_scales, estimator.kernel, "kernel"))
     form, start = form_of(estimator, len(data.labels), features, infer.log_variance)
     specific = own_kernels(estimator.specific_kernel, data)
-    design, intercept = Design.of(data.cells), bool(estimator.intercept)
+    design, intercept = Design.of(tasks.cells, tasks.device), bool(estimator.intercept)
     path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
     if path == "dense":
         n = len(data.cells.y)
         require(
-            data.cells.device,
-            8.0 * (6 if data.cells.device is None else MATRICES) * n * n,
+            tasks.device,
+            8.0 * (6 if tasks.device is None else MATRICES) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )
@@ -91,7 +98,8 @@ def prepare(
         values["intercept"] = np.log([INTERCEPT_VARIANCE])
     if specific:
         values["specific"] = np.concatenate([np.zeros(0), *(k.theta for k in specific if k is not None)])
-    return Setup(data.cells, design, kernel, form, path, Z, intercept, specific, infer=infer), {**values, **start}
+    setup = Setup(tasks, design, kernel, form, path, Z, intercept, specific, infer=infer)
+    return setup, {**values, **start}
 
 
 def own_kernels(given: Any, data: TaskData) -> list[Kernel | None]:

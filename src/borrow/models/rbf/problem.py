@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from borrow.data.cells import Cells, Codes, Rows, merge
 from borrow.data.read import read_training
 from borrow.data.scaling import Scaling, scale
-from borrow.estimators.regressor import is_number
+from borrow.estimators.settings import is_number
 from borrow.models.rbf.designs import RIDGES, Growth, Network, Settings, fit_tasks, fit_two_levels
 from borrow.models.rbf.model import Basis, Candidates
 from borrow.models.rbf.recursion import Stack, stack_inputs, stack_rows

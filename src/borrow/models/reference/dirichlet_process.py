@@ -44,8 +44,7 @@ Deviations, each with its reason:
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -56,8 +55,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import is_number
+from borrow.estimators.base import one_or_list, warn
+from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.settings import is_number
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 
 TAU = 0.05  # shape and rate of the prior of alpha
@@ -180,6 +180,7 @@ def with_one(X: Array) -> Array:
     return np.column_stack([X, np.ones(len(X))])
 
 
+@dataclass(eq=False, repr=False)
 class DirichletProcessClassifier(TaskClassifier):
     """Logistic regressions of tasks that fall into clusters; how many, the data say.
 
@@ -203,24 +204,12 @@ class DirichletProcessClassifier(TaskClassifier):
     n_iter_, converged_ : sweeps, and whether the bound has stopped rising.
     """
 
-    def __init__(
-        self,
-        task: str | int | None = None,
-        *,
-        concentration: Any = "auto",
-        n_components: int | None = None,
-        prior_variance: float = 10.0,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        random_state: Any = 0,
-    ) -> None:
-        self.task = task
-        self.concentration = concentration
-        self.n_components = n_components
-        self.prior_variance = prior_variance
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _: KW_ONLY
+    concentration: Any = "auto"
+    n_components: int | None = None
+    prior_variance: float = 10.0
+    max_iter: int = 500
+    tol: float = 1e-6
 
     def _check_settings(self) -> None:
         for name, other in (("concentration", "auto"), ("prior_variance", None), ("tol", None)):
@@ -232,7 +221,7 @@ class DirichletProcessClassifier(TaskClassifier):
             if not (isinstance(value, (int, np.integer)) and value >= 1) and not (none and value is None):
                 raise ValueError(f"{name}={value!r}: expected {none}a whole number of at least 1")
 
-    def _fit_binary(self, data: BinaryData) -> Mixture:
+    def _fit_binary(self, data: BinaryData, place: Place) -> Mixture:
         y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)
         X = with_one((data.X - center) / data.column_scales)
         alpha = None if self.concentration == "auto" else float(self.concentration)
@@ -245,18 +234,17 @@ class DirichletProcessClassifier(TaskClassifier):
             converged = state.trace[-1] - state.trace[-2] < self.tol * len(y)
         return Mixture(state, center, data.column_scales, converged)
 
-    def _after_fit(self, models: list[Any]) -> None:
+    def _attributes(self, models: list[Any]) -> dict[str, Any]:
         states, labels = [m.state for m in models], self._schema.labels
-        own = {
-            "clusters_": [dict(zip(labels, s.phi.argmax(axis=1).tolist(), strict=True)) for s in states],
-            "responsibilities_": [s.phi for s in states],
-            "bound_trace_": [list(s.trace) for s in states],
-            "concentration_": [s.alpha for s in states],
+        n_iter, converged = max(len(s.trace) for s in states), all(m.converged for m in models)
+        if not converged:
+            text = f"the bound still rises after {n_iter} sweeps; raise max_iter (now {self.max_iter}) or tol"
+            warn(text, ConvergenceWarning)
+        return {
+            "clusters_": one_or_list([dict(zip(labels, s.phi.argmax(axis=1).tolist(), strict=True)) for s in states]),
+            "responsibilities_": one_or_list([s.phi for s in states]),
+            "bound_trace_": one_or_list([list(s.trace) for s in states]),
+            "concentration_": one_or_list([s.alpha for s in states]),
+            "converged_": converged,
+            "n_iter_": n_iter,
         }
-        for name, values in own.items():
-            setattr(self, name, values[0] if len(values) == 1 else values)
-        self.converged_ = all(m.converged for m in models)
-        self.n_iter_ = max(len(s.trace) for s in states)
-        if not self.converged_:
-            text = f"the bound still rises after {self.n_iter_} sweeps; raise max_iter (now {self.max_iter}) or tol"
-            warnings.warn(text, ConvergenceWarning, stacklevel=3)  # the line that called fit

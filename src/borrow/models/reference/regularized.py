@@ -34,7 +34,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,9 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import is_number
+from borrow.estimators.base import one_or_list
+from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.settings import is_number
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 
@@ -144,6 +145,7 @@ class Margin:
         return expit(self.decision(X, task))
 
 
+@dataclass(eq=False, repr=False)
 class RegularizedMultiTaskClassifier(TaskClassifier):
     """Support vector machines whose weights are a common mean and a deviation a task.
 
@@ -162,24 +164,12 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     machines_ : a `Margin`; a list of them where there are more than two classes, one against the rest.
     """
 
-    def __init__(
-        self,
-        task: str | int | None = None,
-        *,
-        mu: float = 1.0,
-        C: float = 1.0,
-        kernel: Any = "linear",
-        gamma: Any = "scale",
-        tol: float = 1e-4,
-        random_state: Any = 0,
-    ) -> None:
-        self.task = task
-        self.mu = mu
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.tol = tol
-        self.random_state = random_state
+    _: KW_ONLY
+    mu: float = 1.0
+    C: float = 1.0
+    kernel: Any = "linear"
+    gamma: Any = "scale"
+    tol: float = 1e-4
 
     def _check_settings(self) -> None:
         for name in ("mu", "C", "tol"):
@@ -191,7 +181,7 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         if self.gamma != "scale" and (not is_number(self.gamma) or self.gamma <= 0):
             raise ValueError(f"gamma={self.gamma!r}: expected 'scale' or a positive number")
 
-    def _fit_binary(self, data: BinaryData) -> Margin:
+    def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
         X, y, task, n = data.X, data.y, data.task, len(data.y)
         memory.require(8.0 * 3 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
         gamma = 1.0 / X.shape[1] if self.gamma == "scale" else float(self.gamma)
@@ -202,5 +192,5 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         s = np.flatnonzero(coefficients)
         return Margin(kernel, X[s], task[s], coefficients[s], intercept, self.mu, slope, offset)
 
-    def _after_fit(self, models: list[Any]) -> None:
-        self.machines_ = models[0] if len(models) == 1 else models
+    def _attributes(self, models: list[Any]) -> dict[str, Any]:
+        return {"machines_": one_or_list(models)}

@@ -38,7 +38,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from borrow.data.cells import Codes
-from borrow.estimators.classifier import BinaryData, TaskClassifier
-from borrow.estimators.regressor import numbers_by_label
+from borrow.estimators.base import one_or_list
+from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.settings import numbers_by_label
 from borrow.numerics.linalg import Array
 
 #: What v_t pays of lambda_t.
@@ -120,6 +121,7 @@ class Linear:
         return expit(self.decision(X, task))
 
 
+@dataclass(eq=False, repr=False)
 class SharedStructureClassifier(TaskClassifier):
     """Linear classifiers whose weights share a low-dimensional subspace, found from all tasks.
 
@@ -138,20 +140,10 @@ class SharedStructureClassifier(TaskClassifier):
     objective_trace_ : the objective after every round.
     """
 
-    def __init__(
-        self,
-        task: str | int | None = None,
-        *,
-        dimension: str | int = "auto",
-        n_iter: int = 20,
-        regularization: Any = 0.1,
-        random_state: Any = 0,
-    ) -> None:
-        self.task = task
-        self.dimension = dimension
-        self.n_iter = n_iter
-        self.regularization = regularization
-        self.random_state = random_state
+    _: KW_ONLY
+    dimension: str | int = "auto"
+    n_iter: int = 20
+    regularization: Any = 0.1
 
     def _check_settings(self) -> None:
         for name, words in (("dimension", "'auto' or "), ("n_iter", "")):
@@ -175,7 +167,7 @@ class SharedStructureClassifier(TaskClassifier):
             raise ValueError(f"{text} and {X.shape[1]} columns (a shared space is smaller than the number of tasks)")
         return int(self.dimension)
 
-    def _fit_binary(self, data: BinaryData) -> Linear:
+    def _fit_binary(self, data: BinaryData, place: Place) -> Linear:
         center, scales = data.X.mean(axis=0), data.column_scales
         X = (data.X - center) / scales
         rows = [(X[data.of(t)], data.y[data.of(t)]) for t in range(len(data.labels))]
@@ -184,12 +176,11 @@ class SharedStructureClassifier(TaskClassifier):
         coef = U / scales
         return Linear(coef, b - coef @ center, Theta, trace)
 
-    def _after_fit(self, models: list[Any]) -> None:
-        def publish(values: list[Any]) -> Any:
-            return values[0] if len(values) == 1 else values
-
+    def _attributes(self, models: list[Any]) -> dict[str, Any]:
         labels = self._schema.labels
-        self.structure_ = publish([m.Theta for m in models])
-        self.coef_ = publish([dict(zip(labels, m.coef, strict=True)) for m in models])
-        self.intercept_ = publish([dict(zip(labels, m.intercept.tolist(), strict=True)) for m in models])
-        self.objective_trace_ = publish([m.trace for m in models])
+        return {
+            "structure_": one_or_list([m.Theta for m in models]),
+            "coef_": one_or_list([dict(zip(labels, m.coef, strict=True)) for m in models]),
+            "intercept_": one_or_list([dict(zip(labels, m.intercept.tolist(), strict=True)) for m in models]),
+            "objective_trace_": one_or_list([m.trace for m in models]),
+        }

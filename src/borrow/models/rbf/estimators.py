@@ -1,19 +1,22 @@
-"""The regressor on the RBF network: validate, call, store, warn. The paper is in `rbf_network.py`."""
+"""The regressor on the RBF network: validate, call, store, warn. The paper is in `model.py`."""
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Self
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from borrow.covariance.shared import Prediction
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels
-from borrow.data.read import Schema, read_new, read_training
-from borrow.estimators.regressor import GPRegressor, as_labels, by_label, single_thread
+from borrow.data.read import read_training
+from borrow.estimators.base import warn
+from borrow.estimators.regressor import FittedRegression, TaskRegressor
+from borrow.estimators.settings import by_label
 from borrow.models.rbf.designs import Network, width_bounds
 from borrow.models.rbf.model import Candidates, activations, grow, select_rows
 from borrow.models.rbf.problem import (
@@ -30,12 +33,124 @@ from borrow.models.rbf.problem import (
 )
 from borrow.models.rbf.recursion import Stack
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
 
 #: Ridges of the units and of the tasks' constants for choosing rows before any label exists.
 UNSEEN_RIDGE, UNSEEN_BIAS_RIDGE = 0.1, 10.0
 
 
-class MultiTaskRBFRegressor(GPRegressor):
+@dataclass(frozen=True)
+class RBFFit:
+    """The networks, fitted; one for all tasks, or one per task where the design is "independent"."""
+
+    cells: Cells
+    design: str
+    networks: list[Network]
+    input_scales: Array
+    n_tasks: int
+
+    @property
+    def evidence(self) -> float:
+        """log p(scaled targets)."""
+        return sum(n.evidence for n in self.networks)
+
+    @property
+    def noise(self) -> Array:
+        """Noise variance of every task."""
+        return np.array([self.networks[k].noise for k in self._which(np.arange(self.n_tasks))])
+
+    @property
+    def converged(self) -> bool:
+        """Whether every network stopped growing by itself."""
+        grown = [g for n in self.networks for g in (n.growth, *([] if n.shared is None else [n.shared.growth]))]
+        return all(g.converged for g in grown)
+
+    def _which(self, task: Codes) -> Codes:
+        """Which network answers for a task."""
+        return task if self.design == "independent" else np.zeros_like(task)
+
+    def _within(self, task: Codes) -> Codes:
+        """The code of a task inside its network."""
+        return np.zeros_like(task) if self.design in ("independent", "one") else task
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        p = self.predict(self.cells.X, self.cells.task)
+        return p.mean, p.variance
+
+    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows."""
+        X, which, within = X / self.input_scales, self._which(task), self._within(task)
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        covariance = np.zeros((len(X), len(X))) if full else None
+        for k in np.unique(which):
+            at, network = np.flatnonzero(which == k), self.networks[k]
+            own, shared = network.features(X[at], within[at])
+            mean[at] = network.mean(X[at], within[at])
+            variance[at] = network.noise * ((own**2).sum(axis=1) + (shared**2).sum(axis=1))
+            if covariance is not None:
+                same = within[at][:, None] == within[at]
+                covariance[np.ix_(at, at)] = network.noise * ((own @ own.T) * same + shared @ shared.T)
+        return Prediction(mean, variance, covariance)
+
+    def features(self, stack: Stack) -> tuple[Array, Array]:
+        """Whitened features of rows under the networks, all with the columns of the largest."""
+        task = np.repeat(np.arange(stack.n_tasks), np.diff(stack.starts))
+        which, within = self._which(task), self._within(task)
+        widest = max(len(n.basis.widths) for n in self.networks) + 1
+        own, shared = np.zeros((len(task), widest)), np.zeros((len(task), 0))
+        for k in np.unique(which):
+            at = np.flatnonzero(which == k)
+            part, shared_part = self.networks[k].features(stack.X[at], within[at])
+            own[at, : part.shape[1]] = part
+            shared = shared_part if shared_part.shape[1] else shared
+        return own, shared
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        scales = self.input_scales
+        common = {
+            "input_scales_": scales,
+            "jitter_": 0.0,
+            "n_iter_": max(len(n.growth.loo) for n in self.networks),
+            "converged_": self.converged,
+        }
+        found: list[dict[str, Any]] = [
+            {
+                "centers_": n.basis.centers * scales,
+                "widths_": n.basis.widths,
+                "weights_": n.weights(),
+                "error_trace_": n.growth.trace,
+                "loo_trace_": n.growth.loo,
+                "n_basis_": len(n.basis.widths),
+                "ridge_": n.growth.ridge,
+            }
+            for n in self.networks
+        ]
+        if self.design == "independent":
+            for p in found:
+                p["weights_"] = p["weights_"][0]
+            return common | {n: {k: p[n] for k, p in zip(labels, found, strict=True)} for n in found[0]}
+        if self.design == "one":
+            found[0]["weights_"] = np.repeat(found[0]["weights_"], len(labels), axis=0)
+        first = self.networks[0]
+        if first.shared is None:
+            return common | found[0]
+        return {
+            **common,
+            **found[0],
+            "shared_centers_": first.shared.basis.centers * scales,
+            "shared_widths_": first.shared.basis.widths,
+            "shared_weights_": first.shared.weights,
+            "shared_ridge_": first.shared.growth.ridge,
+            "shared_error_trace_": first.shared.growth.trace,
+            "shared_loo_trace_": first.shared.growth.loo,
+            "bias_ridge_": first.bias_ridge,
+        }
+
+
+@dataclass(eq=False, repr=False)
+class MultiTaskRBFRegressor(TaskRegressor):
     """Radial basis function networks for many tasks: hidden units chosen by what they explain in all of them.
 
     Parameters
@@ -63,7 +178,7 @@ class MultiTaskRBFRegressor(GPRegressor):
     centers_ : centres of the units, in the units of X. Of a two-level fit this and what follows are the task level; of
         independent networks they are dicts by label.
     widths_ : widths of the units, of the scaled inputs.
-    weights_ : for the scaled targets; one row a task in the order of `tasks_`, the constant first.
+    weights_ : for the scaled targets; one row per task in the order of `tasks_`, the constant first.
     error_trace_, loo_trace_ : squared error, and leave-one-out error, after each unit.
     n_basis_, ridge_ : units and ridge that were chosen.
     input_scales_ : what the columns were divided by.
@@ -72,128 +187,39 @@ class MultiTaskRBFRegressor(GPRegressor):
     bias_ridge_ : ridge of the tasks' constants, of a two-level fit.
     """
 
-    def __init__(
-        self,
-        task: str | int | None = None,
-        *,
-        design: str = "two-level",
-        n_basis: int | str = "auto",
-        max_basis: int = 40,
-        width: float | str = "auto",
-        ridge: float | str = "auto",
-        tune_width: bool | tuple[float, float] = False,
-        basis: str = "supervised",
-        tol: float = 1e-3,
-        scale_inputs: bool = True,
-        candidates: int | str = "auto",
-        normalize_y: bool = True,
-        random_state: Any = 0,
-    ) -> None:
-        self.task = task
-        self.design = design
-        self.n_basis = n_basis
-        self.max_basis = max_basis
-        self.width = width
-        self.ridge = ridge
-        self.tune_width = tune_width
-        self.basis = basis
-        self.tol = tol
-        self.scale_inputs = scale_inputs
-        self.candidates = candidates
-        self.normalize_y = normalize_y
-        self.random_state = random_state
+    _: KW_ONLY
+    design: str = "two-level"
+    n_basis: int | str = "auto"
+    max_basis: int = 40
+    width: float | str = "auto"
+    ridge: float | str = "auto"
+    tune_width: bool | tuple[float, float] = False
+    basis: str = "supervised"
+    tol: float = 1e-3
+    scale_inputs: bool = True
+    candidates: int | str = "auto"
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
-        """Fit to a table; X, y and tasks in any of the forms that every estimator takes."""
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
         check_settings(self)
-        rows, schema = read_training(self, X, y, tasks, sample_weight, replicates)
+        rows, self._schema = read_training(self, X, y, tasks, sample_weight, replicates)
         rows = rows.in_order()  # sums are then the same for any order of rows
         scales = self._input_scales(rows)
         problem = prepare(self, rows, scales)
-        with single_thread(len(problem.stack.y)):
+        stack, none = problem.stack, np.zeros(problem.stack.n_tasks)
+        with single_thread(len(stack.y)):
             networks = fit_design(self, problem)
-        M, stack = len(schema.labels), problem.stack
-        none = np.zeros(stack.n_tasks)
-        self._cells = Cells(stack.X * scales, stack.y, stack.count, stack.starts, none, none, none)
-        self._schema: Schema = schema
-        self._networks: list[Network] = networks
-        self._center, self._scale = (np.broadcast_to(v, M) for v in (problem.scaling.center, problem.scaling.scale))
-        self.tasks_, self.input_scales_ = as_labels(schema.labels), scales
-        noise = np.array([networks[k].noise for k in self._which(np.arange(M))])
-        self.noise_ = dict(zip(schema.labels, (noise * self._scale**2).tolist(), strict=True))
-        self.log_marginal_likelihood_ = sum(n.evidence for n in networks) - problem.scaling.log_volume
-        self.jitter_, self.n_iter_ = 0.0, max(len(n.growth.loo) for n in networks)
-        self.converged_ = all(n.growth.converged and (n.shared is None or n.shared.growth.converged) for n in networks)
-        self._publish()
-        if not self.converged_:
-            warnings.warn(
+        cells = Cells(stack.X * scales, stack.y, stack.count, stack.starts, none, none, none)
+        model = RBFFit(cells, self.design, networks, scales, len(self._schema.labels))
+        if not model.converged:
+            warn(
                 f"the network did not converge within max_basis={self.max_basis} units; raise max_basis or tol, or let "
                 "n_basis='auto' choose the size by leave-one-out",
                 ConvergenceWarning,
-                stacklevel=2,
             )
-        return self
+        return self._published(self._schema, problem.scaling, model)
 
     def _input_scales(self, rows: Rows) -> Array:
         return input_scales(rows.X, rows.weight) if self.scale_inputs else np.ones(rows.X.shape[1])
-
-    def _publish(self) -> None:
-        """Set the model's own attributes."""
-        published: list[dict[str, Any]] = [
-            {
-                "centers_": n.basis.centers * self.input_scales_,
-                "widths_": n.basis.widths,
-                "weights_": n.weights(),
-                "error_trace_": n.growth.trace,
-                "loo_trace_": n.growth.loo,
-                "n_basis_": len(n.basis.widths),
-                "ridge_": n.growth.ridge,
-            }
-            for n in self._networks
-        ]
-        if self.design == "independent":
-            labels = self._schema.labels
-            for p in published:
-                p["weights_"] = p["weights_"][0]
-            for name in published[0]:
-                setattr(self, name, {k: p[name] for k, p in zip(labels, published, strict=True)})
-            return
-        if self.design == "one":
-            published[0]["weights_"] = np.repeat(published[0]["weights_"], len(self.tasks_), axis=0)
-        for name, value in published[0].items():
-            setattr(self, name, value)
-        shared = self._networks[0].shared
-        if shared is not None:
-            self.shared_centers_, self.shared_widths_ = shared.basis.centers * self.input_scales_, shared.basis.widths
-            self.shared_weights_, self.bias_ridge_ = shared.weights, self._networks[0].bias_ridge
-            self.shared_ridge_ = shared.growth.ridge
-            self.shared_error_trace_, self.shared_loo_trace_ = shared.growth.trace, shared.growth.loo
-
-    def _which(self, task: Codes) -> Codes:
-        """Which network answers for a task."""
-        return task if self.design == "independent" else np.zeros_like(task)
-
-    def _within(self, task: Codes) -> Codes:
-        """The code of a task inside its network."""
-        return np.zeros_like(task) if self.design in ("independent", "one") else task
-
-    def _marginals(self) -> tuple[Cells, Array, Array]:
-        p = self._predict(self._cells.X, self._cells.task, False)
-        return self._cells, p.mean, p.variance
-
-    def _predict(self, X: Array, task: Codes, full: bool) -> Prediction:
-        X, which, within = X / self.input_scales_, self._which(task), self._within(task)
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        covariance = np.zeros((len(X), len(X))) if full else None
-        for k in np.unique(which):
-            at, network = np.flatnonzero(which == k), self._networks[k]
-            own, shared = network.features(X[at], within[at])
-            mean[at] = network.mean(X[at], within[at])
-            variance[at] = network.noise * ((own**2).sum(axis=1) + (shared**2).sum(axis=1))
-            if covariance is not None:
-                same = within[at][:, None] == within[at]
-                covariance[np.ix_(at, at)] = network.noise * ((own @ own.T) * same + shared @ shared.T)
-        return Prediction(mean, variance, covariance)
 
     def select(self, X: Any, n: int, tasks: Any = None, per_task: Any = None) -> Any:
         """Row numbers of X to label next, in order: each has the largest γ (Corollary 2) given those before it.
@@ -209,15 +235,15 @@ class MultiTaskRBFRegressor(GPRegressor):
             raise ValueError("X is a list or dict of (X, y) pairs; select takes one table, with its tasks")
         if self.design == "one" and per_task is not None:
             raise ValueError("per_task was given and design='one' knows no tasks; leave it out")
-        fitted = hasattr(self, "log_marginal_likelihood_")
-        if fitted:
-            labels = self._schema.labels
-            features, task = read_new(self, X, self._schema, tasks)
+        model: RBFFit | None = None
+        if self.__sklearn_is_fitted__():
+            model, labels = self._fit_of().model, self._fit_of().schema.labels
+            features, task = self._read_new(X, tasks)
             if task is None:
                 raise ValueError(f"select needs the task of each row; give tasks=, one of {list_labels(labels)}")
-            scales = self.input_scales_
+            scales = model.input_scales
         else:
-            rows = read_inputs(self, X, tasks)
+            rows = read_inputs(self._unfitted(), X, tasks)
             features, task, labels, scales = rows.X, rows.task, rows.labels, self._input_scales(rows)
         room = by_label(per_task, labels, "per_task", default=len(features))
         for label, most in zip(labels, room, strict=True):
@@ -227,22 +253,9 @@ class MultiTaskRBFRegressor(GPRegressor):
             task, room = np.zeros_like(task), [len(features)]
         stack, members = merge_inputs(features / scales, task, len(room))
         with single_thread(len(features)):
-            own, shared = self._seen_features(stack) if fitted else self._unseen_features(stack)
+            own, shared = self._unseen_features(stack) if model is None else model.features(stack)
             chosen = select_rows(own, shared, stack.starts, stack.count, np.array(room), int(n))
         return np.array([members[i].pop(0) for i, _ in chosen], dtype=np.intp)
-
-    def _seen_features(self, stack: Stack) -> tuple[Array, Array]:
-        """Whitened features under the fitted networks, all with the columns of the largest."""
-        task = np.repeat(np.arange(stack.n_tasks), np.diff(stack.starts))
-        which, within = self._which(task), self._within(task)
-        widest = max(len(n.basis.widths) for n in self._networks) + 1
-        own, shared = np.zeros((len(task), widest)), np.zeros((len(task), 0))
-        for k in np.unique(which):
-            at = np.flatnonzero(which == k)
-            part, shared_part = self._networks[k].features(stack.X[at], within[at])
-            own[at, : part.shape[1]] = part
-            shared = shared_part if shared_part.shape[1] else shared
-        return own, shared
 
     def _unseen_features(self, stack: Stack) -> tuple[Array, Array]:
         """Features before any label exists: units chosen from the inputs, weights at their prior."""

@@ -1,0 +1,257 @@
+"""Covariances whose tasks are independent given a few shared functions: a sum over tasks, a solve, a second pass.
+
+The shared functions' posterior, which is (LB, a), needs of a task only what it adds to B and b; and given that
+posterior a task needs nothing of the others. So an evaluation is two passes over the tasks (`borrow.tasks`):
+
+    first:  sums of W'W and W'r over the tasks, (m, m) and (m,);     then B = I + sum, LB = chol B, a = B^-1 b
+    second: with LB and a, each task's share of the evidence, of its adjoints, or the marginals of its rows.
+
+Hyper-parameters travel to the tasks and derivatives back: those of shared parameters as sums, a task's own as they are.
+What a posterior knows of single tasks lies with their rows; it holds the sites, LB and a, and asks for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from borrow.covariance.carrier import LOG_2PI, InducingBasis
+from borrow.covariance.contracts import AnySites, Codes, Moments, Prediction
+from borrow.numerics import linalg
+from borrow.numerics.linalg import Array, is_tensor, like, to_host
+from borrow.tasks.placed import PlacedTasks, TaskShard, cache_key
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The posterior of the shared functions, whitened: the factor of their precision, and their mean."""
+
+    LB: Array
+    a: Array
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"LB": to_host(self.LB), "a": to_host(self.a)}
+
+    @cached_property
+    def covariance(self) -> Array:
+        """The posterior covariance, computed where it is first needed."""
+        return linalg.inverse_from_factor(self.LB)
+
+    def beside(self, X: Array) -> Shared:
+        """The same where X is."""
+        return Shared(like(X, self.LB), like(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
+
+
+class Parameters(Protocol):
+    """What a covariance is built from besides the rows: it travels, in parts, and builds there what it needs."""
+
+    def part(self, tasks: slice) -> Parameters:
+        """Those of some tasks."""
+
+    def prior(self, shard: TaskShard) -> Any:
+        """The prior of a shard's tasks."""
+
+    def first(self, prior: Any, sites: AnySites) -> Any:
+        """The first pass: an object whose `sums()` are what these tasks add to B and b."""
+
+    def second(self, first: Any, shared: Shared) -> Any:
+        """The second pass: an object that answers for these tasks given the shared functions."""
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Inputs and task codes of rows that are asked about."""
+
+    X: Array
+    task: Codes
+
+    def at(self, tasks: slice) -> Codes:
+        """Which of them are of these tasks."""
+        return np.flatnonzero((self.task >= tasks.start) & (self.task < tasks.stop))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a shard is told: its part of the parameters and sites, and where it keeps what it made of them."""
+
+    parameters: Parameters
+    sites: AnySites
+    starts: Codes
+    keys: tuple[str, str]  # of the prior, and of what follows from the sites
+    new: NewRows | None = None
+
+    def part(self, tasks: slice) -> Question:
+        """What the shard of these tasks is told."""
+        rows, new = slice(int(self.starts[tasks.start]), int(self.starts[tasks.stop])), self.new
+        if new is not None:
+            at = new.at(tasks)
+            new = NewRows(new.X[at], new.task[at] - tasks.start)
+            if not len(at):  # this shard is not asked
+                return replace(self, new=new)
+        return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
+
+
+def _first(shard: TaskShard, question: Question) -> Any:
+    """The first pass of a shard, as it was kept or made again."""
+    ask, cache = question, shard.cache
+
+    def make() -> Any:
+        prior = cache.recall("prior", ask.keys[0], lambda: ask.parameters.prior(shard))
+        return ask.parameters.first(prior, ask.sites.at(shard.cells))
+
+    return cache.recall("first", ask.keys[1], make)
+
+
+def _second(shard: TaskShard, shared: Shared, question: Question) -> Any:
+    """The second pass of a shard, as it was kept or made again."""
+    make = lambda: question.parameters.second(_first(shard, question), shared)  # noqa: E731
+    return shard.cache.recall("second", question.keys[1], make)
+
+
+def _sums(shard: TaskShard, common: None, question: Question) -> tuple[Array, Array]:
+    found: tuple[Array, Array] = _first(shard, question).sums()
+    return found
+
+
+def _answer(shard: TaskShard, common: tuple[Shared, str, tuple[Any, ...]], question: Question) -> Any:
+    """A shard's terms of the evidence, and its answer; nothing where it is asked about no row of its own."""
+    shared, what, arguments = common
+    if question.new is not None:
+        if not len(question.new.task):
+            return None
+        arguments = (question.new.X, question.new.task, *arguments)
+    second = _second(shard, shared, question)
+    answer = getattr(second, what)(*arguments) if what else ()
+    return *second.terms, *answer
+
+
+def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
+    """The factor of B = I + sum W'W, and a = B^-1 b, from the sums over all tasks."""
+    B, b = sums[0] + 0.0, sums[1]
+    linalg.add_diagonal(B, 1.0)
+    LB = linalg.cholesky(B, overwrite=True)
+    return Shared(LB, linalg.solve(LB, b))
+
+
+class TwoPassCovariance:
+    """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
+
+    _key: str | None = None
+
+    def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
+        self.tasks, self.parameters = tasks, parameters
+        self.jitter = max([c.jitter for c in self.carriers], default=0.0)  # the largest that a k(Z, Z) needed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
+
+    @property
+    def key(self) -> str:
+        """Under which shards keep what they make of this prior."""
+        if self._key is None:
+            self._key = cache_key()
+        return self._key
+
+    @property
+    def carriers(self) -> list[InducingBasis]:
+        """The bases that carry the shared functions."""
+        found: list[InducingBasis] = self.parameters.carriers
+        return found
+
+
+class TwoPassPosterior:
+    """The posterior of all functions given the sites. Abstract."""
+
+    _terms: tuple[float, float] | None = None
+    _key: str | None = None
+
+    def __init__(self, prior: Any, sites: AnySites) -> None:
+        self.prior, self.sites = prior, sites
+        self.shared = posterior_of_shared(prior.tasks.total(_sums, None, self._question()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"prior": self.prior, "sites": self.sites.on_host(), "shared": self.shared}
+
+    def _question(self, new: NewRows | None = None) -> Question:
+        prior, self._key = self.prior, self._key or cache_key()
+        return Question(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
+
+    @property
+    def LB(self) -> Array:
+        """The factor of the shared functions' posterior precision, whitened."""
+        return self.shared.LB
+
+    @property
+    def a(self) -> Array:
+        """The posterior mean of the whitened shared functions."""
+        return self.shared.a
+
+    def _ask(self, what: str, *arguments: Any, new: NewRows | None = None) -> list[Any]:
+        """The answers of all shards, one after the other; None of those that were not asked."""
+        found = self.prior.tasks.each(_answer, (self.shared, what, arguments), self._question(new))
+        if new is None:
+            self._terms = sum(f[0] for f in found), sum(f[1] for f in found)
+        return [None if f is None else f[2:] for f in found]
+
+    def _total(self, what: str, *arguments: Any) -> Any:
+        """The sum of the shards' answers."""
+        found = self.prior.tasks.total(_answer, (self.shared, what, arguments), self._question())
+        self._terms = found[:2]
+        return found[2:]
+
+    def _known(self) -> tuple[float, float]:
+        if self._terms is None:
+            self._total("")
+        assert self._terms is not None
+        return self._terms
+
+    @property
+    def log_determinant(self) -> float:
+        """log |I + w K w|."""
+        return self._known()[1] + linalg.log_determinant(self.LB)
+
+    @property
+    def evidence(self) -> float:
+        """log N(s; 0, I + w K w) of the sites as unit-noise observations."""
+        quadratic = float(self._known()[0] + self.a @ self.a)
+        return -0.5 * (quadratic + self.log_determinant + len(self.prior.tasks.cells.y) * LOG_2PI)
+
+    def marginals(self) -> Moments:
+        """Posterior mean and variance of the function at every row."""
+        return Moments(*(_joined(parts) for parts in zip(*self._ask("marginals"), strict=True)))
+
+    def of_task(self, t: int) -> Any:
+        """What the second pass knows of one task, computed here on the host from its rows."""
+        shard = TaskShard(self.prior.tasks.cells.some([t]))
+        return _second(shard, Shared(to_host(self.LB), to_host(self.a)), self._question().part(slice(t, t + 1)))
+
+    def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
+        """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
+        bounds = self.prior.tasks.bounds
+        new = NewRows(X, task)
+        asked = self._ask("covariance_at" if full else "moments_at", new=new)
+        parts = [(new.at(at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
+        if len(parts) == 1:  # one place knows all of it; on a device it stays there to the end
+            mean, second = parts[0][1][:2]
+            if not full:
+                return Prediction(to_host(mean), to_host(second))
+            covariance = to_host(parts[0][1][2] + second @ second.T)
+            return Prediction(to_host(mean), np.diagonal(covariance).clip(0.0), covariance)
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for at, p in parts:
+            mean[at], variance[at] = p[0], 0.0 if full else p[1]
+        if not full:
+            return Prediction(mean, variance)
+        J, covariance = np.zeros((len(X), len(self.a))), np.zeros((len(X), len(X)))
+        for at, p in parts:
+            J[at], covariance[np.ix_(at, at)] = p[1], p[2]
+        covariance += J @ J.T
+        return Prediction(mean, np.diagonal(covariance).clip(0.0), covariance)
+
+
+def _joined(parts: Any) -> Any:
+    """The shards' arrays, one after the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -1,0 +1,93 @@
+"""What every estimator shares: settings that a dataclass declares once, and one frozen fitted state.
+
+`fit` works on a copy of the estimator that has its settings and nothing else. Only when everything is there does one
+assignment, `self.fitted_ = Fitted(...)`, publish it: a fit that fails or is interrupted leaves the estimator as it was.
+The public attributes (`kernel_`, `noise_`, ...) are entries of that object.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from borrow.data.read import Schema
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything that a fit leaves behind. It is made completely, then assigned, and never changed."""
+
+    schema: Schema
+    model: Any  # what predicts, for coded tasks; its type is the estimator's own
+    attributes: Mapping[str, Any]  # the public attributes, by name
+
+
+@dataclass(eq=False, repr=False)
+class TaskEstimator(BaseEstimator):
+    """What every estimator shares. Abstract."""
+
+    task: str | int | None = None
+    _: KW_ONLY
+    random_state: Any = 0
+
+    _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
+
+    def _unfitted(self) -> Self:
+        """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""
+        return type(self)(**self.get_params(deep=False))
+
+    def _read_attributes(self) -> dict[str, Any]:
+        """What scikit-learn's validation left on this copy: the number of columns and their names."""
+        return {name: value for name, value in vars(self).items() if name.endswith("_in_")}
+
+    def __getattr__(self, name: str) -> Any:
+        fitted = self.__dict__.get("fitted_")
+        if fitted is not None and name in fitted.attributes:
+            return fitted.attributes[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        fitted = self.__dict__.get("fitted_")
+        return sorted({*super().__dir__(), *(() if fitted is None else fitted.attributes)})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fitted_" in self.__dict__
+
+    def _fit_of(self) -> Fitted:
+        """The fitted state; scikit-learn's error where there is none."""
+        check_is_fitted(self)
+        fitted: Fitted = self.__dict__["fitted_"]
+        return fitted
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
+        """Code of the task that matters, where the model has one."""
+        return None
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's program that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level - 1)
+
+
+def as_labels(labels: tuple[Hashable, ...]) -> Any:
+    """Labels as an array: numbers and text as such, mixtures and other kinds as objects."""
+    if len({type(v) for v in labels}) == 1 and isinstance(labels[0], (str, int, float, np.generic)):
+        return np.array(labels)
+    out = np.empty(len(labels), dtype=object)
+    out[:] = labels
+    return out
+
+
+def one_or_list(values: list[Any]) -> Any:
+    """The only value, or the list of them: one per class against the rest where there are more than two."""
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,113 @@
+"""What GP regressors and classifiers share: settings of the kernel and of the search, and what a search has to say."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from borrow import kernels
+from borrow.data.labels import list_labels
+from borrow.estimators.base import TaskEstimator, warn
+from borrow.numerics import device as devices
+from borrow.numerics.linalg import Array, NotPositiveDefiniteError
+from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum
+
+log = logging.getLogger("borrow")
+
+
+@dataclass(eq=False, repr=False)
+class GPEstimator(TaskEstimator):
+    """Settings that all GP estimators have. Abstract."""
+
+    _: KW_ONLY
+    kernel: Any = None
+    prior: str | None = "auto"
+    optimizer: str | None = "lbfgs"
+    max_iter: int = 500
+    device: str = "cpu"
+
+    def _check_settings(self) -> None:
+        """Refuse constructor arguments that no GP estimator can use."""
+        if self.prior not in ("auto", None):
+            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
+        if self.optimizer not in ("lbfgs", None):
+            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
+        devices.check(self.device)
+        normalize = getattr(self, "normalize_y", True)
+        if normalize not in (True, False, "common"):
+            raise ValueError(
+                f"normalize_y={normalize!r}: expected True (scale each task), 'common' (all tasks by the same "
+                "figures, for targets in the same units) or False"
+            )
+        for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
+            value = getattr(self, name, least)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+
+    def _warn_unfinished(self, optimum: Optimum, names: Mapping[str, list[str]], objective: Objective) -> None:
+        """Warn where the optimiser ran out of iterations or the data do not identify a parameter, and name it.
+
+        Where no prior holds the parameters, columns that carry no information are named too: the optimiser stops
+        on a plateau long before their lengthscales meet a bound.
+        """
+        prior = self.prior is not None
+        remedy = "" if prior else ", or use prior='auto'"
+        if not optimum.converged:
+            warn(
+                f"the optimiser stopped after {optimum.n_iter} iterations without converging "
+                f"({optimum.message}); raise max_iter (now {self.max_iter}){remedy}",
+                ConvergenceWarning,
+            )
+        exact = [(n, i) for n, i in optimum.at_bound if n == "noise" and optimum.values[n][i] <= np.log(NOISE_FLOOR)]
+        if exact:
+            which = list_labels([names[n][i] for n, i in exact], 4)
+            text = f"{which} is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets every target"
+            if prior:  # the data outvoted it: there is no noise
+                log.info(text)
+            else:
+                warn(f"{text}, which is overfitting unless they are exact; use prior='auto'", ConvergenceWarning)
+        loose = [at for at in optimum.at_bound if at not in exact]
+        if not prior:
+            loose += [at for at in plateau(objective, optimum, names["kernel"]) if at not in loose]
+        if loose:
+            which = list_labels([_with_column(names[n][i], self._schema.names) for n, i in loose], 4)
+            warn(
+                f"{which} is not identified: other values explain the data as well; drop the column if it "
+                f"carries no information, or fix the parameter{remedy}",
+                ConvergenceWarning,
+            )
+
+
+def default_kernel(scales: Array, given: Any, name: str, tied: bool = False) -> kernels.Kernel:
+    """The kernel given, or a squared exponential with lengthscales of sqrt(d) column scales."""
+    if given is not None:
+        return kernels.resolve(given, name)
+    start = scales * np.sqrt(len(scales))
+    lengthscale = float(start[0]) if len(start) == 1 else tuple(start.tolist())
+    return kernels.SquaredExponential(1.0, lengthscale, tied=tied and len(start) > 1)
+
+
+def plateau(objective: Objective, optimum: Optimum, names: list[str]) -> list[tuple[str, int]]:
+    """Lengthscales of the kernel that may be twenty times longer at a cost of less than a tenth of a nat."""
+
+    def cost(i: int) -> float:
+        longer = optimum.values["kernel"].copy()
+        longer[i] += np.log(20.0)
+        try:
+            return optimum.objective - objective({**optimum.values, "kernel": longer})[0]
+        except NotPositiveDefiniteError:
+            return np.inf
+
+    return [("kernel", i) for i, name in enumerate(names) if "lengthscale" in name and cost(i) < 0.1]
+
+
+def _with_column(name: str, columns: tuple[Hashable, ...] | None) -> str:
+    """The name of a parameter, with the column of the frame that it belongs to."""
+    found = re.search(r"lengthscale\[(\d+)\]", name)
+    return f"{name} (column {columns[int(found[1])]!r})" if found and columns else name

@@ -1,0 +1,108 @@
+"""What classifiers by expectation propagation share: the likelihood, and a model that turns posteriors into odds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from borrow.data.cells import Cells, Codes
+from borrow.data.scaling import Scaling, TaskData
+from borrow.estimators.base import warn
+from borrow.estimators.classifier import BinaryData, GPClassifier
+from borrow.inference import EP, EPInference
+from borrow.inference.likelihoods import Logistic, Probit
+from borrow.numerics.linalg import Array
+
+#: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
+#: The evidence is stationary in the sites: its error is of the order of the residual squared.
+ROUGH, FINE = 1e-4, 1e-9
+LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
+
+
+@dataclass(eq=False, repr=False)
+class EPClassifier(GPClassifier):
+    """What every GP classifier by EP shares. Abstract.
+
+    Parameters
+    ----------
+    likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
+    task, kernel, prior, optimizer, max_iter, random_state, device : as in every `GPClassifier`.
+    """
+
+    _: KW_ONLY
+    likelihood: str = "probit"
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.likelihood not in LIKELIHOODS:
+            raise ValueError(f"likelihood={self.likelihood!r}: expected 'probit' or 'logistic'")
+
+    def _inference(self) -> EPInference:
+        """EP with the likelihood that the constructor names."""
+        return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """A posterior for each group of tasks, and what turns it into probabilities. `group[t]` is (posterior, code)."""
+
+    group: list[tuple[Any, int]]
+    bias: Array  # (M,)
+    likelihood: Any
+    evidence: float
+    n_iter: int
+    converged: bool
+
+    def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
+        """Mean (bias included) and variance of the latent function."""
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for t in np.unique(task):
+            at = np.flatnonzero(task == t)
+            posterior, code = self.group[t]
+            p = posterior.predict(X[at], np.full(len(at), code, dtype=np.intp))
+            mean[at], variance[at] = p.mean + self.bias[t], p.variance
+        return mean, variance
+
+    def decision(self, X: Array, task: Codes) -> Array:
+        """(mean + bias) / sqrt(1 + variance): for the probit, Phi^-1 of the probability."""
+        mean, variance = self.moments(X, task)
+        return mean / np.sqrt(1.0 + variance)
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """P(+1), the latent function integrated out."""
+        mean, variance = self.moments(X, task)
+        return np.exp(self.likelihood.moments(np.ones(len(X)), mean, variance)[0])
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes that all GP classifiers have."""
+        return {"bias_": dict(zip(labels, self.bias.tolist(), strict=True))}
+
+
+def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
+    """Labels as cells of one row each; with `starts` the rows are regrouped (one group for pooling)."""
+    starts = data.starts if starts is None else starts
+    M, n = len(starts) - 1, len(data.y)
+    zero = np.zeros(M)
+    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero)
+    free = data.unlabelled if len(data.labels) == M else (data.X[:0],) * M
+    labels = data.labels if len(data.labels) == M else tuple(range(M))
+    return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)
+
+
+def at_final_tolerance(infer: EPInference) -> EPInference:
+    """The same inference for the fit that is kept."""
+    return replace(infer, tol=FINE, max_sweeps=300)
+
+
+def warn_ep(fit: EP, where: str = "") -> None:
+    """Warn where EP did not reach its fixed point."""
+    if not fit.converged:
+        warn(
+            f"EP{where} stopped after {fit.n_sweeps} sweeps with a residual of {fit.residual:.1e}; probabilities may "
+            "be off by about that much: scale the inputs, or give a kernel with a smaller variance",
+            ConvergenceWarning,
+        )

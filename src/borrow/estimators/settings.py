@@ -1,0 +1,43 @@
+"""Constructor arguments: numbers, entries by task label, and what is refused with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from borrow.data.labels import list_labels
+
+
+def is_number(value: Any) -> bool:
+    """A single finite number, Python's or NumPy's."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def is_matrix(value: Any, columns: int) -> bool:
+    """At least one row of finite numbers, of so many columns."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return False
+    array = np.asarray(value)
+    shaped = array.ndim == 2 and len(array) > 0 and array.shape[1] == columns
+    return shaped and array.dtype.kind in "iuf" and bool(np.isfinite(array).all())
+
+
+def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
+    """One entry a task from a scalar, a dict by label, or nothing."""
+    if isinstance(value, Mapping):
+        unknown = [k for k in value if k not in labels]
+        if unknown:
+            raise ValueError(f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(labels)}")
+        return [value.get(label, default) for label in labels]
+    return [default if value is None else value] * len(labels)
+
+
+def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: float) -> list[float]:
+    """The same where every entry is a number."""
+    values = by_label(value, labels, name, default)
+    for label, v in zip(labels, values, strict=True):
+        if not is_number(v):
+            raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
+    return [float(v) for v in values]

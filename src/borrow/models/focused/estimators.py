@@ -1,0 +1,240 @@
+"""The estimators on the focused model: validate, call, store, warn. The paper is in `model.py`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from borrow.covariance.contracts import Prediction
+from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
+from borrow.data.table import Table
+from borrow.estimators.base import one_or_list, warn
+from borrow.estimators.classifier import BinaryData, Place
+from borrow.estimators.gp import GPEstimator
+from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.regressor import GPFit, GPRegressor
+from borrow.inference.ep import class_bias
+from borrow.inference.hyper_uncertainty import HyperUncertainty, add_half
+from borrow.models.focused.model import (
+    Setup,
+    check_memory,
+    condition,
+    measure_uncertainty,
+    objective_of,
+    parameter_names,
+    prepare,
+    primary_code,
+    weight_sd,
+)
+from borrow.models.focused.relatedness import relatedness
+from borrow.models.focused.search import Settings, optimise, with_inducing
+from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Optimum, Values
+from borrow.numerics.threads import single_thread
+from borrow.tasks.placed import PlacedTasks
+
+log = logging.getLogger("borrow")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The focused model with the hyper-parameters found, for labels and for numbers alike."""
+
+    setup: Setup
+    values: Values
+    scales: Array
+    posterior: Any
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes of the model."""
+        prior, secondaries = self.posterior.prior, self.setup.secondaries
+        return {
+            "kernel_": prior.carriers[0].basis.kernel,
+            "inducing_": self.setup.Z,
+            "rho_": dict(zip(labels, prior.weights[:, 0].tolist(), strict=True)),
+            "specific_kernels_": {labels[t]: prior.specific[t] for t in secondaries},
+        }
+
+
+@dataclass(eq=False, repr=False)
+class FocusedGP(GPEstimator):
+    """What both focused estimators share. Abstract."""
+
+    _: KW_ONLY
+    primary: Any = field(default=None, kw_only=False)
+    specific_kernel: Any = None
+    rho: Any = None
+    inducing: Any = "auto"
+    rho_prior: Any = "auto"
+    background: int = 0
+    n_restarts: int = 1
+    workers: Any = None
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
+        return primary_code(self.primary, labels)
+
+    def _search(self, data: TaskData, setup: Setup, values: Values) -> tuple[Setup, Values, Optimum | None]:
+        """Choose the inducing inputs and, unless they are given, the hyper-parameters."""
+        setup, sd = with_inducing(self.inducing, data, setup, values), weight_sd(self.rho_prior)
+        check_memory(setup)
+        if self.optimizer is None:
+            return setup, values, None
+        how = Settings(self.inducing, self.prior, sd, self.max_iter, self.n_restarts, self.random_state)
+        setup, values, optimum = optimise(data, setup, values, how, self.rho is not None)
+        objective = objective_of(setup, data.column_scales, self.prior, sd)
+        self._warn_unfinished(optimum, parameter_names(data.labels, setup, self.background), objective)
+        return setup, values, optimum
+
+    def _prepare(self, data: TaskData, **how: Any) -> tuple[Setup, Values]:
+        primary = self._primary_code(data.labels)
+        return prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, **how)
+
+    def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...], how: str) -> None:
+        if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
+            warn(
+                f"the primary task {labels[setup.primary]!r} has no labelled row: it is predicted from the other tasks "
+                f"alone, {how}, and the sign of each relation is an assumption"
+            )
+
+    def _relatedness(self, found: Found, known: Array | None = None) -> Table:
+        objective = objective_of(found.setup, found.scales, self.prior, weight_sd(self.rho_prior))
+        with single_thread(int(np.diff(found.setup.cells.starts).max())):
+            return relatedness(
+                found.setup, found.values, found.posterior, objective, self._fit_of().schema.labels, known
+            )
+
+
+@dataclass(frozen=True)
+class FocusedFit(GPFit):
+    """The focused model of numbers, fitted."""
+
+    found: Found
+    uncertainty: HyperUncertainty | None
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        return self.found.posterior.marginals()
+
+    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows; the hyper-parameters' uncertainty counts for the primary."""
+        p = self.found.posterior.predict(X, task, full)
+        return add_half(p, X, task == self.found.setup.primary, self.uncertainty if hyper else None)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        weights, secondaries = self.found.posterior.prior.weights, self.found.setup.secondaries
+        loadings = {labels[t]: weights[t, 1:].tolist() for t in secondaries}
+        return {**super().attributes(labels), **self.found.attributes(labels), "background_": loadings}
+
+
+@dataclass(eq=False, repr=False)
+class FocusedGPRegressor(GPRegressor, FocusedGP):
+    """Learn a primary task with the help of secondary ones: y_t = rho_t f_primary + a function of its own + noise.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    primary : label of the task that matters; may be left out only when there is a single task.
+    kernel : kernel of the primary's function; default squared exponential with one lengthscale per column.
+    specific_kernel : kernel of what a secondary does not share; one for all or a dict by label (None: no such part);
+        default squared exponential plus a constant.
+    rho, noise : starting values (the values, with `optimizer=None`); a number or a dict by label. Noise variances are
+        in the units of y; rho and kernel variances refer to scaled targets.
+    inducing : "auto", "primary" (the paper's), a number of inputs, or an array of them.
+    rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
+    background : number of functions shared among the secondaries but not with the primary.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
+    n_restarts : further starts, with the signs of rho flipped at random.
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+
+    Attributes
+    ----------
+    rho_ : dict by label: how much of the primary's function a task carries, for scaled targets; 1 for the primary.
+    specific_kernels_ : dict by label of the kernels of what a secondary does not share.
+    inducing_ : inputs on which the shared function is carried.
+    background_ : dict by label of loadings on the background functions.
+    """
+
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> FocusedFit:
+        setup, values = self._prepare(data)
+        values["noise"] = np.log(self._start_noise(data))
+        setup, values, optimum = self._search(data, replace(setup, tasks=tasks), values)
+        scales, uncertainty = data.column_scales, None
+        if optimum is not None:
+            uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
+        fit = condition(values, setup)  # last: its matrices are kept
+        self._warn_no_primary_row(setup, data.labels, "in their average units")
+        jitter = fit.posterior.prior.jitter
+        if jitter > 0:
+            log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
+        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
+        found = Found(setup, values, scales, fit.posterior)
+        noise = np.exp(values["noise"])
+        return FocusedFit(setup.cells, fit.evidence, noise, jitter, n_iter, converged, found, uncertainty)
+
+    def relatedness(self) -> Table:
+        """One row per task: rho, its standard error, correlation with the primary, share of its variance shared.
+
+        The standard error comes from the curvature of what was maximised, at the optimum. `share` is the part of the
+        function's prior variance that comes from the primary's function (noise left out); `correlation` is the prior
+        correlation of the two functions at the same input.
+        """
+        model = self._fit_of().model
+        return self._relatedness(model.found, None if model.uncertainty is None else model.uncertainty.curvature)
+
+
+@dataclass(frozen=True)
+class FocusedLabels(LabelModel):
+    """The focused model of labels, fitted to one class against the rest."""
+
+    found: Found
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {**super().attributes(labels), **self.found.attributes(labels)}
+
+
+@dataclass(eq=False, repr=False)
+class FocusedGPClassifier(EPClassifier, FocusedGP):
+    """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
+
+    The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help; and
+    `inducing="auto"` is the primary's inputs alone where 100 do not cover those of all tasks.
+
+    Parameters
+    ----------
+    primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
+    workers : as in `FocusedGPRegressor`.
+    task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+
+    Attributes
+    ----------
+    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one per class, where there are more than
+        two.
+    """
+
+    _: KW_ONLY
+    n_restarts: int = 0
+
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> FocusedLabels:
+        table, infer = as_task_data(data), self._inference()
+        setup, values = self._prepare(table, infer=infer)
+        setup, values, optimum = self._search(table, replace(setup, tasks=place(table.cells)), values)
+        fit: Any = condition(values, replace(setup, infer=at_final_tolerance(infer)))
+        warn_ep(fit)
+        self._warn_no_primary_row(setup, data.labels, "with even odds where they say nothing")
+        found = Found(setup, values, data.column_scales, fit.posterior)
+        group, bias = [(found.posterior, t) for t in range(len(data.labels))], class_bias(table.cells)
+        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
+        return FocusedLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, found)
+
+    def relatedness(self) -> Any:
+        """One row per task, as for the regressor; a list of tables where there are more than two classes."""
+        return one_or_list([self._relatedness(m.found) for m in self._fit_of().model])

@@ -1,0 +1,161 @@
+"""One GP on the rows of one group: exact, or sparse on learnt pseudo-inputs; Gaussian noise, or labels by EP.
+
+It is the covariance of the focused model with one task, so that comparisons compare models and not code: an exact GP is
+a task with a kernel of its own and nothing shared; a sparse one is a shared function without an own part, its inducing
+inputs moved by the gradient of the evidence (Snelson & Ghahramani 2006; Leen, Peltonen & Kaski 2011, section 5.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from borrow.covariance import Basis, SharedCovariance
+from borrow.inference import ExactInference, Inference, Result
+from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
+from borrow.inference.priors import independent_priors, kernel_prior, noise_prior
+from borrow.kernels import Kernel
+from borrow.numerics import device as devices
+from borrow.numerics.device import require
+from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
+from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
+from borrow.tasks.placed import PlacedTasks
+
+EXACT = ExactInference()
+SPARSE_ABOVE = 300
+PSEUDO_INPUTS = 30
+
+
+def condition_single(
+    tasks: PlacedTasks,
+    kernel: Kernel,
+    values: Values,
+    infer: Inference = EXACT,
+    Z: Array | None = None,
+    start: Any = None,
+) -> Result:
+    """GP on the rows of one task, on pseudo-inputs Z if given; `values` holds the likelihood's parameters, if any."""
+    if Z is None:
+        prior = SharedCovariance(tasks, [], [], np.zeros((1, 0)), [kernel])
+    else:
+        prior = SharedCovariance(tasks, [Basis(kernel, Z)], [0], np.ones((1, 1)), [None])
+    return infer(prior, tasks, values, start)
+
+
+def single_objective(
+    tasks: PlacedTasks, kernel: Kernel, infer: Inference = EXACT, scales: Array | float = 1.0
+) -> Objective:
+    """Evidence of one GP by {kernel, the likelihood's parameters, and Z where there is one, in column scales}."""
+    start: Any = None
+
+    def objective(values: Values) -> tuple[float, Values]:
+        nonlocal start
+        Z = values["Z"] * scales if "Z" in values else None
+        fit = condition_single(tasks, kernel.with_theta(values["kernel"]), values, infer, Z, start)
+        start, gradient = fit.start, _gradient(fit, Z is not None, scales)
+        return fit.evidence, gradient
+
+    return objective
+
+
+def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:
+    """Derivatives of the evidence; by the pseudo-inputs too where their scales are given."""
+    found: Any
+    found, by_likelihood = fit.gradient(inducing=sparse and scales is not None)
+    by = {"kernel": found.bases[0] if sparse else found.specific[0], **by_likelihood}
+    return by if not sparse or scales is None else {**by, "Z": found.inducing[0] * scales}
+
+
+class Learnt(NamedTuple):
+    """What a fit of one GP found, and how it went."""
+
+    kernel: Kernel
+    likelihood: Values
+    optimum: Optimum
+    Z: Array | None = None
+
+
+def fit_single(
+    tasks: PlacedTasks,
+    kernel: Kernel,
+    noise: float | None,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference = EXACT,
+    Z: Array | None = None,
+) -> Learnt:
+    """Maximise the evidence (and the priors) of one GP, its pseudo-inputs included where it has any.
+
+    A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
+    """
+    start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])})
+    start |= {} if Z is None else {"Z": Z / scales}
+    objective, bounds = single_objective(tasks, kernel, infer, scales), bounds_of(start)
+    if prior is not None:
+        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
+    if Z is None:
+        rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
+        optimum = race(objective, [start, rough], bounds, max_iter)
+    else:
+        reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
+        bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
+        optimum = maximise(objective, start, bounds, max_iter)
+    own = {n: v for n, v in optimum.values.items() if n not in ("kernel", "Z")}
+    found = optimum.values["Z"] * scales if Z is not None else None
+    return Learnt(kernel.with_theta(optimum.values["kernel"]), own, optimum, found)
+
+
+def bounds_of(start: Values) -> dict[str, tuple[Array, Array]]:
+    """Wide bounds, and the floor of the noise where there is one."""
+    return bounds_around(start, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in start else None)
+
+
+def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_variance: float = 0.0) -> Objective:
+    """The priors that every GP estimator puts on its kernel and noise."""
+    priors = {"kernel": kernel_prior(kernel, scales, log_variance)} | ({"noise": noise_prior(1)} if noise else {})
+    return independent_priors(priors)
+
+
+def measure_single(
+    tasks: PlacedTasks, kernel: Kernel, own: Values, scales: Array, prior: str | None, Z: Array | None = None
+) -> HyperUncertainty | None:
+    """How uncertain kernel and noise leave the function of one GP, exact or sparse with Z where it is."""
+    log_prior = None if prior is None else single_priors(kernel, scales)
+
+    def evaluate(values: Values) -> tuple[Values, Array]:
+        fit = condition_single(tasks, kernel.with_theta(values["kernel"]), values, Z=Z)
+        gradient = _gradient(fit, Z is not None, None)
+        if log_prior is not None:
+            gradient = {n: g + log_prior(values)[1][n] for n, g in gradient.items()}
+        p = fit.posterior
+        c = p.coefficients if Z is None else to_host(solve_lower_transposed(p.prior.carriers[0].L, p.a))
+        return gradient, c
+
+    carried = tasks.cells.X if Z is None else Z
+    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, carried, device=tasks.device)
+
+
+def number_of_inducing(inducing: Any, n: int) -> int | None:
+    """Pseudo-inputs of a pooled GP on n rows; None is exact."""
+    if isinstance(inducing, str) and inducing == "auto":
+        return PSEUDO_INPUTS if n > SPARSE_ABOVE else None
+    if inducing is None:
+        return None
+    if isinstance(inducing, (int, np.integer)) and not isinstance(inducing, bool) and inducing >= 1:
+        return int(inducing)
+    raise ValueError(f"inducing={inducing!r}: expected 'auto', None or a number of pseudo-inputs")
+
+
+def check_exact_memory(tasks: PlacedTasks) -> None:
+    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; more on a GPU."""
+    starts = tasks.cells.starts
+    n = int(np.diff(starts).max())
+    place = tasks.device if n >= devices.ALONE_ROWS or len(starts) == 2 else None
+    require(
+        place,
+        8.0 * (4 if place is None else devices.MATRICES) * n * n,
+        f"an exact GP on a task of {n:,} distinct rows",
+        "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
+    )

@@ -1,0 +1,437 @@
+"""The estimators on the hierarchical model: validate, call, store, warn. The paper is in `model.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from borrow.covariance.contracts import Prediction
+from borrow.data.cells import Cells, Codes
+from borrow.data.pool import Pool, read_pool
+from borrow.data.read import read_inputs, read_new, read_targets
+from borrow.data.scaling import Scaling, build, units_of_new_task
+from borrow.data.table import Table
+from borrow.estimators.base import Fitted, TaskEstimator, warn
+from borrow.estimators.classifier import TaskClassifier, positives, probabilities
+from borrow.estimators.regressor import FittedRegression, TaskRegressor
+from borrow.kernels import LearnedKernel
+from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
+from borrow.models.hierarchical.search import spread
+from borrow.models.reference.regularized import sigmoid
+from borrow.numerics.device import MemoryGivenBack, resolve
+from borrow.numerics.linalg import Array
+from borrow.numerics.threads import single_thread
+from borrow.tasks.workers import Workers, open_workers
+
+
+@dataclass(eq=False, repr=False)
+class HierarchicalGP(TaskEstimator):
+    """What both hierarchical estimators share. Abstract."""
+
+    _: KW_ONLY
+    base_kernel: Any = None
+    mean_strength: float = 1.0
+    covariance_strength: Any = "auto"
+    noise: float | None = None
+    learn_noise: bool = True
+    normalize_y: bool | str = True
+    prior: str | None = "auto"
+    optimizer: str | None = "lbfgs"
+    max_iter: int = 100
+    tol: float = 1e-4
+    accelerate: bool = True
+    device: str = "cpu"
+    workers: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.base_kernel)
+        return tags
+
+    def _last_fit(self) -> Fit:
+        """The fit that the attributes speak of: that of the last class against the rest, where there are several."""
+        model = self._fit_of().model
+        return (model[-1] if isinstance(model, list) else model).fit
+
+    @property
+    def learned_kernel_(self) -> LearnedKernel:
+        """Eq. (19), for scaled targets, on `X_`; `.raw()` is eq. (18)."""
+        return self._last_fit().learned
+
+    @property
+    def mean_(self) -> Array:
+        """The learnt mean function at `X_`, in units of scaled targets."""
+        return self._last_fit().prior_moments()[0]
+
+    @property
+    def covariance_(self) -> Array:
+        """The learnt covariance at `X_`, in units of scaled targets."""
+        return self._last_fit().prior_moments()[1]
+
+    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
+        return read_new(self, X, self._fit_of().schema, tasks, accept_sparse=True)
+
+    def _warn_unfinished(self, fit: Fit) -> None:
+        if not fit.converged:
+            warn(
+                f"EM stopped after {fit.n_iter} iterations while the objective still rose by more than tol="
+                f"{self.tol:g} per row; raise max_iter or tol, or let covariance_strength='auto' choose when to stop",
+                ConvergenceWarning,
+            )
+
+
+def found_attributes(fit: Fit) -> dict[str, Any]:
+    """The public attributes of the model, for labels and for numbers alike."""
+    return {
+        "X_": fit.X,
+        "kernel_": fit.problem.basis.kernel,
+        "objective_trace_": fit.trace,
+        "covariance_strength_": fit.strengths.tau,
+        "choices_": tried_table(fit),
+        "n_iter_": max(fit.n_iter, 1),
+        "converged_": fit.converged,
+        "jitter_": 0.0,
+    }
+
+
+@dataclass(frozen=True)
+class HierarchicalFit:
+    """The hierarchical model of numbers, fitted; the only input column of a cell is its place in `fit.X`."""
+
+    cells: Cells
+    fit: Fit
+
+    @property
+    def evidence(self) -> float:
+        """log p(scaled targets)."""
+        return self.fit.moments.evidence
+
+    @property
+    def noise(self) -> Array:
+        """One noise variance for all scaled tasks."""
+        return np.array([self.fit.state.noise])
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        p = self.predict(self.fit.X[self.cells.X[:, 0].astype(np.intp)], self.cells.task)
+        return p.mean, p.variance
+
+    def predict(self, X: Any, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows (eq. 17)."""
+        second = self.fit.variance_of(X, task, full)
+        mean = self.fit.mean_of(X, task)
+        return Prediction(mean, np.diagonal(second), second) if full else Prediction(mean, second)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return found_attributes(self.fit)
+
+
+@dataclass(eq=False, repr=False)
+class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
+    """Learn the prior itself, mean and covariance function, from many tasks of few rows each.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    base_kernel : kernel that the learnt covariance is shrunk to; default squared exponential, linear for sparse X. A
+        linear kernel takes sparse (CSR) tables, and with fewer columns than inputs it is fitted by its weights.
+    mean_strength : pi, how many tasks the prior mean of zero is worth; infinite fixes it at zero.
+    covariance_strength : tau, how many tasks the base kernel is worth; "auto" chooses tau and the number of EM
+        iterations on held-out rows, no learning (an infinite tau) among the choices.
+    noise : variance in the units of y, one for all scaled tasks, to start from; None starts from the base kernel's.
+    learn_noise : update it by EM (eq. 16).
+    prior : "auto" has weak priors on the base kernel and holds the noise near that of the base kernel, as if by as many
+        rows again as there are; None is the paper's.
+    optimizer : "lbfgs" learns the base kernel's parameters from the tasks as independent functions first; None keeps
+        them as given.
+    max_iter, tol : EM iterations, and the gain of the objective per row that ends them.
+    accelerate : steps longer than EM's own where they pay; with a tau that is given.
+    normalize_y : True centres and scales the targets of each task, False does not.
+    random_state : seed or generator for drawing the held-out rows.
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
+    device : as in every `GPRegressor`.
+
+    Attributes
+    ----------
+    X_ : distinct inputs, those without a label last.
+    mean_, covariance_ : the learnt mean and covariance on `X_`, in units of scaled targets.
+    learned_kernel_ : eq. 19, a kernel like any other; `.raw()` is eq. 18.
+    kernel_ : the base kernel found.
+    covariance_strength_ : tau, as given or chosen.
+    choices_ : a table of the settings tried on held-out rows.
+    objective_trace_ : the objective after every EM iteration.
+    n_iter_, converged_ : iterations of EM, and whether it ended by itself.
+    """
+
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
+        check_arguments(self)
+        pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
+        data = build(pool.rows, self.normalize_y)
+        device, n = resolve(self.device, len(data.cells.y)), pool.n_labelled
+        cells, settings = data.cells, settings_of(self, data.scaling, rank=False)
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+            fit = learn(pool.X, n, cells, pool.column_scales, settings, workers, device)
+        self._warn_unfinished(fit)
+        return self._published(self._schema, data.scaling, HierarchicalFit(cells, fit))
+
+    def _mean(self, rows: Any, task: Codes) -> Array:
+        fitted: Any = self._fit_of()
+        with single_thread(fitted.model.fit.n_labelled):
+            return fitted.center[task] + fitted.scale[task] * fitted.model.fit.mean_of(rows, task)
+
+    def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
+        fitted: Any = self._fit_of()
+        fit, columns = fitted.model.fit, fitted.schema.wide
+        center, scale = fitted.center[columns], fitted.scale[columns]
+        with single_thread(fit.n_labelled):
+            mean = center + scale * fit.means(rows)[:, columns]
+            if not return_std:
+                return mean
+            n = rows.shape[0]
+            variance = np.column_stack([fit.variance_of(rows, np.full(n, t), False) for t in columns])
+        return mean, np.sqrt((variance + include_noise * fit.state.noise) * scale**2)
+
+    def adapt(self, X: Any, y: Any) -> AdaptedRegressor:
+        """A fitted model of a task never seen, on the prior learnt from the others; one row of it is enough.
+
+        X has the input columns, without or with the task column, which is ignored. Level and scale of the new task are
+        drawn to those of the tasks seen, the more the fewer rows it has.
+        """
+        fitted: Any = self._fit_of()
+        rows, target = read_new_task(self, X, y)
+        center, scale = units_of_new_task(target, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
+        return AdaptedRegressor(self, NewTask.of(fitted.model.fit, rows, (target - center) / scale), center, scale)
+
+
+@dataclass(frozen=True)
+class AdaptedRegressor:
+    """What `adapt` returns."""
+
+    source: HierarchicalGPRegressor
+    task: NewTask
+    center: float
+    scale: float
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False) -> Any:
+        """Posterior mean, with standard deviation or covariance if asked."""
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both True; ask for one of them")
+        rows, _ = read_inputs(self.source, X, self.source.fitted_.schema, accept_sparse=True)
+        mean = self.center + self.scale * self.task.mean(rows)
+        if not (return_std or return_cov):
+            return mean
+        second, noise = self.task.variance(rows, return_cov), include_noise * self.task.fit.state.noise
+        if return_cov:
+            return mean, self.scale**2 * (second + noise * np.eye(len(mean)))
+        return mean, self.scale * np.sqrt(second + noise)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """One class against the rest: f_l, back in units of -1 and +1, and the sigmoid on it."""
+
+    fit: Fit
+    center: Array
+    scale: Array
+    slope: float
+    offset: float
+    shrink: float
+
+    def log_odds(self, f: Array, center: Any, scale: Any) -> Array:
+        """Of a function in units of scaled targets."""
+        return self.slope * (center + scale * self.shrink * f) + self.offset
+
+    def decision(self, X: Any, task: Codes) -> Array:
+        """Log odds of +1."""
+        return self.log_odds(self.fit.mean_of(X, task), self.center[task], self.scale[task])
+
+    def decisions(self, X: Any) -> Array:
+        """Log odds of +1 for every task, in columns."""
+        return self.log_odds(self.fit.means(X)[:, :-1], self.center, self.scale)
+
+    def probability(self, X: Any, task: Codes) -> Array:
+        """Probability of +1."""
+        return expit(self.decision(X, task))
+
+
+@dataclass(eq=False, repr=False)
+class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
+    """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
+
+    Probabilities are a sigmoid of f, fitted to held-out rows where settings are chosen, else to leave-one-out values,
+    which are too sure of themselves where tau is small. Fitted on a wide y, `decision_function` and `predict` answer
+    for every task, in the columns of y, unless `tasks=` names one.
+
+    Parameters
+    ----------
+    normalize_y : centres and scales the targets of each task, which stands for an intercept; the paper does without.
+    noise : of the targets -1 and +1; None chooses it, with tau and the number of iterations, by the area under the ROC
+        curve of held-out rows.
+    learn_noise : update it by EM (eq. 16); here it is held by default.
+    task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
+    max_iter, tol, accelerate, random_state, workers, device : as there.
+
+    Attributes
+    ----------
+    X_, mean_, covariance_, learned_kernel_, kernel_ : as in `HierarchicalGPRegressor`; of the last class against the
+        rest where there are more than two.
+    covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
+    log_marginal_likelihood_ : log evidence of the targets -1 and +1, summed over one against the rest.
+    """
+
+    _: KW_ONLY
+    mean_strength: float = np.inf
+    learn_noise: bool = False
+
+    def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        check_arguments(self)
+        pool, self._schema = read_pool(self, X, y, tasks, classes=True)
+        classes = self._schema.classes
+        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+            models = [self._margins(pool, k, workers) for k in positives(classes)]
+        self._warn_unfinished(models[-1].fit)
+        return self._published(self._schema, classes, models)
+
+    def _attributes(self, models: list[Any]) -> dict[str, Any]:
+        fit = models[-1].fit
+        return {
+            **found_attributes(fit),
+            "noise_": dict.fromkeys(self._schema.labels, fit.state.noise),
+            "log_marginal_likelihood_": float(sum(m.fit.moments.evidence for m in models)),
+        }
+
+    def _margins(self, pool: Pool, positive: int, workers: Workers | None) -> Margins:
+        labelled = np.isfinite(pool.rows.y)
+        y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
+        data = build(replace(pool.rows, y=y), self.normalize_y)
+        device = resolve(self.device, len(data.cells.y))
+        settings = settings_of(self, data.scaling, rank=True)
+        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
+        sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
+        return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
+
+    def decision_function(self, X: Any, tasks: Any = None) -> Array:
+        """Log odds of `classes_[1]`; one column a class where there are more than two; one a task for wide fits."""
+        rows, task = self._read_new(X, tasks)
+        fitted = self._fit_of()
+        with single_thread(rows.shape[0]):
+            if task is not None:
+                values = np.column_stack([m.decision(rows, task) for m in fitted.model])
+                return values[:, 0] if len(self.classes_) <= 2 else values
+            if len(self.classes_) > 2:
+                raise ValueError("fitted on a wide y with more than two classes: say which task with tasks=")
+            return fitted.model[0].decisions(rows)[:, fitted.schema.wide]
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """The likeliest class of each row."""
+        if self._fit_of().schema.wide is not None and tasks is None and len(self.classes_) == 2:
+            return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        return super().predict(X, tasks)
+
+    def adapt(self, X: Any, y: Any) -> AdaptedClassifier:
+        """A fitted classifier of a task never seen, on the prior learnt from the others; y has the classes of `fit`."""
+        models = self._fit_of().model
+        codes = {c: i for i, c in enumerate(self.classes_.tolist())}
+        values = [v.item() if isinstance(v, np.generic) else v for v in np.ravel(np.asarray(y, dtype=object)).tolist()]
+        missing = [v is None or v != v for v in values]
+        unknown = [v for v, gone in zip(values, missing, strict=True) if not gone and v not in codes]
+        if unknown:
+            raise ValueError(f"y holds {unknown[0]!r}; the classes are {', '.join(map(repr, codes))}")
+        coded = np.array([np.nan if gone else codes[v] for v, gone in zip(values, missing, strict=True)])
+        rows, found = read_new_task(self, X, coded)
+        tasks = []
+        for k, m in zip(positives(self.classes_), models, strict=True):
+            target = np.where(found == min(k, len(self.classes_) - 1), 1.0, -1.0)
+            center, scale = units_of_new_task(target, m.center, m.scale) if self.normalize_y else (0.0, 1.0)
+            tasks.append((m, NewTask.of(m.fit, rows, (target - center) / scale), center, scale))
+        return AdaptedClassifier(self, tasks)
+
+
+@dataclass(frozen=True)
+class AdaptedClassifier:
+    """What `adapt` returns."""
+
+    source: HierarchicalGPClassifier
+    tasks: list[tuple[Margins, NewTask, float, float]]
+
+    def decision_function(self, X: Any) -> Array:
+        """Log odds of `classes_[1]`; one column a class where there are more than two."""
+        rows, _ = read_inputs(self.source, X, self.source.fitted_.schema, accept_sparse=True)
+        values = np.column_stack([m.log_odds(t.mean(rows), c, s) for m, t, c, s in self.tasks])
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class."""
+        p = expit(self.decision_function(X))
+        return probabilities(p if p.ndim == 2 else p[:, None], len(self.source.classes_))
+
+    def predict(self, X: Any) -> Any:
+        """The likeliest class of each row."""
+        return self.source.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float, float]:
+    """Slope and offset of the sigmoid: on held-out rows where there are any, else on leave-one-out values.
+
+    With all rows f is larger than with three quarters of them; the third number brings it back to that size.
+    """
+    groups, shrink = fit.problem.groups, 1.0
+    if fit.choice is not None:
+        tasks, targets = ([v for f in fit.folds for v in part(f)] for part in (lambda f: f.tasks, lambda f: f.targets))
+        means = [mean for fold in fit.choice.answers for mean, _ in fold]
+        shrink = min(fit.choice.spread / max(spread(fit.problem, fit.state, fit.moments), 1e-12), 1.0)
+    elif fit.problem.basis.Phi is None:
+        tasks, means, targets = [g.tasks for g in groups], fit.leave_one_out(), [g.Y for g in groups]
+    else:
+        return 2.0, 0.0, 1.0  # f estimates P(+1) - P(-1): log odds have about this slope around zero
+    margin = np.concatenate([(center[t] + scale[t] * f).ravel() for t, f in zip(tasks, means, strict=True)])
+    y = np.concatenate([(center[t] + scale[t] * v).ravel() for t, v in zip(tasks, targets, strict=True)])
+    y = np.where(y > 0, 1.0, -1.0)
+    if len(np.unique(y)) < 2:
+        return 2.0, 0.0, 1.0
+    return (*sigmoid(margin, y), shrink)
+
+
+def settings_of(estimator: Any, scaling: Scaling, rank: bool) -> Settings:
+    """The constructor's arguments; a noise in the units of y becomes one for scaled targets."""
+    noise = estimator.noise
+    return Settings(
+        estimator.base_kernel,
+        float(estimator.mean_strength),
+        estimator.covariance_strength,
+        None if noise is None else float(noise) / float(np.mean(scaling.scale**2)),
+        estimator.learn_noise,
+        rank,
+        estimator.prior,
+        estimator.optimizer,
+        int(estimator.max_iter),
+        float(estimator.tol),
+        estimator.accelerate,
+        estimator.random_state,
+    )
+
+
+def tried_table(fit: Fit) -> Table:
+    """One row for each setting and iteration that was scored on held-out rows."""
+    tried = [] if fit.choice is None else fit.choice.tried
+    return Table({name: [t[name] for t in tried] for name in ("tau", "noise", "n_iter", "score")})
+
+
+def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
+    """Labelled rows of a task never seen."""
+    rows, _ = read_inputs(estimator, X, estimator.fitted_.schema, accept_sparse=True)
+    target, _ = read_targets(y)
+    if target.ndim != 1 or len(target) != rows.shape[0]:
+        raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target a row")
+    seen = np.isfinite(target)
+    if not seen.any():
+        raise ValueError("every y is NaN; a new task needs at least one row with a target")
+    return rows[np.flatnonzero(seen)], target[seen]

@@ -1,0 +1,362 @@
+"""The estimators on the symmetric model: validate, call, store, warn. The paper is in `model.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from borrow.covariance import Design
+from borrow.covariance.contracts import Prediction
+from borrow.data.cells import Codes, Rows
+from borrow.data.labels import encode, list_labels, sort_labels
+from borrow.data.read import Schema
+from borrow.data.scaling import TaskData, build
+from borrow.estimators.base import warn
+from borrow.estimators.classifier import BinaryData, Place
+from borrow.estimators.gp import GPEstimator
+from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
+from borrow.inference.ep import class_bias
+from borrow.models.multitask.em import maximise_by_em
+from borrow.models.multitask.model import (
+    Setup,
+    choose_path,
+    condition,
+    objective_of,
+    optimise,
+    parameter_names,
+    transfer_cancels,
+)
+from borrow.models.multitask.task_covariance import FreeForm
+from borrow.models.multitask.task_settings import (
+    descriptor_columns,
+    features_of,
+    inducing_inputs,
+    prepare,
+    split_descriptors,
+)
+from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.tasks.placed import PlacedTasks
+
+
+def found_attributes(setup: Setup, values: Values) -> dict[str, Any]:
+    """The public attributes of the model, for labels and for numbers alike."""
+    return {
+        "kernel_": setup.kernel.with_theta(values["kernel"]),
+        "task_covariance_": setup.form.parts(values).B,
+        "path_": setup.path,
+        "inducing_": setup.Z,
+    }
+
+
+@dataclass(eq=False, repr=False)
+class MultiTaskGP(GPEstimator):
+    """What both symmetric estimators share. Abstract."""
+
+    _: KW_ONLY
+    task_covariance: Any = "free"
+    rank: int | None = None
+    diagonal: str = "none"
+    intercept: bool = False
+    specific_kernel: Any = None
+    task_prior: Any = "auto"
+    task_features: Any = None
+    task_kernel: Any = None
+    inducing: Any = None
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.task_kernel is not None and self.task_features is None:
+            raise ValueError("task_kernel= is a kernel on task features; give task_features= too")
+
+
+@dataclass(frozen=True)
+class MultiTaskFit(GPFit):
+    """The symmetric model of numbers, fitted."""
+
+    setup: Setup
+    values: Values
+    posterior: Any
+    rows: Rows
+    trace: list[float] | None
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        return self.posterior.marginals()
+
+    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows."""
+        return self.posterior.predict(X, task, full)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        setup, values = self.setup, self.values
+        own = zip(setup.specific, setup.specific_parts, strict=True)
+        kernels = [None if k is None else k.with_theta(values["specific"][at]) for k, at in own]
+        kernel = getattr(setup.form, "kernel", None)
+        return {
+            **super().attributes(labels),
+            **found_attributes(setup, values),
+            "intercept_variance_": float(np.exp(values["intercept"][0])) if setup.intercept else 0.0,
+            "specific_kernels_": dict(zip(labels, kernels, strict=False)),
+            "task_kernel_": None if kernel is None else kernel.with_theta(values["task_kernel"]),
+            "objective_trace_": self.trace,
+        }
+
+
+@dataclass(eq=False, repr=False)
+class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
+    """All tasks at once: cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x'), with K^f learnt from the data.
+
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    kernel : kernel on the inputs; its overall variance is not learnt, K^f carries the scale. Default squared
+        exponential with one lengthscale per column.
+    task_covariance : "free" (the default), "diagonal" (only the kernel is shared), "uniform" (a 11' + b I), or an
+        (M, M) array in the order of `tasks_`, where a free-form K^f starts (with `optimizer=None`: K^f itself).
+    rank, diagonal : K^f = R R' of this rank, alone ("none") or with an "isotropic" or "free" diagonal.
+    intercept : a random intercept for every task.
+    specific_kernel : kernel of a function of its own for every task, beside the shared ones; "auto", one kernel for
+        all, or a dict by label. None (the default): no such functions.
+    share_noise : one noise variance for all tasks, as in the paper, instead of one per task.
+    task_prior : "auto" shrinks K^f by an inverse-Wishart penalty of strength M, a number is another strength, None is
+        the paper's plain likelihood.
+    task_features, task_kernel : K^f = `task_kernel` on features of the tasks: a dict label -> numbers, which may hold
+        tasks that have no rows yet, or names (positions) of columns of X, every distinct row of which is then a task.
+    noise : starting value in the units of y (the value, with `optimizer=None`); a number or a dict by label.
+    inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
+    solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
+        with `rank` and `inducing`: tasks are spread over them (docs/large.md).
+    normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+
+    Attributes
+    ----------
+    task_covariance_ : K^f, (M, M) in the order of `tasks_`, for scaled targets.
+    path_ : the algebra that the data allowed: "complete", "gathered", "low rank", "blocks" or "dense".
+    inducing_ : the inducing inputs, None where the kernel is exact.
+    intercept_variance_ : variance of the random intercepts, 0 without them.
+    specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
+    task_kernel_ : the kernel found on task features, None without them.
+    objective_trace_ : the objective after every iteration of EM, None for gradients.
+    """
+
+    _: KW_ONLY
+    max_iter: int = 1000
+    share_noise: bool = False
+    solver: str = "gradient"
+    workers: Any = None
+
+    def _read(
+        self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
+    ) -> tuple[Rows, Schema]:
+        descriptors = descriptor_columns(self.task_features)
+        if descriptors is not None:
+            if self.task is not None or tasks is not None:
+                raise ValueError(
+                    f"task_features={self.task_features!r} names columns of X, and every distinct row of these is a "
+                    "task: leave out task= and tasks=, or give features by label as a dict"
+                )
+            X, tasks = split_descriptors(X, descriptors)
+        rows, schema = super()._read(X, y, tasks, sample_weight, replicates)
+        if isinstance(self.task_features, Mapping):
+            labels = sort_labels([*schema.labels, *self.task_features])
+            rows, schema = _relabel(rows, labels), replace(schema, labels=labels, wide=_moved(schema, labels))
+        return rows, schema
+
+    def _arrange(self, rows: Rows) -> TaskData:
+        self._rows = rows
+        return build(rows, self.normalize_y)
+
+    def _largest_block(self, data: TaskData) -> int:
+        return len(data.cells.y)
+
+    def _fit(self, data: TaskData, tasks: PlacedTasks) -> MultiTaskFit:
+        setup, values = self._prepare(data, tasks)
+        if self.workers is not None and setup.path in ("dense", "complete"):
+            raise ValueError(
+                f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
+                "and inducing=, or leave out workers="
+            )
+        optimum: Optimum | None = None
+        trace: list[float] | None = None
+        if self.optimizer is not None:
+            setup, optimum, trace = self._search(setup, values, data)
+            values = optimum.values
+            # Only its value is asked for, and only where there are no priors but that of K^f.
+            value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
+            self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
+        elif "factor" not in values and hasattr(setup.form, "start"):
+            values = {**setup.form.start(np.eye(setup.M)), **values}
+        fit = condition(values, setup)
+        self._warn(data, setup, fit.posterior)
+        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
+        noise = np.broadcast_to(np.exp(values["noise"]), setup.M).copy()
+        posterior = fit.posterior
+        common = data.cells, fit.evidence, noise, posterior.prior.jitter, n_iter, converged
+        return MultiTaskFit(*common, setup, values, posterior, self._rows, trace)
+
+    def _prepare(self, data: TaskData, tasks: PlacedTasks) -> tuple[Setup, Values]:
+        if self.solver not in ("gradient", "em"):
+            raise ValueError(f"solver={self.solver!r}: expected 'gradient' or 'em'")
+        features = features_of(self.task_features, data.labels, descriptor_columns(self.task_features))
+        setup, values = prepare(self, data, tasks, features)
+        alone = isinstance(setup.form, FreeForm) and not setup.intercept and not setup.specific and setup.Z is None
+        if self.solver == "em" and not alone:
+            raise ValueError(
+                "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
+                "task_features= and inducing=, or use solver='gradient'"
+            )
+        noise = np.log(self._start_noise(data))
+        values["noise"] = np.array([noise.mean()]) if self.share_noise else noise
+        return replace(setup, share_noise=bool(self.share_noise)), values
+
+    def _search(self, setup: Setup, values: Values, data: TaskData) -> tuple[Setup, Optimum, list[float] | None]:
+        """The hyper-parameters, by EM or by gradients; inducing inputs are spread again by the kernel found."""
+        scales = data.column_scales
+        if self.solver == "em":
+            return setup, *maximise_by_em(setup, values, scales, self.prior, self.max_iter)
+        optimum = optimise(setup, values, scales, self.prior, self.max_iter)
+        if isinstance(self.inducing, (int, np.integer)):
+            kernel = setup.kernel.with_theta(optimum.values["kernel"])
+            setup = replace(setup, Z=inducing_inputs(self.inducing, kernel, setup.design.inputs))
+            optimum = optimise(setup, optimum.values, scales, self.prior, self.max_iter)
+        return setup, optimum, None
+
+    def _warn(self, data: TaskData, setup: Setup, posterior: Any) -> None:
+        empty = [label for label, n in zip(data.labels, np.diff(data.cells.starts), strict=True) if n == 0]
+        if empty and self.task_features is None:
+            warn(
+                f"task {list_labels(empty, 4)} has no observed target: nothing is known of its relation to the others "
+                "and it is predicted from the prior; drop it, or give task_features="
+            )
+        if len(data.cells.y) > 1 and len(setup.design.inputs) == 1:
+            warn(
+                "all inputs are equal: only the level of each task can be learnt; give columns that vary, or compare "
+                "the tasks' means"
+            )
+        if transfer_cancels(posterior):
+            warn(
+                "every input is seen in every task and there is almost no noise: in that case transfer cancels, and "
+                "the prediction of a task depends on its own targets alone (the kernel is still learnt from all); "
+                "to transfer, observe tasks at different inputs"
+            )
+
+    def predict(
+        self,
+        X: Any,
+        tasks: Any = None,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = False,
+    ) -> Any:
+        """Posterior mean of each row's task; with its standard deviation or covariance if asked.
+
+        As in every GP estimator; with `task_features` naming columns of X, a descriptor that fit never saw is a new
+        task whose relation to the others follows from the kernel on features.
+        """
+        fitted: Any = self._fit_of()
+        descriptors = descriptor_columns(self.task_features)
+        if descriptors is None:
+            return super().predict(X, tasks, return_std, return_cov, include_noise)
+        if tasks is not None:
+            raise ValueError(
+                f"the columns {self.task_features!r} of X say which task a row belongs to; leave out tasks="
+            )
+        X, labels = split_descriptors(X, descriptors)
+        unseen = [v for v in dict.fromkeys(labels) if v not in fitted.schema.labels]
+        model = self
+        if unseen:
+            model = self._unfitted()
+            model.fitted_ = self._with_tasks(fitted, unseen)
+        return GPRegressor.predict(model, X, labels, return_std, return_cov, include_noise)
+
+    def _with_tasks(self, fitted: FittedRegression, unseen: list[Hashable]) -> FittedRegression:
+        """The same fit, with further tasks that have no rows: one more conditioning at the learnt hyper-parameters."""
+        old: MultiTaskFit = fitted.model
+        known, labels = fitted.schema.labels, sort_labels([*fitted.schema.labels, *unseen])
+        if old.setup.specific:
+            raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
+        rows = _relabel(old.rows, labels)
+        data = build(rows, self.normalize_y)
+        tasks = PlacedTasks(data.cells, device=old.setup.tasks.device)
+        form: Any = old.setup.form
+        form = replace(form, features=features_of(self.task_features, labels, descriptor_columns(self.task_features)))
+        design = Design.of(tasks.cells, tasks.device)
+        path = choose_path(design, form, old.setup.intercept, (), self.inducing is not None)
+        setup = replace(old.setup, tasks=tasks, design=design, form=form, path=path)
+        noise = np.full(len(labels), np.exp(np.log(old.noise).mean()))
+        noise[encode(known, labels)] = old.noise
+        values = {**old.values, "noise": old.values["noise"] if self.share_noise else np.log(noise)}
+        fit = condition(values, setup)
+        found = {"setup": setup, "values": values, "posterior": fit.posterior}
+        model = replace(old, cells=data.cells, noise=noise, rows=rows, **found)
+        published = self._published(replace(fitted.schema, labels=labels), data.scaling, model)
+        return replace(published, attributes={**fitted.attributes, **published.attributes})
+
+
+@dataclass(frozen=True)
+class MultiTaskLabels(LabelModel):
+    """The symmetric model of labels, fitted to one class against the rest."""
+
+    setup: Setup
+    values: Values
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {**super().attributes(labels), **found_attributes(self.setup, self.values)}
+
+
+@dataclass(eq=False, repr=False)
+class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
+    """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').
+
+    The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+
+    Parameters
+    ----------
+    kernel, task_covariance, rank, diagonal, intercept, specific_kernel : as in `MultiTaskGPRegressor`.
+    task_prior, task_features, task_kernel, inducing : as there; `task_features` is a dict by label.
+    task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+
+    Attributes
+    ----------
+    task_covariance_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one per class, where there are more
+        than two.
+    """
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.task_features is not None and not isinstance(self.task_features, Mapping):
+            raise ValueError("task_features: expected a dict from task label to numbers")
+
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> MultiTaskLabels:
+        table, infer, scales = as_task_data(data), self._inference(), data.column_scales
+        features = features_of(self.task_features, data.labels, None)
+        setup, values = prepare(self, table, place(table.cells), features, infer, merged=False)
+        n_iter, converged = 0, True
+        if self.optimizer is not None:
+            optimum = optimise(setup, values, scales, self.prior, self.max_iter)
+            self._warn_unfinished(optimum, parameter_names(data.labels, setup), objective_of(setup, scales, self.prior))
+            values, n_iter, converged = optimum.values, optimum.n_iter, optimum.converged
+        else:
+            values = {**setup.form.start(np.eye(setup.M)), **values}
+        fit: Any = condition(values, replace(setup, infer=at_final_tolerance(infer)))
+        warn_ep(fit)
+        group, bias = [(fit.posterior, t) for t in range(len(data.labels))], class_bias(table.cells)
+        return MultiTaskLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, setup, values)
+
+
+def _relabel(rows: Rows, labels: tuple[Hashable, ...]) -> Rows:
+    """The same rows among more tasks."""
+    codes = encode(rows.labels, labels)
+    return replace(rows, task=codes[rows.task], labels=labels)
+
+
+def _moved(schema: Schema, labels: tuple[Hashable, ...]) -> Codes | None:
+    return None if schema.wide is None else encode(schema.labels, labels)[schema.wide]

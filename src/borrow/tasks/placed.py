@@ -1,0 +1,138 @@
+"""The tasks of a fit, cut into shards that lie with workers; without workers, one shard in this process."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from borrow.data.cells import Cells, Codes
+from borrow.numerics import device as devices
+from borrow.numerics.device import Device, place, require
+from borrow.tasks.cache import ShardCache
+from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
+
+S = TypeVar("S")
+
+
+class PlacedShards(ABC, Generic[S]):
+    """Shards that are sent to their workers when the first pass needs them, and once. Abstract.
+
+    Without workers, and when these have been closed, the shards are worked on in this process.
+    """
+
+    _workers: Workers | None = None
+    _ready: tuple[Workers, list[slice], Any] | None = None
+
+    @abstractmethod
+    def cut(self, spread: bool) -> tuple[list[slice], list[S]]:
+        """The tasks of each shard, and the shards: for workers where `spread`, else for this process."""
+
+    def at_home(self) -> Workers:
+        """Who works on the shards where there are no workers."""
+        return InProcess(shown=False)
+
+    def place(self) -> tuple[Workers, list[slice], Any]:
+        """Send the shards to who works on them, once: the workers, the shards' tasks, what stands for the shards."""
+        if self._workers is not None and self._workers.closed:
+            self._workers = self._ready = None
+        if self._ready is None:
+            workers = self._workers or self.at_home()
+            bounds, shards = self.cut(self._workers is not None)
+            self._ready = workers, bounds, workers.place(shards)
+        return self._ready
+
+    @property
+    def bounds(self) -> list[slice]:
+        """The tasks of each shard."""
+        return self.place()[1]
+
+    def total(self, f: Callable[..., Any], common: Any, parts: Any = None) -> Any:
+        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`)."""
+        workers, bounds, placed = self.place()
+        return workers.total(f, placed, common, _own(parts, bounds))
+
+    def each(self, f: Callable[..., Any], common: Any, parts: Any = None) -> list[Any]:
+        """The same without the sum: what f returned for each shard, in the order of their tasks."""
+        workers, bounds, placed = self.place()
+        return workers.map(f, placed, common, _own(parts, bounds))
+
+    def report(self, value: float) -> None:
+        """Tell who waits for a long search how far it is."""
+        self.place()[0].watch(value)
+
+
+def _own(parts: Any, bounds: list[slice]) -> list[tuple[Any, ...]]:
+    """What each shard is sent beside the function and what is common."""
+    if parts is None:
+        return [()] * len(bounds)
+    return [(parts,)] if len(bounds) == 1 else [(parts.part(at),) for at in bounds]
+
+
+@dataclass(frozen=True)
+class TaskShard:
+    """Rows of some tasks, where they are computed (None: on the host), and what a pass leaves for the next."""
+
+    cells: Cells
+    device: Device | None = None
+    cache: ShardCache = field(default_factory=ShardCache)
+
+    @cached_property
+    def X(self) -> Any:
+        """The inputs where matrices are computed."""
+        return place(self.cells.X, self.device)
+
+
+class PlacedTasks(PlacedShards[TaskShard]):
+    """The tasks whose rows are `cells`: one shard in this process, or several on workers while these are open.
+
+    Tasks that were on workers are afterwards computed when they are asked for, one at a time, and not kept: what is
+    held grows with the rows and not with their squares.
+    """
+
+    def __init__(self, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> None:
+        self.cells, self.kept, self.device = cells, workers is None, device
+        self._workers = workers
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"cells": self.cells, "kept": self.kept, "device": self.device}
+
+    def only(self, t: int) -> PlacedTasks:
+        """Task t by itself, in this process; a small one is computed on the host."""
+        cells = self.cells.only(t)
+        return PlacedTasks(cells, device=self.device if len(cells.y) >= devices.ALONE_ROWS else None)
+
+    def at_home(self) -> Workers:
+        """This process."""
+        return InProcess(shown=False, keep=self.kept)
+
+    def require(self, n_bytes: float, what: str, remedy: str) -> None:
+        """A MemoryError where the matrices of all tasks would not fit here; workers look after themselves."""
+        if self.kept:
+            require(self.device, n_bytes, what, remedy)
+
+    def cut(self, spread: bool) -> tuple[list[slice], list[TaskShard]]:
+        """All tasks as one shard, some in each, or each by itself."""
+        M = len(self.cells.starts) - 1
+        if self.kept:
+            return [slice(0, M)], [TaskShard(self.cells, self.device)]
+        sizes = np.diff(self.cells.starts)
+        bounds = bounds_of_shards(sizes) if spread else [slice(t, t + 1) for t in range(M)]
+        return bounds, [TaskShard(self.cells.some(range(at.start, at.stop))) for at in bounds]
+
+
+def rows_as_tasks(X: Any, starts: Codes, device: Device | None = None) -> PlacedTasks:
+    """Inputs stacked by task, without targets, as tasks of this process."""
+    n, none = len(X), np.zeros(len(starts) - 1)
+    return PlacedTasks(Cells(X, np.zeros(n), np.ones(n), starts, none, none, none), device=device)
+
+
+def cache_key() -> str:
+    """A key for what is kept between two passes; no other process has the same."""
+    return f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"
