@@ -20,7 +20,6 @@ from borrow.report.compared import _verdict as plain_verdict
 from borrow.report.compared import suggested
 from borrow.report.predictor import Points, Predictor, remembered
 from borrow.transfer.compare import compare
-from borrow.transfer.folds import fit_for
 from borrow.transfer.problem import read_problem
 
 SAMPLES = ["regression", "hostile", "curve", "surface", "classification", "every_task"]
@@ -148,7 +147,7 @@ def test_curves_are_the_models_predictions(summary, compared):
     at = [i for i, t in enumerate(table["task"]) if t == "a"]
     assert panel["points"]["x"] == [table["x1"][i] for i in at]
     problem = read_problem(table, "y", "task")
-    model = fit_for(problem, comparison.verdict().method, "a", comparison.seed)
+    model = problem.fit(comparison.verdict().method, "a", comparison.seed)
     grid = np.array(panel["x"])[:, None]
     mean, std = model.predict(grid, tasks=["a"] * len(grid), return_std=True)
     np.testing.assert_allclose(panel["mean"], mean)

@@ -30,7 +30,7 @@ _HOMES = {
     "compare": "borrow.transfer.compare",
     "AutoClassifier": "borrow.transfer.auto",
     "AutoRegressor": "borrow.transfer.auto",
-    "quick_look": "borrow.transfer.quick",
+    "quick_look": "borrow.transfer.compare",
     "suggest": "borrow.transfer.suggest",
 }
 

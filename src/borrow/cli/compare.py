@@ -155,12 +155,10 @@ def finish(found: Any, table: Any, primary: Any, save: Path | None, report: Path
 
 def fit_winner(found: Any, table: Any, primary: Any) -> Any:
     """The method to use, fitted to all rows."""
-    from borrow.transfer.methods import build
-    from borrow.transfer.problem import read_target
+    from borrow.transfer.problem import read_problem
 
-    y = read_target(table.frame[found.target], found.target, found.kind)[1]
-    method = found.verdict(primary).method
-    return build(found.kind, method, found.task, primary, found.seed).fit(table.inputs(), y)
+    problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
+    return problem.fit(found.verdict(primary).method, primary, found.seed)
 
 
 def as_dict(found: Any) -> dict[str, Any]:
@@ -294,8 +292,8 @@ def show_all(found: Any) -> None:
 
 def look(table: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """The quick look: a table, said to be optimistic."""
+    from borrow.transfer.compare import quick_look
     from borrow.transfer.methods import LABELS
-    from borrow.transfer.quick import quick_look
 
     if primary is None:
         fail("--quick needs --primary, the task that matters")

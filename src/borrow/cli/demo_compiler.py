@@ -19,7 +19,6 @@ import numpy as np
 from borrow.datasets import load_compiler
 from borrow.report import summary, write
 from borrow.transfer.compare import compare_problem
-from borrow.transfer.folds import fit_for
 from borrow.transfer.methods import LABELS
 from borrow.transfer.problem import read_problem
 from borrow.transfer.suggest import suggest
@@ -63,7 +62,7 @@ def run_compiler(path: Path, seed: int = 0, quick: bool = False, progress: Told 
         problem, primary, methods, cv, n_jobs=jobs, random_state=seed, leave_out=False, progress=progress
     )
     verdict = found.verdict()
-    model = fit_for(problem, verdict.method, primary, seed)
+    model = problem.fit(verdict.method, primary, seed)
     own = [primary] * len(candidates)
     next_ = suggest(model, candidates, NEXT, tasks=own, primary=primary)
     call = f"borrow demo --seed {seed}" + " --quick" * quick

@@ -31,6 +31,11 @@ class Rows:
         own = {n: v[which] for n, v in self.__dict__.items() if isinstance(v, np.ndarray)}
         return replace(self, **own)
 
+    def only(self, label: Hashable) -> Rows:
+        """The rows of one task, as the only one."""
+        mine = self.take(self.task == self.labels.index(label))
+        return replace(mine, task=np.zeros_like(mine.task), labels=(label,))
+
     def in_order(self) -> Rows:
         """Sorted by task, input and target, so that sums are the same to the bit for any order of rows."""
         return self.take(np.lexsort((self.replicates, self.weight, self.y, *self.X.T[::-1], self.task)))

@@ -39,6 +39,11 @@ class Schema:
     wide: Codes | None = None  # the task of each column of a wide y
     classes: Any = None  # the classes in order, where y held labels
 
+    def only(self, label: Hashable) -> Schema:
+        """The same table for a model of one of its tasks."""
+        encode([label], self.labels)
+        return replace(self, labels=(label,), wide=None)
+
 
 def read_training(
     estimator: Any,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from borrow.data.cells import Cells, Codes, Rows, Stacked
+from borrow.data.labels import encode
 from borrow.data.read import Schema, read_new, read_training
 from borrow.data.scaling import column_scales
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, one_or_list
@@ -41,6 +42,15 @@ class BinaryData(Stacked):
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
+
+    def only(self, label: Hashable) -> BinaryData:
+        """One task as the only one, on the column scales of all."""
+        t = int(encode([label], self.labels)[0])
+        at = self.of(t)
+        rows = {name: value[at] for name in ("X", "y", "number") if (value := getattr(self, name)) is not None}
+        return replace(
+            self, **rows, starts=np.array([0, len(rows["y"])]), labels=(label,), unlabelled=(self.unlabelled[t],)
+        )
 
 
 class BinaryModel(Protocol):

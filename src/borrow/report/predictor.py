@@ -97,8 +97,8 @@ class Points:
 
 def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
-    if not hasattr(predictor.model, "_marginals"):
-        X = getattr(predictor.model, "X_", None)
+    if hasattr(predictor.model, "X_"):  # of the hierarchical model: its cells hold positions in X_
+        X = predictor.model.X_
         if not isinstance(X, np.ndarray):
             return None
         owner = predictor.primary() if predictor.primary() is not None else predictor.labels[0]

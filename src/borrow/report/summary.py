@@ -23,11 +23,10 @@ from borrow.report.compared import cv_words, part_of, related, suggested
 from borrow.report.page import FORMAT, VERSION
 from borrow.report.predictor import Points, Predictor, remembered
 from borrow.report.svg import text_of
+from borrow.transfer.attribute import correlation_error
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.folds import fit_for
-from borrow.transfer.methods import ESTIMATORS, LABELS
+from borrow.transfer.methods import LABELS, key_of
 from borrow.transfer.problem import Problem, read_problem
-from borrow.transfer.relations import correlation_error
 from borrow.transfer.suggest import suggest
 
 #: Warnings listed; suggestions made, and rows that they are chosen from.
@@ -120,22 +119,15 @@ def _models(
     if comparison is None or len(comparison.primaries) != 1:
         return (None if model is None else Predictor.of(model)), None
     primary = comparison.primaries[0]
-    key = comparison.verdict().method if model is None else _key_of(model)
+    key = comparison.verdict().method if model is None else key_of(getattr(model, "model_", model))
     alone = None
     if model is None:
         if problem is None:
             return None, None
-        model = fit_for(problem, key or "single", primary, comparison.seed)
+        model = problem.fit(key or "single", primary, comparison.seed)
     if problem is not None and key != "single":
-        alone = Predictor.of(fit_for(problem, "single", primary, comparison.seed), comparison.features, "no transfer")
+        alone = Predictor.of(problem.fit("single", primary, comparison.seed), comparison.features, "no transfer")
     return Predictor.of(model, comparison.features, LABELS.get(key or "")), alone
-
-
-def _key_of(model: Any) -> str | None:
-    """The method that an estimator is."""
-    name = type(getattr(model, "model_", model)).__name__
-    short = {"AloneRegressor": "single", "AloneClassifier": "single"}
-    return short.get(name) or next((key for key, names in ESTIMATORS.items() if name in names), None)
 
 
 def _primary_of(comparison: Comparison | None, predictor: Predictor | None) -> Any:
@@ -220,7 +212,7 @@ def _covariance(
     if comparison is not None and problem is not None and primary is not None:
         seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
         if not seen and "symmetric" in comparison.candidates(primary):
-            shown = Predictor.of(fit_for(problem, "symmetric", primary, comparison.seed), comparison.features)
+            shown = Predictor.of(problem.fit("symmetric", primary, comparison.seed), comparison.features)
     found = None if shown is None else learnt.correlations(shown, primary)
     if found is None and comparison is not None and primary is not None:
         known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from borrow.covariance import choose_inducing
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
@@ -39,6 +40,9 @@ from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
+
+#: A posterior covariance has inducing inputs at its rows too, up to this many in all.
+MOST_INDUCING = 1000
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,16 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         found = Found(setup, values, scales, fit.posterior)
         noise = np.exp(values["noise"])
         return FocusedFit(setup.cells, fit.evidence, noise, jitter, n_iter, converged, found, uncertainty)
+
+    def _exact_at(self, rows: Array) -> FocusedFit:
+        """The model conditioned again with inducing inputs at the rows too, up to MOST_INDUCING in all."""
+        model: FocusedFit = self._fit_of().model
+        setup, values = model.found.setup, model.found.values
+        kernel, most = setup.kernel.with_theta(values["kernel"]), max(MOST_INDUCING, len(setup.Z))
+        Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), most, 1e-8)
+        with single_thread(len(Z)):
+            posterior = condition(values, replace(setup, Z=Z)).posterior
+        return replace(model, found=replace(model.found, posterior=posterior))
 
     def relatedness(self) -> Table:
         """One row per task: rho, its standard error, correlation with the primary, share of its variance shared.

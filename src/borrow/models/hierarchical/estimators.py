@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
@@ -197,6 +198,10 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
             n = rows.shape[0]
             variance = np.column_stack([fit.variance_of(rows, np.full(n, t), False) for t in columns])
         return mean, np.sqrt((variance + include_noise * fit.state.noise) * scale**2)
+
+    def inputs_of(self, t: int) -> Array:
+        """The inputs of all tasks, which the learnt prior has in common."""
+        return np.asarray(self.X_.toarray() if sparse.issparse(self.X_) else self.X_)
 
     def adapt(self, X: Any, y: Any) -> AdaptedRegressor:
         """A fitted model of a task never seen, on the prior learnt from the others; one row of it is enough.
