@@ -26,13 +26,15 @@ from typing import Any
 
 import numpy as np
 import psutil
-from borrow.models.gp.classifiers import inference_of
 
 import borrow
 from borrow.data.read import read_training
 from borrow.data.task_data import build
+from borrow.estimators.labels import ROUGH
+from borrow.inference import EPInference
+from borrow.inference.likelihoods import Probit
 from borrow.models.focused import model as focused
-from borrow.models.gp import regressors as gp
+from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
 from borrow.models.ivm.model import select
@@ -67,7 +69,7 @@ def ep_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
     cells = replace(data.cells, y=np.where(data.cells.y > 0, 1.0, -1.0))
     data = replace(data, cells=cells)
-    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=inference_of("probit"))
+    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH))
     setup = replace(setup, Z=data.cells.X[:ROWS])
     return lambda: focused.focused_objective(setup)(values)
 

@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from borrow.models.gp.classifiers import GPModel, inference_of
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
 from borrow import kernels
 from borrow.covariance import SharedCovariance
-from borrow.inference import ExactInference, ep
+from borrow.estimators.labels import LabelModel
+from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior
 from borrow.tasks.placed import rows_as_tasks
@@ -109,7 +109,7 @@ def test_probabilities_are_calibrated_on_data_from_the_model(likelihood):
         label = np.where(noise < f, 1.0, -1.0)
         prior = SharedCovariance(rows_as_tasks(X[:60], np.array([0, 60])), [], [], np.zeros((1, 0)), [kernel])
         fit = ep(prior, likelihood, label[:60], np.zeros(60))  # the data have no bias
-        model = GPModel([(fit.posterior, 0)], np.zeros(1), likelihood, fit.evidence, 0, True)
+        model = LabelModel([(fit.posterior, 0)], np.zeros(1), likelihood, fit.evidence, 0, True)
         p.append(model.probability(X[60:], np.zeros(50, dtype=int)))
         y.append(label[60:] > 0)
     p, y = np.concatenate(p), np.concatenate(y)
@@ -134,7 +134,7 @@ def test_one_task_is_the_same_model_with_the_same_priors_in_three_estimators():
 
 def test_variances_are_centred_at_two_for_labels_and_at_zero_for_numbers():
     kernel, scales = kernels.SquaredExponential(1.0, 1.0) + kernels.Constant(1.0), np.ones(1)
-    assert kernel_prior(kernel, scales, inference_of("probit").log_variance).mean.tolist() == [2.0, 0.0, 0.0]
+    assert kernel_prior(kernel, scales, EPInference(Probit()).log_variance).mean.tolist() == [2.0, 0.0, 0.0]
     assert kernel_prior(kernel, scales, ExactInference().log_variance).mean.tolist() == [0.0, 0.0, 0.0]
     # The estimators ask for it: labels that say nothing leave the variance where its prior has it.
     short = kernels.SquaredExponential(1.0, 1e-3, fixed=("lengthscale",))

@@ -11,7 +11,6 @@ from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
 from borrow.models.focused import search as focused_search
-from borrow.models.focused.relatedness import relatedness
 from borrow.numerics.optimise import Optimum
 
 
@@ -170,7 +169,7 @@ def test_relatedness_finds_what_was_drawn(n_tasks, monkeypatch):
     big = np.abs(truth) > 0.7
     assert np.all(table["share"][big] > 0.8)
     if n_tasks == 1:
-        monkeypatch.setattr(relatedness, "WHOLE", 0)
+        monkeypatch.setattr("borrow.models.focused.relatedness.WHOLE", 0)
         assert model.relatedness()["std_error"][1] == pytest.approx(table["std_error"][1], rel=0.5)
 
 

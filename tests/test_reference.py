@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import borrow
-from borrow.estimators.classifier import TaskClassifier
-from borrow.estimators.regressor import GPRegressor
+from borrow.estimators.classifier import GPClassifier, TaskClassifier
+from borrow.estimators.labels import EPClassifier
+from borrow.estimators.regressor import GPRegressor, TaskRegressor
 from run_page import ROOT
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
+BASES = {c.__name__: c for c in (EPClassifier, GPClassifier, GPRegressor, TaskClassifier, TaskRegressor)}
 ESTIMATORS = [n for n in borrow.__all__ if n.endswith(("Regressor", "Classifier"))]
 
 
@@ -76,7 +78,7 @@ def test_docstring_describes_every_argument(name):
     assert sorted(listed) == sorted(arguments(cls))
     for argument, words in listed.items():
         for other in re.findall(r"as in (?:every )?`(\w+)`", words):  # where another class describes it, it does
-            base = {"GPRegressor": GPRegressor, "TaskClassifier": TaskClassifier}.get(other) or getattr(borrow, other)
+            base = BASES.get(other) or getattr(borrow, other)
             assert argument in entries(base, "Parameters"), f"{name} sends to {other} for {argument}"
 
 
@@ -99,6 +101,7 @@ def test_docstring_describes_every_fitted_attribute(name):
         model.fit(X, y > 0 if name.endswith("Classifier") else y, tasks=np.repeat(["a", "b"], 8))
     public = {n for n in (*vars(model), *dir(cls)) if n.endswith("_") and not n.startswith("_")}
     listed = described(cls, "Attributes")
+    public |= set(model.fitted_.attributes)
     assert public <= set(listed), f"{name} does not describe {sorted(public - set(listed))}"
     own = set(entries(cls, "Attributes"))
     assert own <= public | {"feature_names_in_"}, f"{name} describes {sorted(own - public)}, which a fit does not set"

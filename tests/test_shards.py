@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from borrow.models.gp.classifiers import inference_of
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -18,6 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 from borrow.data.read import read_training
 from borrow.data.task_data import build
+from borrow.estimators.labels import LIKELIHOODS, ROUGH
+from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
 from borrow.models.ivm.model import select
@@ -90,7 +91,7 @@ def test_ep_on_shards_is_ep(likelihood):
     X, y, tasks = table(labels=True)
     data = data_of(borrow.FocusedGPRegressor(), X, np.where(y > 0.5, 1.0, -1.0) + 0 * y, tasks)
     data = replace(data, cells=replace(data.cells, y=np.sign(data.cells.y)))
-    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=inference_of(likelihood))
+    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=EPInference(LIKELIHOODS[likelihood](), tol=ROUGH))
     setup = replace(setup, Z=data.cells.X[::4])
     at = moved(values)
     one = focused.focused_objective(setup)(at)

@@ -83,7 +83,8 @@ def assert_same(one, other):
 
 def answers(model, X, tasks=None):
     """Everything that a fitted model can be asked."""
-    said = {"about": [getattr(model, n) for n in sorted(vars(model)) if n.endswith("_") and not n.startswith("_")]}
+    public = {n: v for n, v in vars(model).items() if n.endswith("_") and n != "fitted_"}
+    said = {"about": public | dict(model.fitted_.attributes)}
     more = {} if tasks is None else {"tasks": tasks}
     if hasattr(model, "predict_proba"):
         said["proba"] = model.predict_proba(X, **more)
@@ -507,7 +508,7 @@ CHANGES = {
     ),
     "settings missing": (
         lambda page, _: page.update(
-            entries=[{"class": "borrow.models.gp.regressors.PooledGPRegressor", "fields": {}}], root={"at": 0}
+            entries=[{"class": "borrow.models.gp.estimators.PooledGPRegressor", "fields": {}}], root={"at": 0}
         ),
         "lacks the settings",
     ),

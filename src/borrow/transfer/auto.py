@@ -108,6 +108,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     method_ : key of the method that was fitted; "single" is no transfer.
     model_ : the fitted estimator.
     tasks_ : labels of the tasks, sorted.
+    fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
@@ -145,7 +146,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, tasks_, fitted_ : as in `AutoRegressor`.
+    n_features_in_, feature_names_in_ : as there.
     """
 
     _kind = "classification"

@@ -285,7 +285,8 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     ----------
     X_, mean_, covariance_, learned_kernel_, kernel_ : as in `HierarchicalGPRegressor`; of the last class against the
         rest where there are more than two.
-    covariance_strength_, choices_, objective_trace_, noise_, jitter_ : as there.
+    covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
+    log_marginal_likelihood_ : log evidence of the targets -1 and +1, summed over one against the rest.
     """
 
     _: KW_ONLY
