@@ -47,7 +47,11 @@ def test_no_transfer_where_nothing_is_shown():
     assert model.method_ == "single"
     assert model.verdict_.answer != "helps"
     alone = borrow.SingleTaskGPRegressor("who").fit(table, y)
-    np.testing.assert_array_equal(model.predict(table), alone.predict(table))
+    mine = table[table["who"] == "a"]
+    np.testing.assert_array_equal(model.predict(mine), alone.predict(mine))
+    assert model.model_.tasks_.tolist() == ["a"]  # as it was judged: of the primary alone
+    with pytest.raises(ValueError, match="unknown task 'b'"):
+        model.predict(table)
 
 
 def test_wide_targets():
@@ -56,7 +60,15 @@ def test_wide_targets():
     Y = pd.DataFrame({"a": np.sin(X[:, 0]), "b": np.cos(X[:, 0])}) + 0.05 * rng.normal(size=(14, 2))
     model = borrow.AutoRegressor(primary="a", methods=["pooled"], cv=2).fit(X, Y)
     assert model.comparison_.rows == {"a": 14, "b": 14}
-    assert model.predict(X).shape == (14, 2)
+    assert model.method_ == "single"
+    assert model.predict(X, tasks="a").shape == (14,)
+    with pytest.raises(ValueError, match="it alone was fitted; give tasks='a'"):
+        model.predict(X)
+    table, y = problem(True)
+    wide = pd.DataFrame({who: np.where(table["who"] == who, y, np.nan) for who in ("a", "b")})
+    helped = borrow.AutoRegressor(primary="a", methods=["pooled"], cv=4).fit(table[["x"]], wide)
+    assert helped.method_ == "pooled"
+    assert helped.predict(table[["x"]][:14]).shape == (14, 2)
 
 
 def test_labels():

@@ -44,6 +44,26 @@ def test_tasks_do_not_touch_each_other():
     assert cov[0, 1] != 0
 
 
+@pytest.mark.parametrize("kind", ["Regressor", "Classifier"])
+def test_one_task_fitted_alone_answers_as_in_a_fit_of_all(kind):
+    """On the column scales of the whole table, to the bit; of the other tasks it knows nothing."""
+    (X, y), (Z, z) = data(20, d=2), data(25, d=2, seed=1)
+    tasks, rows = ["a"] * 20 + ["b"] * 25, np.vstack([X, 10 * Z])
+    target = np.concatenate([y, 3 * z])
+    if kind == "Classifier":
+        target = np.where(target > 0, "up", "down")
+    estimator = getattr(borrow, f"SingleTaskGP{kind}")
+    whole, alone = (estimator(only=only).fit(rows, target, tasks=tasks) for only in (None, "b"))
+    ask = "predict" if kind == "Regressor" else "predict_proba"
+    np.testing.assert_array_equal(getattr(alone, ask)(Z[:5]), getattr(whole, ask)(Z[:5], tasks="b"))
+    assert (alone.tasks_.tolist(), list(alone.kernels_)) == (["b"], ["b"])
+    assert alone.kernels_["b"] == whole.kernels_["b"]
+    with pytest.raises(ValueError, match="unknown task 'a'"):
+        alone.predict(X, tasks="a")
+    with pytest.raises(ValueError, match=r"unknown task 'c'.*tasks are 'a', 'b'"):
+        estimator(only="c").fit(rows, target, tasks=tasks)
+
+
 @pytest.mark.parametrize("objective_name", ["single", "sparse"])
 def test_gradients_equal_differences(objective_name):
     X, y = data(30, d=2)

@@ -11,8 +11,8 @@ from joblib.parallel import SequentialBackend
 from sklearn.model_selection import KFold
 
 import borrow
+from borrow.transfer import attribute, comparison, folds, ledger, methods, problem
 from borrow.transfer import compare as run
-from borrow.transfer import folds, ledger, methods, quick, relations
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 
@@ -137,6 +137,26 @@ def test_frames_and_dicts_are_one_problem():
     assert read_problem(TABLE.assign(more=1.0), "y", "who", ["x"]).digest() in digests
 
 
+def test_a_problem_fits_what_was_judged_and_knows_the_columns_of_a_frame():
+    """Fitted to a frame, the model is asked by column names; to a dict of columns, by arrays: one model."""
+    by_name = read_problem(TABLE, "y", "who").fit("pooled", "a")
+    by_place = read_problem({c: TABLE[c].tolist() for c in TABLE}, "y", "who").fit("pooled", "a")
+    assert by_name.feature_names_in_.tolist() == ["x", "who"]
+    assert not hasattr(by_place, "feature_names_in_")
+    expected = by_place.predict(TABLE[["x"]].to_numpy(), tasks=WHO)
+    np.testing.assert_array_equal(by_name.predict(TABLE[["x", "who"]]), expected)
+    alone = read_problem(TABLE, "y", "who").fit("single", "b")
+    assert (alone.only, alone.tasks_.tolist()) == ("b", ["b"])
+
+
+def test_the_verdict_is_reached_once(monkeypatch, pooled):
+    found, calls = Comparison.from_dict(pooled.to_dict()), []
+    real = comparison.decide
+    monkeypatch.setattr(comparison, "decide", lambda gaps: calls.append(gaps) or real(gaps))
+    assert found.verdict() is found.verdict("a") is found.verdicts()["a"]
+    assert len(calls) == 1
+
+
 WRONG = {
     r"target='Y2' is not a column; columns are 'x', 'who', 'y'": {"target": "Y2"},
     r"task='whoo' is not a column.*did you mean 'who'\?": {"task": "whoo"},
@@ -223,22 +243,21 @@ def test_classification_counts_probabilities():
         assert r["calibration"] == pytest.approx(p.max(axis=1).mean() - right.mean())
     assert "calibration" in found.table()
     assert found.skipped == {}
-    alone = folds.fit_for(read_problem(table, "y", "who"), "single", "a", 0)
+    alone = read_problem(table, "y", "who").fit("single", "a")
     whole = borrow.SingleTaskGPClassifier().fit(x, y, tasks=table["who"])
     np.testing.assert_allclose(alone.predict_proba(x, tasks="a"), whole.predict_proba(x, tasks="a"), rtol=1e-9)
 
 
 def test_auto_takes_what_applies_and_says_what_it_left_out():
-    keys, skipped = methods.choose(read_problem(TABLE, "y", "who"), "auto")
+    keys, skipped = methods.choose("regression", 42, "auto")
     assert keys == list(methods.LABELS)
     assert skipped == {}
-    keys, skipped = methods.choose(read_problem(TABLE.assign(y=TABLE["y"] > 0), "y", "who"), "auto")
+    keys, skipped = methods.choose("classification", 42, "auto")
     assert skipped == {"rbf": "for regression only"}
-    many = {"x": np.arange(900.0), "who": ["a", "b"] * 450, "y": np.sin(np.arange(900.0))}
-    keys, skipped = methods.choose(read_problem(many, "y", "who"), "auto")
+    keys, skipped = methods.choose("regression", 900, "auto")
     assert "symmetric" not in keys
     assert "900 rows are many" in skipped["symmetric"]
-    assert methods.choose(read_problem(many, "y", "who"), "symmetric")[0] == ["single", "symmetric"]
+    assert methods.choose("regression", 900, "symmetric")[0] == ["single", "symmetric"]
     for kind in ("regression", "classification"):
         for key in methods.LABELS:
             if (kind, key) != ("classification", "rbf"):
@@ -246,14 +265,14 @@ def test_auto_takes_what_applies_and_says_what_it_left_out():
 
 
 def test_one_that_fails_is_named_and_the_others_go_on(monkeypatch):
-    real = folds.build
+    real = problem.build
 
-    def build(kind, key, *rest):
+    def build(kind, key, *rest, **more):
         if key == "ivm":
             raise RuntimeError("no luck")
-        return real(kind, key, *rest)
+        return real(kind, key, *rest, **more)
 
-    monkeypatch.setattr(folds, "build", build)
+    monkeypatch.setattr(problem, "build", build)
     found = borrow.compare(TABLE, **{**QUICK, "methods": ["pooled", "ivm"]})
     assert found.candidates("a") == ["pooled"]
     assert found.failures("a") == {"ivm": "failed in 3 of 3 folds (RuntimeError: no luck)"}
@@ -269,8 +288,8 @@ def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
         warnings.warn("careful", UserWarning, stacklevel=1)
         return real(*given)
 
-    real = folds.fit_for
-    monkeypatch.setattr(folds, "fit_for", fit)
+    real = problem.Problem.fit
+    monkeypatch.setattr(problem.Problem, "fit", fit)
     found = borrow.compare(TABLE, **{**QUICK, "cv": 2})
     assert all(r["warnings"] == ["UserWarning: careful"] for r in found.records)
 
@@ -278,22 +297,18 @@ def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
 def test_warnings_of_single_fits_are_kept_too(monkeypatch):
     """Of the relations, the quick look and the report, which fit outside the folds."""
     import warnings
-    from importlib import import_module
 
     from borrow import report
-    from borrow.transfer import quick, relations
 
     found = borrow.compare(TABLE, **{**QUICK, "cv": 2, "leave_out": False})
-    real = folds.fit_for
+    real = problem.Problem.fit
 
     def fit(*given):
         warnings.warn("careful", UserWarning, stacklevel=1)
         return real(*given)
 
-    for module in (quick, relations, import_module("borrow.report.summary")):
-        monkeypatch.setattr(module, "fit_for", fit)
-    problem = read_problem(TABLE, "y", "who")
-    assert relations.relations_of(problem, "a", 0)["warnings"] == ["UserWarning: careful"]
+    monkeypatch.setattr(problem.Problem, "fit", fit)
+    assert attribute.relations_of(read_problem(TABLE, "y", "who"), "a", 0)["warnings"] == ["UserWarning: careful"]
     assert all(
         n.endswith("; UserWarning: careful") for n in borrow.quick_look(TABLE, "y", "who", "a", ["pooled"])["note"]
     )
@@ -426,7 +441,7 @@ def test_two_runs_do_not_write_one_file(tmp_path, fake, monkeypatch):
     borrow.compare(TABLE, **QUICK, store=path)
     header = json.loads(path.read_bytes().splitlines()[0])
     with (
-        ledger.Ledger(path, {k: header[k] for k in ("borrow", "digest", "settings", "about")}),
+        ledger.open_ledger(path, {k: header[k] for k in ("borrow", "digest", "settings", "about")}),
         pytest.raises(ledger.LedgerError, match="is being written by another run"),
     ):
         borrow.compare(TABLE, **QUICK, store=path)
@@ -472,7 +487,7 @@ def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
 
 def test_relations_come_from_the_focused_model_on_all_rows():
     problem = read_problem(TABLE, "y", "who")
-    found = relations.relations_of(problem, "a", 0)
+    found = attribute.relations_of(problem, "a", 0)
     table = borrow.FocusedGPRegressor("who", "a").fit(TABLE[["x", "who"]], TABLE["y"]).relatedness()
     assert found["failure"] is None
     assert [r["task"] for r in found["relations"]] == ["b", "c"]
@@ -489,8 +504,8 @@ def test_standard_error_of_the_correlation_is_that_of_rho_carried_over():
 
     h = 1e-5
     slope = (at(0.7 + h)["correlation"] - at(0.7 - h)["correlation"]) / (2 * h)
-    assert relations.correlation_error({**at(0.7), "std_error": 0.2}) == pytest.approx(slope * 0.2, rel=1e-5)
-    assert relations.correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.2}) == 0.2
+    assert attribute.correlation_error({**at(0.7), "std_error": 0.2}) == pytest.approx(slope * 0.2, rel=1e-5)
+    assert attribute.correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.2}) == 0.2
 
 
 # ------------------------------------------------------------------------------------------------------- quick look
@@ -521,8 +536,8 @@ def test_a_row_left_out_in_closed_form_is_a_refit_without_it(name):
     """Two tasks meet at one input: only the primary's own row is left out there."""
     table = TABLE.assign(x=TABLE["x"].where(TABLE.index != 20, TABLE["x"][4]))
     problem = read_problem(table, "y", "who")
-    model = LEFT_OUT[name].fit(table[["x"]], table["y"], tasks=table["who"])
-    y, mean, std = quick.left_out(model, problem, "a")
+    model = LEFT_OUT[name].fit(problem.X, problem.y, tasks=table["who"])
+    y, mean, std = run.left_out(model, problem, "a")
     assert len(y) == 12
     for i in (0, 4, 11):
         rest = table.drop(index=i)

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.resampled import Interval, differences, interval
-from borrow.transfer.verdict import decide
+from borrow.transfer.decide import Interval, decide, differences, interval
 
 METHODS = ["single", "pooled", "symmetric", "focused"]
 

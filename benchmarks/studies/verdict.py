@@ -119,7 +119,7 @@ def summarise(draws: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _below(draws: list[dict[str, Any]], method: str, plain: bool = False) -> int:
     """Draws whose interval lies below zero; `plain` pretends that folds do not overlap."""
-    from borrow.transfer.resampled import differences, interval
+    from borrow.transfer.decide import differences, interval
 
     count = 0
     for d in draws:

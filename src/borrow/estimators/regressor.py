@@ -13,9 +13,8 @@ from sklearn.base import RegressorMixin
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_new, read_training
-from borrow.data.scaling import Scaling
+from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.settings import by_label, is_number
@@ -74,7 +73,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     Attributes
     ----------
-    fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
     tasks_ : labels of the tasks, sorted.
     noise_ : dict by label of noise variances, in the units of y.
     log_marginal_likelihood_ : log evidence of y as given, priors not included.
@@ -167,8 +165,9 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
                 f"the covariance of {rows.shape[0]:,} rows",
                 "ask for return_std instead",
             )
+        model = fitted.model if hyper else self._exact_at(rows)
         with single_thread(rows.shape[0]):
-            p = fitted.model.predict(rows, task, full, hyper)
+            p = model.predict(rows, task, full, hyper)
         scale = fitted.scale[task]
         mean = fitted.center[task] + scale * p.mean
         noise = fitted.noise[task] * include_noise
@@ -176,12 +175,28 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return mean, p.covariance * np.multiply.outer(scale, scale) + np.diag(noise)
         return mean, np.sqrt(p.variance * scale**2 + noise)
 
+    def _exact_at(self, rows: Array) -> RegressionModel:
+        """The fitted model; one that is exact at some inputs only is made so at these."""
+        model: RegressionModel = self._fit_of().model
+        return model
+
     def posterior_covariance(self, X: Any, tasks: Any = None) -> Array:
         """Joint posterior covariance of the functions at these rows, at the hyper-parameters found."""
         rows, task = self._read_new(X, tasks)
         if task is None:
             raise ValueError("the posterior covariance needs one task for each row; give tasks=")
+        return self.covariance_at(rows, task)
+
+    def covariance_at(self, rows: Array, task: Codes) -> Array:
+        """`posterior_covariance` for rows that were read, with codes of their tasks."""
         return self._answer(rows, task, True, False, hyper=False)[1]
+
+    def inputs_of(self, t: int) -> Array:
+        """Distinct labelled inputs of task t; of all tasks where rows of several may be one cell."""
+        fitted: Any = self._fit_of()
+        cells = fitted.model.cells
+        own: Array = cells.X if len(cells.starts) - 1 < len(fitted.schema.labels) else cells.X[cells.of(t)]
+        return own
 
     def leave_one_out(self) -> Table:
         """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.

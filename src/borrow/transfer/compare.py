@@ -1,30 +1,52 @@
-"""`compare`: every method on the same folds of the task that matters, hyper-parameters refitted in every fold."""
+"""`compare`: every method on the same folds of the task that matters, hyper-parameters refitted in every fold.
+
+`quick_look` fits each method once and leaves rows out in closed form.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import joblib
 import numpy as np
 from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
 
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
+from borrow.data.table import Table
+from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
-from borrow.transfer.comparison import Comparison, record_key
-from borrow.transfer.folds import LEAST_ROWS, SCORINGS, SHORT, Job, evaluate, is_splitter, read_cv, splits_of
-from borrow.transfer.ledger import Ledger
+from borrow.numerics.warned import capture_warnings
+from borrow.transfer.attribute import relations_of
+from borrow.transfer.comparison import Comparison
+from borrow.transfer.decide import HELPS
+from borrow.transfer.folds import (
+    LEAST_ROWS,
+    Job,
+    Split,
+    evaluate,
+    is_splitter,
+    read_cv,
+    read_scoring,
+    record_key,
+    score_numbers,
+    splits_of,
+)
+from borrow.transfer.ledger import Ledger, open_ledger
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
-from borrow.transfer.relations import relations_of
 
 #: Up to so many secondaries `leave_out="auto"` leaves each out in turn, on all folds or on those of the first repeat.
 ALL_FOLDS_UP_TO, LEAVE_OUT_UP_TO = 3, 8
+OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 
 
 def compare(
@@ -48,7 +70,8 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row an observation. The target may be missing, nothing else may.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may. Or
+        a `borrow.transfer.problem.Problem`, which was read from one already.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
     primary : the task that matters; None compares for every task in turn.
@@ -66,31 +89,14 @@ def compare(
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
     """
     problem = read_problem(table, target, task, features, kind)
-    return compare_problem(problem, primary, methods, cv, scoring, leave_out, n_jobs, random_state, store, progress)
-
-
-def compare_problem(
-    problem: Problem,
-    primary: Any = None,
-    methods: Any = "auto",
-    cv: Any = None,
-    scoring: str | None = None,
-    leave_out: Any = "auto",
-    n_jobs: int | None = None,
-    random_state: Any = 0,
-    store: str | os.PathLike[str] | None = None,
-    progress: Any = None,
-) -> Comparison:
-    """`compare` for a table that was read."""
-    keys, skipped = choose(problem, methods)
+    keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
     seed = read_seed(random_state)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
-    first = folds[primaries[0]]
-    shape = read_cv(cv, len(problem.rows_of(primaries[0]))) or (len(first), 1)
+    shape = read_cv(cv, len(problem.rows_of(primaries[0]))) or (len(folds[primaries[0]]), 1)
     about = {
         "kind": problem.kind,
         "target": problem.target,
@@ -111,66 +117,54 @@ def compare_problem(
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
-    with Ledger(store, header) as ledger, warnings.catch_warnings():
-        lines = list(ledger.done)
-        jobs = [Job(p, m, split) for p in primaries for split in folds[p] for m in keys]
-        _work(problem, jobs, error, seed, n_jobs, lines, ledger, progress, "fits")
+    bare = replace(problem, frame=None)  # what travels to other processes
+    with open_ledger(store, header) as ledger, warnings.catch_warnings():
+        work = _Work(ledger, n_jobs, progress)
+        work.fit(bare, [Job(p, m, split) for p in primaries for split in folds[p] for m in keys], error, seed, "fits")
         if "focused" in keys:
-            _relate(problem, primaries, seed, n_jobs, lines, ledger)
-        more = _leaving_out(Comparison.of_lines(about, lines), folds, leave_out)
-        _work(problem, more, error, seed, n_jobs, lines, ledger, progress, "fits without one secondary")
-    return Comparison.of_lines(about, lines)
+            related = {r["primary"] for r in work.lines if "relations" in r}
+            work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
+        if leave_out is not False:
+            more = _leaving_out(Comparison.of_lines(about, work.lines), folds, leave_out)
+            work.fit(bare, more, error, seed, "fits without one secondary")
+    return Comparison.of_lines(about, work.lines)
 
 
-def _leaving_out(so_far: Comparison, folds: dict[Any, list[Any]], leave_out: Any) -> list[Job]:
+def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: Any) -> list[Job]:
     """Fits without one secondary, for the method that the verdict is about."""
     jobs = []
-    for p in so_far.primaries:
+    for p, found in so_far.verdicts().items():
         others = [t for t in so_far.tasks if t != p]
-        verdict = so_far.verdict(p)
-        if leave_out is False or verdict.best is None or (len(others) == 1):  # without the only one is no transfer
+        if found.best is None or len(others) == 1:  # without the only one is no transfer
             continue
-        if leave_out == "auto" and (verdict.answer != "helps" or len(others) > LEAVE_OUT_UP_TO):
+        if leave_out == "auto" and (found.answer != HELPS or len(others) > LEAVE_OUT_UP_TO):
             continue
         every = leave_out is True or len(others) <= ALL_FOLDS_UP_TO
-        chosen = [s for s in folds[p] if every or s.repeat == 0]
-        jobs += [Job(p, verdict.best, split, t) for t in others for split in chosen]
+        jobs += [Job(p, found.best, s, t) for t in others for s in folds[p] if every or s.repeat == 0]
     return jobs
 
 
-def _work(
-    problem: Problem,
-    jobs: Sequence[Job],
-    error: str,
-    seed: int,
-    n_jobs: int | None,
-    lines: list[dict[str, Any]],
-    ledger: Ledger,
-    progress: Any,
-    what: str,
-) -> None:
-    """Do what is not done yet; every result is on the disk as soon as it is there."""
-    done = {record_key(r) for r in lines if "method" in r}
-    left = [job for job in jobs if job.key not in done]
-    if not left:
-        return
-    tell = _teller(progress, len(left), what)
-    calls = [joblib.delayed(evaluate)(problem, job, error, seed) for job in left]
-    for i, record in enumerate(_results(calls, n_jobs), 1):
-        ledger.write(record)
-        lines.append(record)
-        tell(i)
+class _Work:
+    """Calls made at once, each result on the disk as soon as it is there; `lines` holds all there are."""
 
+    def __init__(self, ledger: Ledger, n_jobs: int | None, progress: Any) -> None:
+        self.ledger, self.n_jobs, self.progress = ledger, n_jobs, progress
+        self.lines = list(ledger.done)
 
-def _relate(
-    problem: Problem, primaries: list[Any], seed: int, n_jobs: int | None, lines: list[dict[str, Any]], ledger: Ledger
-) -> None:
-    """How the secondaries are related, from the focused model on all rows."""
-    done = {r["primary"] for r in lines if "relations" in r}
-    calls = [joblib.delayed(relations_of)(problem, p, seed) for p in primaries if p not in done]
-    for found in _results(calls, n_jobs):
-        ledger.write(found)
-        lines.append(found)
+    def fit(self, problem: Problem, jobs: list[Job], error: str, seed: int, what: str) -> None:
+        """Do the jobs that are not done yet."""
+        done = {record_key(r) for r in self.lines if "method" in r}
+        left = [job for job in jobs if job.key not in done]
+        told = self.progress
+        tell = (lambda i: told(i, len(left))) if callable(told) else Progress(len(left), what, told)
+        self.do([joblib.delayed(evaluate)(problem, job, error, seed) for job in left], tell)
+
+    def do(self, calls: list[Any], tell: Callable[[int], None] = lambda done: None) -> None:
+        """Make the calls and keep what they return."""
+        for i, found in enumerate(_results(calls, self.n_jobs), 1):
+            self.ledger.write(found)
+            self.lines.append(found)
+            tell(i)
 
 
 def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
@@ -185,12 +179,6 @@ def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
             yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
         return
     yield from parallel(calls)
-
-
-def _teller(progress: Any, total: int, what: str) -> Callable[[int], None]:
-    if callable(progress):
-        return lambda done: progress(done, total)
-    return Progress(total, what, progress)
 
 
 def read_primaries(problem: Problem, primary: Any) -> list[Any]:
@@ -223,18 +211,6 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     return enough
 
 
-def read_scoring(scoring: Any, kind: str) -> str:
-    """The full name of an error."""
-    known = SCORINGS[kind]
-    if scoring is None:
-        return known[0]
-    name = SHORT.get(scoring, scoring)
-    if name not in known:
-        short = [k for k, v in SHORT.items() if v in known]
-        raise ValueError(f"scoring={scoring!r}: expected {list_labels(short)} for {kind}")
-    return name
-
-
 def read_seed(random_state: Any) -> int:
     """A whole number that can be written down."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
@@ -247,3 +223,61 @@ def versions() -> dict[str, str]:
     names = ("numpy", "scipy", "scikit-learn")
     found = {name: importlib.metadata.version(name) for name in names}
     return {"borrow": __version__, "python": platform.python_version(), **found}
+
+
+def quick_look(
+    table: Any,
+    target: str,
+    task: str,
+    primary: Any,
+    methods: Any = "auto",
+    *,
+    scoring: str | None = None,
+    features: Any = None,
+    random_state: Any = 0,
+) -> Table:
+    """Leave-one-out on the primary at hyper-parameters fitted once: fast, and optimistic. Regression only.
+
+    One fit per method, and every row of the primary predicted without it in closed form. Hyper-parameters were learnt
+    with the row that is left out, and so were the relations between tasks: the figures are optimistic, more so for
+    methods with more to learn. `compare` refits in every fold; this does not.
+
+    Columns: method, error, log_density, coverage, seconds, note.
+
+    Parameters
+    ----------
+    table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
+    """
+    problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
+    keys, _ = choose("regression", int(problem.seen.sum()), methods)
+    main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
+    seed = read_seed(random_state)
+    found: dict[str, list[Any]] = {n: [] for n in ("method", "error", "log_density", "coverage", "seconds", "note")}
+    for key in keys:
+        started = time.perf_counter()
+        with capture_warnings() as said, threadpool_limits(1):
+            scores = score_numbers(*left_out(problem.fit(key, main, seed), problem, main), error)
+        about = {"method": key, "seconds": time.perf_counter() - started, "note": "; ".join([OPTIMISTIC, *said])}
+        for name, column in found.items():
+            column.append({**scores, **about}[name])
+    return Table(found)
+
+
+def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
+    """Targets of the primary, and mean and standard deviation (of an observation) of each without it.
+
+    Where tasks are told apart the estimator's own `leave_one_out` answers. A pooled GP merges rows of several tasks at
+    one input: with the function N(m, v) there, removing one row y takes the site 1/noise away, so that the rest is
+    N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
+    """
+    found = model.leave_one_out()
+    mine = np.array([t == primary for t in found["task"]])
+    if mine.any():
+        y, mean, std = (np.asarray(found[name])[mine] for name in ("y", "mean", "std"))
+        return y, mean, std
+    rows = problem.rows_of(primary)
+    y, noise, code = problem.y[rows], model.noise_[primary], problem.labels.index(primary)
+    m = model.predict(problem.X[rows], tasks=primary)
+    v = np.diagonal(model.covariance_at(problem.X[rows], np.full(len(rows), code)))
+    rest = np.maximum(1.0 - v / noise, 1e-12)
+    return y, (m - v / noise * y) / rest, np.sqrt(v / rest + noise)

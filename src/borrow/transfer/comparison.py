@@ -1,10 +1,11 @@
-"""What a comparison found: records of single fits, and tables made of them."""
+"""What a comparison found: records of single fits, tables made of them, and the verdict on them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import numpy as np
 from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
+from borrow.transfer.attribute import secondary_table
+from borrow.transfer.decide import DESIGNATED, LEVEL, Interval, decide, difference_of, mean_of
+from borrow.transfer.folds import record_key
 from borrow.transfer.methods import LABELS
-from borrow.transfer.resampled import Interval, differences, interval
+from borrow.transfer.verdict import Verdict, advice_of, sentence_of
 
-LEVEL = 0.95
-#: The candidate that the question was built for.
-DESIGNATED = "focused"
+Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,10 @@ class Comparison:
     scoring : name of the error.
     cv, seed : folds and repeats, and the seed of everything.
     digest, versions : SHA-256 of the data as read, and versions of what the figures depend on.
-    records : one dict a fit: primary, method, repeat, fold, error, log density, predictions, warnings and more.
+    records : one dict per fit: primary, method, repeat, fold, error, log density, predictions, warnings and more.
     classes : of a classification.
     skipped : dict by method of why it does not apply.
-    relations : how the focused model on all rows relates the tasks, one dict a primary.
+    relations : how the focused model on all rows relates the tasks, one dict per primary.
     """
 
     kind: str
@@ -53,38 +55,37 @@ class Comparison:
     seed: int
     digest: str
     versions: dict[str, str]
-    records: list[dict[str, Any]]
+    records: Records
     classes: list[Any] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     relations: list[dict[str, Any]] = field(default_factory=list)
 
-    def folds(self, primary: Any, method: str, left_out: Any = None) -> list[dict[str, Any]]:
-        """Records of one method, in the order of repeats and folds."""
-        return [
-            r for r in self.records if r["primary"] == primary and r["method"] == method and r["left_out"] == left_out
-        ]
+    @cached_property
+    def _by_method(self) -> dict[tuple[Any, str, Any], Records]:
+        """The records by primary, method and the secondary that was left out."""
+        found: dict[tuple[Any, str, Any], Records] = {}
+        for r in self.records:
+            found.setdefault((r["primary"], r["method"], r["left_out"]), []).append(r)
+        return found
 
-    def complete(self, primary: Any, method: str) -> bool:
-        """Whether every fold of the method was fitted."""
-        mine = self.folds(primary, method)
-        return (
-            bool(mine) and all(r["failure"] is None for r in mine) and len(mine) == len(self.folds(primary, "single"))
-        )
+    def folds(self, primary: Any, method: str, left_out: Any = None) -> Records:
+        """Records of one method, in the order of repeats and folds."""
+        return list(self._by_method.get((primary, method, left_out), []))
 
     def failures(self, primary: Any) -> dict[str, str]:
         """Methods that failed in some fold: how many, and the first reason."""
         out = {}
         for method in self.methods:
-            bad = [r for r in self.folds(primary, method) if r["failure"] is not None]
-            if bad:
-                out[method] = f"failed in {len(bad)} of {len(self.folds(primary, method))} folds ({bad[0]['failure']})"
+            mine = self.folds(primary, method)
+            if bad := [r["failure"] for r in mine if r["failure"] is not None]:
+                out[method] = f"failed in {len(bad)} of {len(mine)} folds ({bad[0]})"
         return out
 
     def candidates(self, primary: Any) -> list[str]:
         """Transfer methods that can be judged: every fold was fitted, and so was no transfer."""
-        if not self.complete(primary, "single"):
-            return []
-        return [m for m in self.methods if m != "single" and self.complete(primary, m)]
+        bad, n = self.failures(primary), len(self.folds(primary, "single"))
+        complete = [m for m in self.methods if m not in bad and len(self.folds(primary, m)) == n > 0]
+        return [m for m in complete if m != "single"] if "single" in complete else []
 
     def levels(self, primary: Any) -> dict[str, float]:
         """Level of each candidate's interval.
@@ -99,18 +100,11 @@ class Comparison:
 
     def difference(self, primary: Any, method: str, what: str = "error", level: float | None = None) -> Interval:
         """Of a method from no transfer over the folds: negative errors and positive densities are better."""
-        pairs = [
-            (a, b)
-            for a, b in paired(self.folds(primary, method), self.folds(primary, "single"))
-            if a["failure"] is None and b["failure"] is None
-        ]
-        if level is None:
-            level = self.levels(primary).get(method, LEVEL)
-        d = differences([a[what] for a, _ in pairs], [b[what] for _, b in pairs])
-        return interval(d, test_to_train([a for a, _ in pairs]), level)
+        level = self.levels(primary).get(method, LEVEL) if level is None else level
+        return difference_of(self.folds(primary, method), self.folds(primary, "single"), what, level)
 
     def table(self, primary: Any = None) -> Table:
-        """One row a method: mean over folds of the error, its difference from no transfer with an interval, and more.
+        """One row per method: mean over folds of the error, its difference from no transfer with an interval, and more.
 
         The intervals are those that the verdict judges by: 95 % for the focused GP, 95 % for all others together.
         """
@@ -118,51 +112,84 @@ class Comparison:
             parts = [Table({"primary": [p] * len(self.methods), **self.table(p)}) for p in self.primaries]
             return Table({name: [v for part in parts for v in part[name]] for name in parts[0]})
         primary = self._primary(primary)
-        extra = "coverage" if self.kind == "regression" else "calibration"
-        rows = []
-        for method in self.methods:
-            mine = [r for r in self.folds(primary, method) if r["failure"] is None]
-            error = interval([r["error"] for r in mine], test_to_train(mine), LEVEL)
-            gap = self.difference(primary, method)
-            gap = gap if method != "single" else Interval(0.0, 0.0, 0.0, 0.0)
-            sizes = np.array([r["n_test"] for r in mine], dtype=float)
-
-            def mean(name: str, mine: list[dict[str, Any]] = mine, sizes: Any = sizes) -> float:
-                return float(np.average([r[name] for r in mine], weights=sizes)) if mine else float("nan")
-
-            seconds = float(sum(r["seconds"] for r in self.folds(primary, method)))
-            rows.append(
-                {
-                    "method": method,
-                    "error": error.mean,
-                    "std_error": error.std_error,
-                    "difference": gap.mean,
-                    "low": gap.low,
-                    "high": gap.high,
-                    "log_density": mean("log_density"),
-                    extra: mean(extra),
-                    "seconds": seconds,
-                }
-            )
+        rows = [self._row(primary, method) for method in self.methods]
         return Table({name: [r[name] for r in rows] for name in rows[0]})
 
-    def verdict(self, primary: Any = None) -> Any:
+    def _row(self, primary: Any, method: str) -> dict[str, Any]:
+        every = self.folds(primary, method)
+        mine = [r for r in every if r["failure"] is None]
+        error, gap = mean_of(every), self.difference(primary, method)
+        gap = Interval(0.0, 0.0, 0.0, 0.0) if method == "single" else gap
+        sizes = [r["n_test"] for r in mine]
+        per_row = ("log_density", "coverage" if self.kind == "regression" else "calibration")
+        means = {n: float(np.average([r[n] for r in mine], weights=sizes)) if mine else float("nan") for n in per_row}
+        return {
+            "method": method,
+            "error": error.mean,
+            "std_error": error.std_error,
+            "difference": gap.mean,
+            "low": gap.low,
+            "high": gap.high,
+            **means,
+            "seconds": float(sum(r["seconds"] for r in every)),
+        }
+
+    @cached_property
+    def _verdicts(self) -> dict[Any, Verdict]:
+        """The verdict on each primary, reached once."""
+        return {p: self._judge(p) for p in self.primaries}
+
+    def _judge(self, primary: Any) -> Verdict:
+        levels, alone = self.levels(primary), self.folds(primary, "single")
+        found = {m: self.difference(primary, m, level=level) for m, level in levels.items()}
+        answer, best = decide(found)
+        gap = density = Interval()
+        if best is not None:
+            gap, density = found[best], self.difference(primary, best, "log_density")
+        verdict = Verdict(
+            answer,
+            primary,
+            best,
+            gap.mean,
+            gap.low,
+            gap.high,
+            levels.get(best or "", LEVEL),
+            len(alone),
+            secondaries=self._secondaries(primary, best),
+            log_density={"difference": density.mean, "low": density.low, "high": density.high},
+        )
+        failed = [f"The {LABELS[m]} {why} and was not judged." for m, why in self.failures(primary).items()]
+        return replace(
+            verdict,
+            sentence=sentence_of(verdict, self.scoring, mean_of(alone).mean),
+            advice=[*advice_of(verdict, self.kind, self.task, self.rows[primary]), *failed],
+        )
+
+    def _secondaries(self, primary: Any, best: str | None) -> Table:
+        """How each secondary is related, and what is lost without it; the only one is left out by no transfer."""
+        others = [t for t in self.tasks if t != primary]
+        known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
+        gains = {
+            left: difference_of(without, self.folds(primary, method))
+            for (p, method, left), without in self._by_method.items()
+            if p == primary and left is not None
+        }
+        if len(others) == 1 and not gains and best is not None:
+            gains = {others[0]: difference_of(self.folds(primary, "single"), self.folds(primary, best))}
+        return secondary_table({t: self.rows[t] for t in others}, known, gains)
+
+    def verdict(self, primary: Any = None) -> Verdict:
         """Helps, hurts or cannot tell, with the evidence."""
-        from borrow.transfer.verdict import judge
+        return self._verdicts[self._primary(primary)]
 
-        return judge(self, self._primary(primary))
-
-    def verdicts(self) -> dict[Any, Any]:
-        """One verdict a primary."""
-        return {p: self.verdict(p) for p in self.primaries}
+    def verdicts(self) -> dict[Any, Verdict]:
+        """One verdict per primary."""
+        return dict(self._verdicts)
 
     def _primary(self, primary: Any) -> Hashable:
-        if primary is None:
-            if len(self.primaries) > 1:
-                raise ValueError(
-                    f"every task was compared in turn; give primary=, one of {list_labels(self.primaries)}"
-                )
-            return self.primaries[0]
+        if primary is None and len(self.primaries) > 1:
+            raise ValueError(f"every task was compared in turn; give primary=, one of {list_labels(self.primaries)}")
+        primary = self.primaries[0] if primary is None else primary
         if primary not in self.primaries:
             raise ValueError(f"primary={primary!r} was not compared; primaries are {list_labels(self.primaries)}")
         return primary
@@ -183,34 +210,16 @@ class Comparison:
         return cls.of_lines(header["about"], lines)
 
     @classmethod
-    def of_lines(cls, about: Mapping[str, Any], lines: list[dict[str, Any]]) -> Comparison:
+    def of_lines(cls, about: Mapping[str, Any], lines: Records) -> Comparison:
         """From the header's part and the lines of a ledger, in whatever order these came."""
-        records = list({record_key(r): r for r in lines if "method" in r}.values())
-        place = {(p, m): i for i, (p, m) in enumerate((p, m) for p in about["primaries"] for m in LABELS)}
-        tasks = {t: i for i, t in enumerate(about["tasks"])}
+        tasks, methods = ({v: i for i, v in enumerate(names)} for names in (about["tasks"], LABELS))
 
-        def order(r: Mapping[str, Any]) -> tuple[int, int, int, int]:
-            return tasks.get(r["left_out"], -1), place[r["primary"], r["method"]], r["repeat"], r["fold"]
+        def order(r: Mapping[str, Any]) -> tuple[int, ...]:
+            return tasks.get(r["left_out"], -1), tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
 
+        records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
         relations = sorted((r for r in lines if "relations" in r), key=lambda r: tasks[r["primary"]])
-        return cls.from_dict({**about, "records": sorted(records, key=order), "relations": relations})
+        return cls.from_dict({**about, "records": records, "relations": relations})
 
     def __str__(self) -> str:
-        words = [f"{self.scoring}, lower is better; difference from no transfer"]
-        return "\n".join([*words, repr(self.table())])
-
-
-def record_key(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells records apart."""
-    return tuple(record[k] for k in ("primary", "method", "repeat", "fold", "left_out"))
-
-
-def paired(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Records of the same folds."""
-    by_fold = {(r["repeat"], r["fold"]): r for r in other}
-    return [(r, by_fold[at]) for r in one if (at := (r["repeat"], r["fold"])) in by_fold]
-
-
-def test_to_train(records: list[dict[str, Any]]) -> float:
-    """n_test/n_train, averaged over folds."""
-    return float(np.mean([r["n_test"] / r["n_train"] for r in records])) if records else float("nan")
+        return f"{self.scoring}, lower is better; difference from no transfer\n{self.table()!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,25 +13,18 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from borrow.data.cells import Codes
+from borrow.data.labels import list_labels
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
-from borrow.transfer.alone import AloneClassifier, AloneRegressor
-from borrow.transfer.methods import build
 from borrow.transfer.problem import Problem, plain
 
-#: Name of an error -> what it is of predictions. The first of each kind is the default.
+#: Short and full names of the errors of predictions. The first of each kind is the default.
 SCORINGS = {
-    "regression": ("mean absolute error", "mean squared error", "root mean squared error"),
-    "classification": ("Brier score", "error rate", "log loss"),
+    "regression": {"mae": "mean absolute error", "mse": "mean squared error", "rmse": "root mean squared error"},
+    "classification": {"brier": "Brier score", "error": "error rate", "log": "log loss"},
 }
-SHORT = {
-    "mae": "mean absolute error",
-    "mse": "mean squared error",
-    "rmse": "root mean squared error",
-    "brier": "Brier score",
-    "error": "error rate",
-    "log": "log loss",
-}
+#: What tells records, and jobs, apart.
+KEY = ("primary", "method", "repeat", "fold", "left_out")
 #: What a record holds beside its key; None in all of them where the fit failed.
 ANSWERS = {
     "regression": ("error", "log_density", "coverage", "mean", "std"),
@@ -64,8 +57,24 @@ class Job:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells jobs apart."""
+        """What tells jobs apart, in the order of `KEY`."""
         return self.primary, self.method, self.split.repeat, self.split.fold, self.left_out
+
+
+def record_key(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The key of the job that a record is of."""
+    return tuple(record[k] for k in KEY)
+
+
+def read_scoring(scoring: Any, kind: str) -> str:
+    """The full name of an error."""
+    names = SCORINGS[kind]
+    if scoring is None:
+        return next(iter(names.values()))
+    name = names.get(scoring, scoring)
+    if name not in names.values():
+        raise ValueError(f"scoring={scoring!r}: expected {list_labels(list(names))} for {kind}")
+    return name
 
 
 def default_cv(n: int) -> tuple[int, int]:
@@ -99,90 +108,62 @@ def is_splitter(cv: Any) -> bool:
 
 
 def splits_of(problem: Problem, primary: Any, cv: Any, seed: int) -> list[Split]:
-    """Folds of the primary's rows; the same for every method."""
+    """Folds of the primary's rows, the same for every method; of labels, stratified where each fold can have each."""
     rows = problem.rows_of(primary)
-    n = len(rows)
-    shape = read_cv(cv, n)
-    y = problem.y[rows]
-    if shape is None:
-        parts = list(cv.split(problem.X[rows], y if problem.kind == "regression" else y.astype(str)))
-        shape = (len(parts), 1)
-    else:
-        parts = list(_parts(problem.kind, y, *shape, seed))
-    folds = shape[0]
+    shape, y = read_cv(cv, len(rows)), problem.y[rows]
+    y = y if problem.kind == "regression" else y.astype(str)
+    if shape is not None:
+        enough = problem.kind == "classification" and np.unique(y, return_counts=True)[1].min() >= shape[0]
+        kind = RepeatedStratifiedKFold if enough else RepeatedKFold
+        cv = kind(n_splits=shape[0], n_repeats=shape[1], random_state=seed)
+    parts = list(cv.split(problem.X[rows], y))
+    folds = len(parts) if shape is None else shape[0]
     return [Split(i // folds, i % folds, rows[train], rows[test]) for i, (train, test) in enumerate(parts)]
-
-
-def _parts(kind: str, y: Any, folds: int, repeats: int, seed: int) -> Iterator[tuple[Codes, Codes]]:
-    """Shuffled folds; stratified for labels where every fold can have one of each class."""
-    if kind == "classification":
-        names = y.astype(str)
-        if np.unique(names, return_counts=True)[1].min() >= folds:
-            yield from RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed).split(y, names)
-            return
-    yield from RepeatedKFold(n_splits=folds, n_repeats=repeats, random_state=seed).split(y)
 
 
 def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, Any]:
     """Fit on everything but the held-out rows, predict these, and say how it went. Failure is data too."""
-    held = np.zeros(len(problem.tasks), dtype=bool)
-    held[problem.rows_of(job.primary)] = True
+    held = problem.all_of(job.primary) & problem.seen
     held[job.split.train] = False  # every row of the primary with a target that is not for training
     if job.left_out is not None:
-        held |= np.array([t == job.left_out for t in problem.tasks])
-    train = problem.take(np.flatnonzero(~held))
+        held |= problem.all_of(job.left_out)
     test = job.split.test
     record: dict[str, Any] = {
-        "primary": job.primary,
-        "method": job.method,
-        "repeat": job.split.repeat,
-        "fold": job.split.fold,
-        "left_out": job.left_out,
+        **dict(zip(KEY, job.key, strict=True)),
         "n_train": len(job.split.train),
         "n_test": len(test),
         "rows": test.tolist(),
         "y": problem.y[test].tolist(),
+        "failure": None,
     }
+    train = problem.take(np.flatnonzero(~held))
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
     with capture_warnings() as said, threadpool_limits(1):
         try:
-            answer = _answer(train, problem, job, scoring, seed)
+            record |= _held_out(train.fit(job.method, job.primary, seed), problem, job, scoring)
         except Exception as failure:  # one method that fails must not take the others with it
-            answer = {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
-    return {**record, "failure": None, **answer, "seconds": time.thread_time() - started, "warnings": said}
+            record |= {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
+    return {**record, "seconds": time.thread_time() - started, "warnings": said}
 
 
-def fit_for(train: Problem, key: str, primary: Any, seed: int) -> Any:
-    """The method, fitted to the rows of `train`; no transfer fits the primary alone."""
-    if key == "single":
-        alone = AloneRegressor if train.kind == "regression" else AloneClassifier
-        model: Any = alone(primary=primary, random_state=seed)
-    else:
-        model = build(train.kind, key, None, primary, seed)
-    return model.fit(train.X, train.y, tasks=list(train.tasks))
-
-
-def _answer(train: Problem, problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, Any]:
-    test = job.split.test
-    model = fit_for(train, job.method, job.primary, seed)
-    X, tasks = problem.X[test], [job.primary] * len(test)
+def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str, Any]:
+    """The held-out rows of a job predicted, and how well."""
+    test, classes = job.split.test, problem.classes
+    X, y, tasks = problem.X[test], problem.y[test], [job.primary] * len(test)
     if problem.kind == "regression":
-        mean, std = model.predict(X, tasks=tasks, return_std=True, include_noise=True)
-        return score_numbers(problem.y[test], mean, std, scoring)
-    found = model.predict_proba(X, tasks=tasks)
-    probability = np.zeros((len(test), len(problem.classes)))
-    probability[:, [problem.classes.index(plain(c)) for c in model.classes_]] = found
-    code = np.array([problem.classes.index(v) for v in problem.y[test]])
-    return score_labels(code, probability, scoring)
+        mean, std = model.predict(X, tasks, return_std=True, include_noise=True)
+        return score_numbers(y, mean, std, scoring)
+    probability = np.zeros((len(test), len(classes)))
+    probability[:, [classes.index(plain(c)) for c in model.classes_]] = model.predict_proba(X, tasks)
+    return score_labels(np.array([classes.index(v) for v in y]), probability, scoring)
 
 
 def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, Any]:
-    """Error, log density a row, share inside the 90 % band."""
-    y = np.asarray(y, dtype=float)
-    e = y - mean
-    error = np.abs(e).mean() if scoring == "mean absolute error" else (e**2).mean()
+    """Error, log density per row, share inside the 90 % band."""
     std = np.maximum(std, np.finfo(float).tiny)
+    e = np.asarray(y, dtype=float) - mean
     z = e / std
+    error = np.abs(e).mean() if scoring == "mean absolute error" else (e**2).mean()
     return {
         "error": float(np.sqrt(error) if scoring.startswith("root") else error),
         "log_density": float(np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi))),
@@ -193,7 +174,7 @@ def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, 
 
 
 def score_labels(code: Codes, probability: Array, scoring: str) -> dict[str, Any]:
-    """Error, log probability a row, and how much surer the answers are than right."""
+    """Error, log probability per row, and how much surer the answers are than right."""
     truth = np.eye(probability.shape[1])[code]
     right = np.argmax(probability, axis=1) == code
     density = float(np.log(np.maximum(probability[np.arange(len(code)), code], LEAST_PROBABILITY)).mean())

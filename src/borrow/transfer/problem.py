@@ -1,6 +1,6 @@
 """A table as a question: which column is the target, which names the task, and what the rows hold.
 
-What is read here is what is compared, counted and digested; estimators get arrays and task labels from it.
+A table is read once into a `Problem`; what is read here is what is compared, counted, digested, fitted and reported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,18 @@ from borrow.data.cells import Codes
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 from borrow.data.read import as_frame, is_missing, name_some, task_values, to_floats
 from borrow.numerics.linalg import Array
+from borrow.transfer.methods import build
 
 KINDS = ("regression", "classification")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target."""
+    """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target.
+
+    `frame` is the inputs and the task column as they were given, where they were a data frame, so that a model fitted
+    to all rows knows its columns by their names.
+    """
 
     kind: str
     target: str
@@ -35,16 +40,20 @@ class Problem:
     tasks: tuple[Any, ...]  # label of every row
     labels: tuple[Hashable, ...]  # distinct, sorted
     classes: tuple[Any, ...] = ()
+    frame: Any = field(default=None, repr=False, compare=False)
 
     @property
     def seen(self) -> Any:
         """Rows that have a target."""
         return np.isfinite(self.y) if self.kind == "regression" else np.array([v is not None for v in self.y])
 
+    def all_of(self, label: Any) -> Any:
+        """Which rows are of a task, as a mask."""
+        return np.array([t == label for t in self.tasks])
+
     def rows_of(self, label: Any) -> Codes:
         """Positions of the rows of a task that have a target."""
-        mine = np.array([t == label for t in self.tasks])
-        return np.flatnonzero(mine & self.seen)
+        return np.flatnonzero(self.all_of(label) & self.seen)
 
     def counts(self) -> dict[Any, int]:
         """How many rows of each task have a target."""
@@ -54,26 +63,36 @@ class Problem:
     def take(self, rows: Any) -> Problem:
         """Some of the rows; labels that no row has any more are dropped."""
         tasks = tuple(self.tasks[i] for i in rows)
-        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=sort_labels(tasks))
+        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=sort_labels(tasks), frame=None)
+
+    def fit(self, key: str, primary: Any, seed: int = 0) -> Any:
+        """A method fitted to all rows, as the comparison fits it; no transfer fits the primary alone."""
+        model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, alone=True)
+        if self.frame is None:
+            return model.fit(self.X, self.y, tasks=list(self.tasks))
+        return model.fit(self.frame, self.y)
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
         page = [self.kind, self.target, self.task, list(self.features), list(self.tasks), list(self.classes)]
-        y = self.y.tolist()
         total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
         total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
-        total.update(json.dumps([None if v is None or v != v else v for v in y]).encode())
+        total.update(json.dumps([None if v is None or v != v else v for v in self.y.tolist()]).encode())
         return total.hexdigest()
 
 
 def read_problem(table: Any, target: str, task: str, features: Any = None, kind: str = "auto") -> Problem:
-    """A frame, or a dict of columns, as a problem."""
-    columns = _columns(table)
-    for name, role in ((target, "target"), (task, "task")):
-        _require(name, role, columns)
+    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is."""
+    if isinstance(table, Problem):
+        return table
+    frame, columns = _columns(table)
+    _require([target], "target", columns)
+    _require([task], "task", columns)
     if target == task:
         raise ValueError(f"target and task are both {target!r}; they are two columns")
-    names = [c for c in columns if c not in (target, task)] if features is None else _listed(features, columns)
+    names = [c for c in columns if c not in (target, task)] if features is None else features
+    names = [names] if isinstance(names, str) else list(names)
+    _require(names, "features", columns)
     for name in names:
         if name in (target, task):
             raise ValueError(f"features names {name!r}, which is the {'target' if name == target else 'task'} column")
@@ -83,16 +102,25 @@ def read_problem(table: Any, target: str, task: str, features: Any = None, kind:
     if n == 0:
         raise ValueError("the table has no rows")
     X = np.column_stack([_numbers(columns[c], c) for c in names])
-    labels = tuple(plain(v) for v in _labels(columns[task], task, n))
+    try:
+        values = task_values(columns[task], n)
+    except ValueError as problem:
+        raise ValueError(f"column {task!r}: {problem}") from None
+    labels = tuple(plain(v) for v in values)
     kind, y, classes = read_target(columns[target], target, kind)
-    return Problem(kind, target, task, tuple(map(str, names)), X, y, labels, sort_labels(labels), classes)
+    about = kind, target, task, tuple(map(str, names))
+    same = frame is not None and list(labels) == values and len(set(names)) == len(names)
+    own = frame.select([*names, task]).to_native() if same else None
+    return Problem(*about, X, y, labels, sort_labels(labels), classes, own)
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
     """What kind of target it is, its values, and its classes."""
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind={kind!r}: expected 'auto', 'regression' or 'classification'")
-    entries = [None if is_missing(v) else plain(v) for v in _to_list(values)]
+    if not isinstance(values, (list, tuple)):  # which as an array would make text of numbers that stand beside text
+        values = values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
+    entries = [None if is_missing(v) else plain(v) for v in values]
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
@@ -141,38 +169,26 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
-def _columns(table: Any) -> dict[str, Any]:
+def _columns(table: Any) -> tuple[Any, dict[str, Any]]:
+    """The table as a frame, where it is one, and its columns by name."""
     if isinstance(table, Mapping):
-        lengths = {str(name): len(_to_list(values)) for name, values in table.items()}
+        lengths = {str(name): len(values) for name, values in table.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of the table differ in length: {lengths}")
-        return dict(table)
+        return None, dict(table)
     frame = as_frame(table)
     if frame is None:
         raise ValueError(
             f"table is {type(table).__name__}; expected a data frame (pandas, polars, Arrow) or a dict of columns"
         )
-    return {c: frame.get_column(c) for c in frame.columns}
+    return frame, {c: frame.get_column(c) for c in frame.columns}
 
 
-def _to_list(values: Any) -> list[Any]:
-    if isinstance(values, (list, tuple)):  # an array would make text of numbers that stand beside text
-        return list(values)
-    return values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
-
-
-def _require(name: Any, role: str, columns: Mapping[str, Any]) -> None:
-    if name not in columns:
-        raise ValueError(
-            f"{role}={name!r} is not a column; columns are {list_labels(list(columns))}{did_you_mean(name, columns)}"
-        )
-
-
-def _listed(features: Any, columns: Mapping[str, Any]) -> list[str]:
-    names = [features] if isinstance(features, str) else list(features)
+def _require(names: Sequence[Any], role: str, columns: Mapping[str, Any]) -> None:
     for name in names:
-        _require(name, "features", columns)
-    return names
+        if name not in columns:
+            hint = did_you_mean(name, columns)
+            raise ValueError(f"{role}={name!r} is not a column; columns are {list_labels(list(columns))}{hint}")
 
 
 def _numbers(values: Any, name: str) -> Array:
@@ -188,10 +204,3 @@ def _numbers(values: Any, name: str) -> Array:
             "out with features= (only the target may be missing)"
         )
     return column
-
-
-def _labels(values: Any, name: str, n: int) -> list[Any]:
-    try:
-        return task_values(_to_list(values), n)
-    except ValueError as problem:
-        raise ValueError(f"column {name!r}: {problem}") from None

@@ -14,30 +14,19 @@ then log gamma, of all weights and not of the primary alone.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.covariance import choose_inducing
 from borrow.data.cells import Codes
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, read_new
 from borrow.data.table import Table
-from borrow.estimators.regressor import TaskRegressor
 from borrow.estimators.settings import is_number
-from borrow.models.focused.estimators import FocusedGPRegressor
-from borrow.models.focused.model import condition, primary_code
-from borrow.models.hierarchical.estimators import HierarchicalGPRegressor
-from borrow.models.rbf.estimators import MultiTaskRBFRegressor
+from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
-from borrow.numerics.threads import single_thread
-
-#: The focused model gets inducing inputs at candidates too, up to this many in all.
-MOST_INDUCING = 1000
 
 
 def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any = None, primary: Any = None) -> Table:
@@ -48,119 +37,72 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
     model : a fitted regressor of this package, or `AutoRegressor`.
     candidates : rows as for `predict`, with the task column or `tasks=`; each may be chosen once.
     n : how many rows to choose; each is chosen knowing those before it.
-    cost : None (all cost the same), a number by task label in a dict, one number a row, or a column of the candidates.
-    tasks : of the candidates, where these have no task column: one label, or one a row.
+    cost : None (all cost the same), a number by task label in a dict, one number per row, or the name of a column of
+        the candidates.
+    tasks : of the candidates, where these have no task column: one label, or one per row.
     primary : the task that matters, where the model does not know it.
 
     Columns: rank, row (position in the candidates), task, the inputs, reduction (of the primary's average variance
     over its own inputs and the candidates', in squared units of y), cost, reduction_per_cost, remaining (the average
     variance then left). For the RBF network the reduction is log gamma and nothing is said of what remains.
     """
-    model, primary = _unwrap(model, primary)
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
-    candidates, cost = _cost_column(candidates, cost)
-    schema = model.fitted_.schema
-    rows, code = read_new(model, candidates, schema, tasks, _known_primary(model, primary))
-    if code is None:
-        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
-    prices = _prices(cost, code, schema.labels)
-    noise = np.array([model.noise_[label] for label in schema.labels])[code]
-    if isinstance(model, MultiTaskRBFRegressor):
-        S = _covariance(model, rows, code)
-        steps = greedy_gamma(S, noise, prices, int(n))
-    else:
-        main = _primary_of(model, primary)
-        reference = _reference(model, rows, main)
-        R = len(reference)
-        model = _ready(model, rows)
-        S = _covariance(model, np.vstack([reference, rows]), np.concatenate([np.full(R, main, dtype=np.intp), code]))
-        steps = greedy_variance(S, R, noise, prices, int(n))
-    return _table(steps, rows, code, prices, schema)
-
-
-def greedy_variance(S: Array, R: int, noise: Array, cost: Array, n: int) -> list[tuple[int, float, float]]:
-    """(candidate, reduction, remaining): rows 0..R-1 of S are the reference, the others the candidates."""
-    S, out, free = S.copy(), [], np.ones(len(noise), dtype=bool)
-    for _ in range(min(n, len(noise))):
-        total = np.diagonal(S)[R:] + noise
-        gain = np.einsum("rc,rc->c", S[:R, R:], S[:R, R:]) / total / R
-        c = int(np.argmax(np.where(free, gain / cost, -np.inf)))
-        s = S[:, R + c].copy()
-        S -= np.multiply.outer(s, s / total[c])
-        free[c] = False
-        out.append((c, float(gain[c]), float(np.maximum(np.diagonal(S)[:R], 0.0).mean())))
-    return out
-
-
-def greedy_gamma(S: Array, noise: Array, cost: Array, n: int) -> list[tuple[int, float, float]]:
-    """(candidate, log gamma, NaN)."""
-    S, out, free = S.copy(), [], np.ones(len(noise), dtype=bool)
-    for _ in range(min(n, len(noise))):
-        gain = 2.0 * np.log1p(np.maximum(np.diagonal(S), 0.0) / noise)
-        c = int(np.argmax(np.where(free, gain / cost, -np.inf)))
-        s = S[:, c].copy()
-        S -= np.multiply.outer(s, s / (s[c] + noise[c]))
-        free[c] = False
-        out.append((c, float(gain[c]), float("nan")))
-    return out
-
-
-def _unwrap(model: Any, primary: Any) -> tuple[Any, Any]:
-    if hasattr(model, "_winner"):
-        model, main = model._winner()
-        primary = main if primary is None else primary
-    if not isinstance(model, TaskRegressor):
+    if hasattr(model, "comparison_"):  # an Auto estimator: the method that it fitted, for its primary
+        model, primary = model.model_, model.primary_ if primary is None else primary
+    if not hasattr(model, "covariance_at"):
         raise ValueError(
             f"{type(model).__name__} cannot say what to measure next: it has no posterior covariance in closed form; "
             "the regressors of this package can (what a label tells a classifier depends on which label it is)"
         )
-    check_is_fitted(model, "log_marginal_likelihood_")
-    return model, primary
-
-
-def _known_primary(model: Any, primary: Any) -> int | None:
-    """The code to answer for where candidates name no task."""
-    if primary is not None or isinstance(model, FocusedGPRegressor):
-        return _primary_of(model, primary)
-    return None
-
-
-def _primary_of(model: Any, primary: Any) -> int:
-    labels: tuple[Hashable, ...] = model.fitted_.schema.labels
-    given = model.primary if primary is None and isinstance(model, FocusedGPRegressor) else primary
-    return primary_code(given, labels)
-
-
-def _reference(model: Any, rows: Array, main: int) -> Array:
-    """Where the primary's variance counts: its own inputs and the candidates', each once."""
-    if isinstance(model, HierarchicalGPRegressor):
-        X = np.asarray(model.X_.toarray() if hasattr(model.X_, "toarray") else model.X_)
+    check_is_fitted(model)
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
+    candidates, cost = _cost_column(candidates, cost)
+    schema = model.fitted_.schema
+    primary = getattr(model, "primary", None) if primary is None else primary
+    known = None if primary is None else primary_code(primary, schema.labels)
+    rows, code = read_new(model, candidates, schema, tasks, known)
+    if code is None:
+        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
+    prices = _prices(cost, code, schema.labels)
+    noise = np.array([model.noise_[label] for label in schema.labels])[code]
+    if hasattr(model, "select"):  # it has a criterion of its own, for which no task is the primary
+        reference, main, gain = rows[:0], 0, log_gamma
     else:
-        cells = model.fitted_.model.cells
-        X = cells.X if len(cells.starts) - 1 < len(model.fitted_.schema.labels) else cells.X[cells.of(main)]
-    return np.unique(np.vstack([X, rows]) + 0.0, axis=0)
+        main, gain = primary_code(primary, schema.labels), variance_reduction
+        reference = np.unique(np.vstack([model.inputs_of(main), rows]) + 0.0, axis=0)
+    R = len(reference)
+    S = model.covariance_at(np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
+    return _table(greedy(S, R, noise, prices, int(n), gain), rows, code, prices, schema)
 
 
-def _ready(model: Any, rows: Array) -> Any:
-    """The model as it is; a focused one made exact at the candidates."""
-    if not isinstance(model, FocusedGPRegressor):
-        return model
-    fitted = model.fitted_
-    setup, values = fitted.model.found.setup, fitted.model.found.values
-    kernel = setup.kernel.with_theta(values["kernel"])
-    Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), max(MOST_INDUCING, len(setup.Z)), 1e-8)
-    with single_thread(len(Z)):
-        posterior = condition(values, replace(setup, Z=Z)).posterior
-    model = copy.copy(model)
-    found = replace(fitted.model.found, posterior=posterior)
-    model.fitted_ = replace(fitted, model=replace(fitted.model, found=found))
-    return model
+def greedy(
+    S: Array, R: int, noise: Array, cost: Array, n: int, gain: Callable[[Array, Array, Array], Array]
+) -> list[tuple[int, float, float]]:
+    """(candidate, gain, remaining), the largest gain per cost first, each given those before it.
+
+    Rows 0..R-1 of S are the reference, the others the candidates; `remaining` is the average variance of the reference.
+    """
+    S, out, free = S.copy(), [], np.ones(len(noise), dtype=bool)
+    for _ in range(min(n, len(noise))):
+        own = np.diagonal(S)[R:].copy()
+        worth = gain(S[:R, R:], own, noise)
+        c = int(np.argmax(np.where(free, worth / cost, -np.inf)))
+        s = S[:, R + c].copy()
+        S -= np.multiply.outer(s, s / (own[c] + noise[c]))
+        free[c] = False
+        left = float(np.maximum(np.diagonal(S)[:R], 0.0).mean()) if R else float("nan")
+        out.append((c, float(worth[c]), left))
+    return out
 
 
-def _covariance(model: Any, rows: Array, code: Codes) -> Array:
-    """Joint posterior covariance of the functions, in the units of y."""
-    return model._answer(rows, code, True, False, hyper=False)[1]
+def variance_reduction(cross: Array, own: Array, noise: Array) -> Array:
+    """By how much each candidate lowers the average variance of the reference."""
+    return np.asarray(np.einsum("rc,rc->c", cross, cross) / (own + noise) / len(cross))
+
+
+def log_gamma(cross: Array, own: Array, noise: Array) -> Array:
+    """log gamma of each candidate (Corollary 2 of Liao & Carin)."""
+    return np.asarray(2.0 * np.log1p(np.maximum(own, 0.0) / noise))
 
 
 def _cost_column(candidates: Any, cost: Any) -> tuple[Any, Any]:

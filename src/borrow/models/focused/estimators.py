@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from borrow.covariance import choose_inducing
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData
 from borrow.estimators.base import one_or_list, warn
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference.ep import class_bias
 from borrow.inference.hyper_uncertainty import HyperUncertainty, add_half
@@ -39,6 +41,9 @@ from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
+
+#: A posterior covariance has inducing inputs at its rows too, up to this many in all.
+MOST_INDUCING = 1000
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class FocusedFit(GPFit):
         return {**super().attributes(labels), **self.found.attributes(labels), "background_": loadings}
 
 
+@register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPRegressor(GPRegressor, FocusedGP):
     """Learn a primary task with the help of secondary ones: y_t = rho_t f_primary + a function of its own + noise.
@@ -178,6 +184,16 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         noise = np.exp(values["noise"])
         return FocusedFit(setup.cells, fit.evidence, noise, jitter, n_iter, converged, found, uncertainty)
 
+    def _exact_at(self, rows: Array) -> FocusedFit:
+        """The model conditioned again with inducing inputs at the rows too, up to MOST_INDUCING in all."""
+        model: FocusedFit = self._fit_of().model
+        setup, values = model.found.setup, model.found.values
+        kernel, most = setup.kernel.with_theta(values["kernel"]), max(MOST_INDUCING, len(setup.Z))
+        Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), most, 1e-8)
+        with single_thread(len(Z)):
+            posterior = condition(values, replace(setup, Z=Z)).posterior
+        return replace(model, found=replace(model.found, posterior=posterior))
+
     def relatedness(self) -> Table:
         """One row per task: rho, its standard error, correlation with the primary, share of its variance shared.
 
@@ -200,6 +216,7 @@ class FocusedLabels(LabelModel):
         return {**super().attributes(labels), **self.found.attributes(labels)}
 
 
+@register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).

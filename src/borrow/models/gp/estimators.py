@@ -11,10 +11,12 @@ import numpy as np
 from borrow.covariance import choose_inducing
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
-from borrow.data.task_data import TaskData, build
+from borrow.data.read import Schema
+from borrow.data.scaling import TaskData, build
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import Inference
 from borrow.inference.ep import class_bias
@@ -68,12 +70,15 @@ class SingleTaskFit(GPFit):
         return {**super().attributes(labels), "kernels_": kernels, "kernel_": alone}
 
 
+@register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPRegressor(GPRegressor):
     """One GP per task, nothing shared: what transfer has to beat.
 
     Parameters
     ----------
+    only : label of the only task to fit, on the column scales of the whole table (the priors refer to them, so that
+        this is a focused model that borrows nothing); None fits every task.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
 
     Attributes
@@ -82,8 +87,18 @@ class SingleTaskGPRegressor(GPRegressor):
     kernel_ : that of a single task, else the same dict.
     """
 
+    _: KW_ONLY
+    only: Any = None
+
+    def _read(self, *given: Any) -> tuple[Rows, Schema]:
+        rows, schema = super()._read(*given)
+        return rows, schema if self.only is None else schema.only(self.only)
+
     def _arrange(self, rows: Rows) -> TaskData:
-        return build(rows, self.normalize_y, range(len(rows.labels)))
+        whole = build(rows, self.normalize_y, range(len(rows.labels)))
+        if self.only is None:
+            return whole
+        return replace(build(rows.only(self.only), self.normalize_y, (0,)), column_scales=whole.column_scales)
 
     def _fit(self, data: TaskData, tasks: PlacedTasks) -> SingleTaskFit:
         check_exact_memory(tasks)
@@ -100,7 +115,7 @@ class SingleTaskGPRegressor(GPRegressor):
                 )
                 noise[t] = np.exp(own["noise"][0])
                 names = {"kernel": template.parameter_names(), "noise": ["noise"]}
-                where = f" of task {label!r}" if len(data.labels) > 1 else ""
+                where = f" of task {label!r}" if len(data.labels) > 1 or self.only is not None else ""
                 names = {n: [v + where for v in vs] for n, vs in names.items()}
                 self._warn_unfinished(optimum, names, single_objective(own_rows, kernel))
                 n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
@@ -162,6 +177,7 @@ class PooledGP(GPEstimator):
         return found
 
 
+@register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPRegressor(GPRegressor, PooledGP):
     """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
@@ -208,12 +224,14 @@ class SingleTaskLabels(LabelModel):
         return {**super().attributes(labels), "kernels_": dict(zip(labels, self.kernels, strict=True))}
 
 
+@register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPClassifier(EPClassifier):
     """One GP per task by EP, nothing shared: what transfer has to beat.
 
     Parameters
     ----------
+    only : label of the only task to fit, as in `SingleTaskGPRegressor`; None fits every task.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
 
     Attributes
@@ -221,7 +239,12 @@ class SingleTaskGPClassifier(EPClassifier):
     kernels_ : dict by label of the kernels found; a list, one per class, where there are more than two.
     """
 
+    _: KW_ONLY
+    only: Any = None
+
     def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> SingleTaskLabels:
+        if self.only is not None:
+            self._schema, data = self._schema.only(self.only), data.only(self.only)
         table, infer = as_task_data(data), self._inference()
         tasks = place(table.cells)
         check_exact_memory(tasks)
@@ -257,6 +280,7 @@ class PooledLabels(LabelModel):
         return {**super().attributes(labels), "kernel_": self.kernel, "inducing_": self.Z}
 
 
+@register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPClassifier(EPClassifier, PooledGP):
     """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.

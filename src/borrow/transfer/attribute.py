@@ -1,0 +1,69 @@
+"""Which of the other tasks matters: how each is related to the primary, and what is lost without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from borrow.data.plain import to_json
+from borrow.data.table import Table
+from borrow.numerics.warned import capture_warnings
+from borrow.transfer.decide import Interval
+from borrow.transfer.problem import Problem
+
+
+def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
+    """The focused model on all rows, one entry per secondary: rho, correlation with its standard error, share.
+
+    Of the several models of more than two classes, the strongest relation is taken.
+    """
+    out: dict[str, Any] = {"primary": primary, "relations": [], "failure": None}
+    with capture_warnings() as out["warnings"], threadpool_limits(1):
+        try:
+            found = problem.fit("focused", primary, seed).relatedness()
+        except Exception as failure:  # it is evidence beside the verdict, not the verdict
+            return {**out, "failure": f"{type(failure).__name__}: {failure}"}
+    tables: list[Table] = found if isinstance(found, list) else [found]
+    strongest: dict[Any, dict[str, Any]] = {}
+    for row in [row for table in tables for row in table.rows() if row["task"] != primary]:
+        figures = {**row, "std_error": correlation_error(row)}
+        entry = {name: to_json(figures[name]) for name in ("rho", "correlation", "std_error", "share")}
+        old = strongest.get(row["task"])
+        if old is None or abs(entry["correlation"] or 0.0) > abs(old["correlation"] or 0.0):
+            strongest[row["task"]] = {"task": row["task"], **entry}
+    return {**out, "relations": list(strongest.values())}
+
+
+def correlation_error(row: Mapping[str, Any]) -> float:
+    """Standard error of the correlation c = rho a / sqrt(rho² a² + v) from that of rho: dc/d rho = (c / rho)(1 - c²).
+
+    A relation that was dropped (rho = 0) keeps the standard error of rho: with scaled targets a and v are about 1.
+    """
+    rho, c, se = float(row["rho"]), float(row["correlation"]), float(row["std_error"])
+    return se if rho == 0.0 else abs(c / rho) * (1.0 - c * c) * se
+
+
+def secondary_table(
+    rows: Mapping[Any, int], relations: Sequence[Mapping[str, Any]], gains: Mapping[Any, Interval]
+) -> Table:
+    """One row per secondary: its rows, how it is related, and the error without it less that with it."""
+    known = {r["task"]: r for r in relations}
+
+    def figure(task: Any, name: str) -> float:
+        value = known.get(task, {}).get(name)
+        return math.nan if value is None else float(value)
+
+    lost = [gains.get(t, Interval()) for t in rows]
+    return Table(
+        {
+            "task": list(rows),
+            "rows": list(rows.values()),
+            **{name: [figure(t, name) for t in rows] for name in ("correlation", "std_error", "share")},
+            "gain": [g.mean for g in lost],
+            "low": [g.low for g in lost],
+            "high": [g.high for g in lost],
+        }
+    )
