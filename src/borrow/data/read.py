@@ -30,11 +30,13 @@ class Schema:
     n_features: int
     labels: tuple[Hashable, ...]
     wide: Codes | None = None  # the task of each column of a wide y
+    others: tuple[Hashable, ...] = ()  # tasks of the table that the model is not of
 
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
         encode([label], self.labels)
-        return replace(self, labels=(label,), wide=None)
+        others = self.others or tuple(v for v in self.labels if v != label)
+        return replace(self, labels=(label,), wide=None, others=others)
 
 
 def read_training(
@@ -107,6 +109,11 @@ def read_new(
         table = split_task(estimator, X, tasks, column, reset=False)
         features, values = table.features, table.tasks
     if values is not None:
+        if left := [v for v in schema.others if v in values]:
+            raise ValueError(
+                f"task {list_labels(left)} was not fitted: this is a model of {schema.labels[0]!r} alone, without "
+                "transfer; leave these rows out, or fit SingleTaskGPRegressor or SingleTaskGPClassifier to every task"
+            )
         return features, encode(values, schema.labels)
     if default is not None:
         return features, np.full(len(features), default, dtype=np.intp)
