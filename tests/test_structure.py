@@ -26,6 +26,7 @@ LAYERS = [
     {"datasets"},
     {"plot", "report"},
     {"cli", "__main__"},
+    {"testing"},
 ]
 
 

@@ -13,9 +13,8 @@ from sklearn.base import RegressorMixin
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_new, read_training
-from borrow.data.scaling import Scaling
+from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.settings import by_label, is_number

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from borrow.data.cells import Rows
-from borrow.data.classes import read_classes
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
@@ -147,9 +146,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
     """
 
     def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
-        X, codes, classes, tasks = read_classes(self, X, y, tasks)
-        rows, schema = read_training(self, X, codes, tasks)
-        return as_problem("classification", rows, schema, classes), schema
+        rows, schema = read_training(self, X, y, tasks, classes=True)
+        return as_problem("classification", rows, schema, schema.classes), schema
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""

@@ -12,8 +12,8 @@ import numpy as np
 from borrow.covariance import choose_inducing
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData
 from borrow.estimators.base import one_or_list, warn
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator

@@ -13,7 +13,7 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
-from borrow.data.task_data import TaskData, build
+from borrow.data.scaling import TaskData, build
 from borrow.estimators.base import warn
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
