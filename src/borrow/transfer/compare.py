@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
+from borrow.estimators.base import warn
 from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
 from borrow.numerics.warned import capture_warnings
@@ -202,11 +203,9 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     if not enough:
         raise ValueError(f"no task has {LEAST_ROWS} rows with a target; a comparison holds some rows out")
     if few := [t for t in problem.labels if counts[t] < LEAST_ROWS]:
-        warnings.warn(
+        warn(
             f"task {list_labels(few, 4)} has fewer than {LEAST_ROWS} rows with a target and cannot be compared for; "
-            "it stays as a secondary",
-            UserWarning,
-            stacklevel=3,
+            "it stays as a secondary"
         )
     return enough
 
@@ -249,6 +248,8 @@ def quick_look(
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
+    if problem.kind != "regression":  # it was read before
+        raise ValueError(f"the target {target!r} holds labels, and the quick look is for numbers; compare takes both")
     keys, _ = choose("regression", int(problem.seen.sum()), methods)
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
