@@ -156,7 +156,7 @@ def school(rows: int, schools: int) -> Callable[[int], Draw]:
 
 
 def eeg(rows: int, others: int) -> Callable[[int], Draw]:
-    """Which of two pictures a subject saw; few early trials of the primary, early ones of others, late ones asked for."""
+    """Which of two pictures was seen; few early trials of the primary, early ones of others; late ones asked for."""
 
     def draw(seed: int) -> Draw:
         data, rng = load_eeg(), np.random.default_rng([seed, 61])
