@@ -18,7 +18,7 @@ P = B^-1, a = P b are the covariance and mean of u; H_i = D w R_t (x) (v_j - kap
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -35,31 +35,6 @@ from borrow.tasks.placed import PlacedTasks, TaskShard
 
 #: Rows predicted at a time: the joint coefficients of a block are held at once.
 BLOCK = 4096
-
-
-@dataclass(frozen=True)
-class LowRankParameters:
-    """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
-
-    carriers: list[InducingBasis]
-    R: Array
-    intercept: float
-
-    def part(self, tasks: slice) -> LowRankParameters:
-        """Those of some tasks."""
-        return replace(self, R=self.R[tasks])
-
-    def prior(self, shard: TaskShard) -> ShardPrior:
-        """The prior of a shard's tasks."""
-        return ShardPrior(self, shard)
-
-    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
-        """What a shard's tasks tell of the shared functions."""
-        return FirstPass(prior, sites)
-
-    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
-        """What is known of a shard's tasks given the shared functions."""
-        return SecondPass(first, shared)
 
 
 class ShardPrior:
@@ -225,6 +200,23 @@ class SecondPass:
         mean = self._shared_mean(prior.R[task], new.V, np.arange(len(X))) + prior.intercept * by_task[task]
         own = np.einsum("tp,tp->t", prior.R, prior.R)[task]
         return mean, self._coefficients(prior.R[task], new.V, task), own * to_host(new.residual)
+
+
+@dataclass(frozen=True)
+class LowRankParameters:
+    """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
+
+    prior: ClassVar = ShardPrior
+    first: ClassVar = FirstPass
+    second: ClassVar = SecondPass
+
+    carriers: list[InducingBasis]
+    R: Array
+    intercept: float
+
+    def part(self, tasks: slice) -> LowRankParameters:
+        """Those of some tasks."""
+        return replace(self, R=self.R[tasks])
 
 
 class LowRankTasks(TwoPassCovariance):

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,41 +43,6 @@ from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
-
-
-@dataclass(frozen=True)
-class SharedParameters:
-    """What the prior is built from besides the rows.
-
-    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
-    """
-
-    carriers: list[InducingBasis]
-    basis_of: list[int]
-    weights: Array
-    specific: Sequence[Kernel | None]
-
-    @property
-    def columns(self) -> list[slice]:
-        """Where each shared function lies among the columns of G."""
-        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
-        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
-
-    def part(self, tasks: slice) -> SharedParameters:
-        """Those of some tasks."""
-        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
-
-    def prior(self, shard: TaskShard) -> ShardPrior:
-        """The prior of a shard's tasks."""
-        return ShardPrior(self, shard)
-
-    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
-        """What a shard's tasks tell of the shared functions."""
-        return FirstPass(prior, sites)
-
-    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
-        """What is known of a shard's tasks given the shared functions."""
-        return SecondPass(first, shared)
 
 
 class ShardPrior:
@@ -335,6 +300,33 @@ class SecondPass:
             else:
                 blocks[np.ix_(new, new)] += kernel(X[new]) - (0.0 if half is None else half.T @ half)
         return mean, linalg.right_solve_transposed(J, self.LB), variance, blocks
+
+
+@dataclass(frozen=True)
+class SharedParameters:
+    """What the prior is built from besides the rows.
+
+    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
+    """
+
+    prior: ClassVar = ShardPrior
+    first: ClassVar = FirstPass
+    second: ClassVar = SecondPass
+
+    carriers: list[InducingBasis]
+    basis_of: list[int]
+    weights: Array
+    specific: Sequence[Kernel | None]
+
+    @property
+    def columns(self) -> list[slice]:
+        """Where each shared function lies among the columns of G."""
+        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
+        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
+
+    def part(self, tasks: slice) -> SharedParameters:
+        """Those of some tasks."""
+        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
 
 
 class SharedCovariance(TwoPassCovariance):
