@@ -13,7 +13,7 @@ from borrow.models.ivm.model import blocks_of, condition, frozen_objective, gath
 from borrow.models.ivm.problems import Regression
 from borrow.numerics.optimise import pack, unpack
 from borrow.tasks.placed import PlacedTasks
-from contracts import assert_same_gradient
+from borrow.testing import assert_same_gradient
 from oracles import central_difference
 
 KERNELS = [

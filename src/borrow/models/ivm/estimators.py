@@ -13,16 +13,15 @@ from sklearn.exceptions import ConvergenceWarning
 from borrow.covariance import SharedPosterior
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes
-from borrow.data.classes import read_classes
 from borrow.data.labels import list_labels
-from borrow.data.read import lacks_task, read_targets, read_training, split_task, without_task
-from borrow.data.scaling import Scaling, units_of_new_task
+from borrow.data.read import read_classes, read_inputs, read_targets, read_training
+from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData
 from borrow.estimators.base import Fitted, warn
 from borrow.estimators.classifier import BinaryData, GPClassifier, Place, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, check_allowed, is_among, whole
 from borrow.inference.ep import class_bias
@@ -110,16 +109,8 @@ class MultiTaskIVM(GPEstimator):
         return found, active, Chosen(kernel, number[found.selection.active], found.selection.gain, counts, found.rounds)
 
     def _child(self, X: Any, y: Any, what: str, **given: Any) -> tuple[Self, Array]:
-        """An estimator for one new task, to be fitted to all its rows, and the inputs of these.
-
-        The task column, where fit had one, may be there or not.
-        """
-        schema = self._fit_of().schema
-        if schema.task is not None and lacks_task(X, schema):
-            features = without_task(self, X, schema)
-        else:
-            column = schema.task if hasattr(X, "columns") and schema.names is not None else schema.position
-            features = split_task(self, X, None, column, reset=False).features
+        """An estimator for one new task, to be fitted to all its rows, and the inputs of these."""
+        features, _ = read_inputs(self, X, self._fit_of().schema)
         if np.ndim(y) != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y {what}")
         given |= {"task": None, "optimizer": None, "workers": None, "n_active": max(len(features), 1)}
@@ -190,6 +181,7 @@ class IVMFit(GPFit):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
+@register("ivm", "informative vectors", rank=6)
 @dataclass(eq=False, repr=False)
 class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
@@ -285,6 +277,7 @@ class IVMLabels(LabelModel):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
+@register("ivm", "informative vectors", rank=6)
 @dataclass(eq=False, repr=False)
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).
@@ -343,7 +336,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         what = f"the shape {np.shape(y)}; adapt takes one label a row"
         child, features = self._child(X, y, what)
         fresh, classes = child._unfitted().set_params(selection="entropy", verbose=False), self.classes_
-        _, codes, seen, _ = read_classes(self, features, y, None)
+        codes, _, seen = read_classes(y, type(self).__name__)
         if unknown := [v for v in seen.tolist() if v not in classes.tolist()]:
             known = list_labels(classes.tolist())
             raise ValueError(f"y holds the label {list_labels(unknown)}, which fit did not see; labels are {known}")

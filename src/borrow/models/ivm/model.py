@@ -52,7 +52,7 @@ import numpy.typing as npt
 
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites
 from borrow.covariance.carrier import LOG_2PI
-from borrow.data.cells import Codes
+from borrow.data.cells import Codes, Stacked
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
@@ -84,7 +84,8 @@ class Selection:
     variance: Array | None = None  # (N,)
 
 
-class Active(NamedTuple):
+@dataclass(frozen=True)
+class Active(Stacked):
     """The chosen rows stacked by task, in order of inclusion within a task, with their sites."""
 
     rows: Codes  # (d,), row numbers
@@ -92,11 +93,6 @@ class Active(NamedTuple):
     starts: Codes  # (M + 1,)
     tau: Array  # (d,)
     z: Array  # (d,)
-
-    @property
-    def task(self) -> Codes:
-        """Task code of every chosen row."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def tasks(self) -> PlacedTasks:
         """The chosen rows as tasks of this process."""
