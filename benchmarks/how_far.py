@@ -38,7 +38,7 @@ from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
 from borrow.models.ivm.model import select
-from borrow.models.ivm.tasks import GaussianTasks
+from borrow.models.ivm.shards import gaussian
 from borrow.models.multitask import model as multitask
 from borrow.tasks.placed import PlacedTasks
 from pages_large import MEMORY, MINUTE, carried_on
@@ -111,7 +111,7 @@ def em_step(n_tasks: int) -> Callable[[], Any]:
 def ivm_step(n_tasks: int) -> Callable[[], Any]:
     """2,000 rows chosen."""
     cells = table(n_tasks).cells
-    kernel, factors = borrow.kernels.SquaredExponential(1.0, 1.0), GaussianTasks(np.full(n_tasks, 0.1)).factors(cells)
+    kernel, factors = borrow.kernels.SquaredExponential(1.0, 1.0), gaussian(cells, np.full(n_tasks, 0.1))
     return lambda: select(kernel, cells.X, cells.starts, factors, min(2000, len(cells.y)))
 
 

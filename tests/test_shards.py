@@ -22,7 +22,7 @@ from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
 from borrow.models.ivm.model import select
-from borrow.models.ivm.tasks import GaussianTasks, select_tasks
+from borrow.models.ivm.shards import gaussian, select_among
 from borrow.models.multitask import model as multitask
 from borrow.numerics.progress import Watch
 from borrow.tasks import workers as shards
@@ -196,9 +196,9 @@ def gaussian_lists(sizes, noise, d, seed=0):
     X = rng.uniform(-2, 2, (sum(sizes), 1))
     data = data_of(borrow.SingleTaskGPRegressor(), X, rng.normal(size=len(X)), np.repeat(np.arange(len(sizes)), sizes))
     kernel, cells = SquaredExponential(1.0, 0.7), data.cells
-    tasks = GaussianTasks(np.asarray(noise, dtype=float))
-    one = select(kernel, cells.X, cells.starts, tasks.factors(cells), d)
-    return one, select_tasks(PlacedTasks(cells, InProcess()), kernel, tasks, d)
+    noise = np.asarray(noise, dtype=float)
+    one = select(kernel, cells.X, cells.starts, gaussian(cells, noise), d)
+    return one, select_among(PlacedTasks(cells, InProcess()), kernel, gaussian, noise, d)
 
 
 @pytest.mark.parametrize(

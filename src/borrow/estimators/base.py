@@ -48,6 +48,9 @@ class TaskEstimator(BaseEstimator):
         """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""
         return type(self)(**self.get_params(deep=False))
 
+    def _check_settings(self) -> None:
+        """Refuse constructor arguments that the estimator cannot use."""
+
     def _read_attributes(self) -> dict[str, Any]:
         """What scikit-learn's validation left on this copy: the number of columns and their names."""
         return {name: value for name, value in vars(self).items() if name.endswith("_in_")}

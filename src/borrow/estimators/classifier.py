@@ -83,9 +83,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
-    def _check_settings(self) -> None:
-        """Raise where a constructor argument is not usable."""
-
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         """The public attributes of the models, one per class against the rest."""
         return {}
@@ -172,9 +169,6 @@ class GPClassifier(TaskClassifier, GPEstimator):
 
     _: KW_ONLY
     max_iter: int = 200
-
-    def _check_settings(self) -> None:
-        GPEstimator._check_settings(self)
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         each = [m.attributes(self._schema.labels) for m in models]
