@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 from borrow.data.cells import merge
 from borrow.data.pool import read_pool
-from borrow.data.task_data import build
+from borrow.data.scaling import build
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
 from borrow.models.hierarchical import base_kernel, groups, search
@@ -363,6 +363,50 @@ def test_settings_are_chosen_on_rows_that_em_did_not_see():
             assert len(g.Y) == len(own) - len(away)
         seen[fold.held] += 1
     assert_array_equal(seen, 1)  # every row is held out once
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.0, 0.7, nu=0.5), Linear(2.0) + Constant(1.0)], ids=["points", "weights"])
+def test_rows_held_out_are_predicted_from_the_others(kernel):
+    X, rows, y = small_problem(3, n=20, sizes=(5, 9, 7, 2))
+    whole = as_problem(bases.basis_of(kernel, X), rows, y)
+    mask = np.arange(len(whole.cells.y)) % 3 == 0
+    mask[whole.cells.of(3)] = True  # a task of which nothing is seen
+    problem = whole.holding_out(mask)
+    *_, (state, moments) = iterate(problem, h.Strengths(1.0, 2.0), 0.4, 3)
+    Phi = np.eye(20) if problem.basis.Phi is None else problem.basis.Phi
+    K, mu, position = Phi @ state.K @ Phi.T, Phi @ state.mu, problem.cells.X[:, 0].astype(int)
+    assert_array_equal(problem.held, np.flatnonzero(mask))
+    assert problem.m == len(rows) - 1
+    for t in range(len(rows)):
+        own = np.arange(len(mask))[problem.cells.of(t)]
+        asked = np.isin(problem.held, own)
+        if t == 3:
+            assert np.isnan(moments.mean[asked]).all()
+            continue
+        seen, new = own[~mask[own]], own[mask[own]]
+        target = problem.cells.y[seen] - mu[position[seen]]
+        mean, cov = gaussian_posterior(K, position[seen], position[new], target, np.full(len(seen), state.noise))
+        assert_allclose(moments.mean[asked], mean + mu[position[new]], atol=1e-10)
+        assert_allclose(moments.variance[asked], np.diagonal(cov), atol=1e-10)
+    f = Phi @ h.functions(state, problem, moments)[:, problem.seen_tasks]
+    assert moments.squares == pytest.approx(float((f**2).sum()))
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.0, 1.0, nu=1.5), Linear(1.0) + Constant(1.0)], ids=["points", "weights"])
+def test_leave_one_out_is_the_posterior_without_the_row(kernel):
+    X, rows, y = small_problem()
+    settings = dict(PLAIN, base_kernel=kernel, covariance_strength=2.0, noise=0.2, max_iter=4)
+    with pytest.warns(ConvergenceWarning):
+        model = borrow.HierarchicalGPRegressor(**settings).fit(X, as_wide(len(X), rows, y))
+    table, noise = model.leave_one_out(), model.noise_[0]
+    K, mu = model.covariance_, model.mean_
+    position = model.fitted_.model.cells.X[:, 0].astype(int)
+    for i in range(len(position)):
+        rest = [j for j in range(len(position)) if table["task"][j] == table["task"][i] and j != i]
+        target = np.array(table["y"])[rest] - mu[position[rest]]
+        mean, cov = gaussian_posterior(K, position[rest], position[[i]], target, np.full(len(rest), noise))
+        assert table["mean"][i] == pytest.approx(mean[0] + mu[position[i]], abs=1e-8)
+        assert table["std"][i] == pytest.approx(np.sqrt(cov[0, 0] + noise), abs=1e-8)
 
 
 def test_ranking_is_the_area_under_the_curve():

@@ -25,7 +25,8 @@ LAYERS = [
     {"store"},
     {"datasets"},
     {"plot", "report"},
-    {"cli"},
+    {"cli", "__main__"},
+    {"testing"},
 ]
 
 

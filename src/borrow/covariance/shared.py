@@ -39,7 +39,7 @@ from borrow.covariance.contracts import Adjoints, AnySites, Codes
 from borrow.covariance.factors import DenseFactor, DiagonalFactor
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
 from borrow.kernels import Kernel
-from borrow.kernels.stacked import TaskKernels
+from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard

@@ -47,13 +47,13 @@ from borrow.covariance import Basis, SharedCovariance
 from borrow.covariance.layout import STRETCH
 from borrow.data.cells import Cells
 from borrow.data.labels import list_labels
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.gp import default_kernel
 from borrow.estimators.settings import by_label, numbers_by_label
 from borrow.inference import ExactInference, Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
 from borrow.kernels import Constant, Kernel, resolve
-from borrow.kernels.stacked import TaskKernels
+from borrow.kernels.compose import TaskKernels
 from borrow.models.gp.model import EXACT
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, solve_lower_transposed, to_host

@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 
 from borrow.covariance import SharedPosterior, choose_inducing
 from borrow.covariance.inducing import MOST
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference, Result, priors
 from borrow.inference.likelihoods import Gaussian

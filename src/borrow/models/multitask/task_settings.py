@@ -10,8 +10,7 @@ import numpy as np
 
 from borrow.covariance import Design, choose_inducing
 from borrow.data.labels import list_labels
-from borrow.data.scaling import column_scales
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData, column_scales
 from borrow.estimators.gp import default_kernel
 from borrow.estimators.settings import by_label, is_matrix, is_number
 from borrow.inference import Inference
