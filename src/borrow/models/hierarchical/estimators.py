@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -75,13 +73,6 @@ class HierarchicalGP(TaskEstimator):
             raise ValueError(f"max_iter={self.max_iter!r}: expected a whole number of at least 0")
         if not is_number(self.tol) or self.tol < 0:
             raise ValueError(f"tol={self.tol!r}: expected a number from 0 up, in nats per row")
-
-    @contextmanager
-    def _at_work(self, pool: Pool) -> Iterator[Workers | None]:
-        """The workers, the threads and the memory of a fit."""
-        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
-            yield workers
 
     def _learn_rows(self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool) -> tuple[Learnt, TaskData]:
         """The model of these targets at the inputs of the pool; a noise in the units of y becomes one for scaled y."""
@@ -178,7 +169,8 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
         self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
-        with self._at_work(pool) as workers:
+        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
             learnt, data = self._learn_rows(pool, pool.rows, workers, rank=False)
         self._warn_unfinished(learnt.fit)
         return self._published(self._schema, data.scaling, learnt.fit)
@@ -301,7 +293,8 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, classes=True)
         classes = self._schema.classes
-        with self._at_work(pool) as workers:
+        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
+        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
             models = [self._margins(pool, k, workers) for k in positives(classes)]
         self._warn_unfinished(models[-1].fit)
         return self._published(self._schema, classes, models)
