@@ -7,29 +7,23 @@ A concrete classifier answers `_fit_binary`: given rows of all tasks with target
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.cells import Codes, Rows
 from borrow.data.classes import read_classes
 from borrow.data.labels import encode
-from borrow.data.read import Schema, read_new, read_training
+from borrow.data.read import Schema, read_training
 from borrow.data.scaling import column_scales
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, one_or_list
+from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list
 from borrow.estimators.gp import GPEstimator
-from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
-from borrow.tasks.workers import open_workers
-
-#: Puts rows where they are computed for the time of a fit.
-Place = Callable[[Cells], PlacedTasks]
 
 
 @dataclass(frozen=True)
@@ -94,9 +88,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
-    def _check_settings(self) -> None:
-        """Raise where a constructor argument is not usable."""
-
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         """The public attributes of the models, one per class against the rest."""
         return {}
@@ -113,13 +104,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         rows, self._schema = read_training(self, X, codes, tasks)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
-        device = resolve(getattr(self, "device", "cpu"), len(rows.y))
-        with (
-            single_thread(int(np.bincount(rows.task).max())),
-            open_workers(getattr(self, "workers", None), device) as workers,
-            MemoryGivenBack(device, len(rows.y)),
-        ):
-            place = partial(PlacedTasks, workers=workers, device=device)
+        with self._places(len(rows.y), int(np.bincount(rows.task).max()), len(rows.y)) as place:
             models = [self._fit_binary(_binary(rows, k), place) for k in positives(classes)]
         return self._published(self._schema, classes, models)
 
@@ -145,11 +130,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         """The likeliest class of each row."""
         likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
         return self.classes_[likeliest]
-
-    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""
-        schema = self._fit_of().schema
-        return read_new(self, X, schema, tasks, self._primary_code(schema.labels))
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Any, Codes]:
         rows, task = self._read_new(X, tasks)
@@ -184,9 +164,6 @@ class GPClassifier(TaskClassifier, GPEstimator):
 
     _: KW_ONLY
     max_iter: int = 200
-
-    def _check_settings(self) -> None:
-        GPEstimator._check_settings(self)
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         each = [m.attributes(self._schema.labels) for m in models]

@@ -18,8 +18,8 @@ from borrow.data.read import Schema
 from borrow.data.scaling import Scaling, units_of_new_task
 from borrow.data.table import Table
 from borrow.data.task_data import TaskData, build
-from borrow.estimators.base import warn
-from borrow.estimators.classifier import BinaryData, GPClassifier, Place, positives
+from borrow.estimators.base import Place, warn
+from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -322,7 +322,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         posterior = condition(chosen.kernel, active)
         n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return IVMLabels(
-            [(posterior, t) for t in range(len(data.labels))],
+            posterior,
             bias,
             Probit(),
             frozen_objective(chosen.kernel, active)(found.values)[0],

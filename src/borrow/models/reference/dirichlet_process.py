@@ -55,8 +55,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import one_or_list, warn
-from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.base import Place, one_or_list, warn
+from borrow.estimators.classifier import BinaryData, TaskClassifier
 from borrow.estimators.settings import is_number
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 

@@ -46,8 +46,8 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import one_or_list
-from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.base import Place, one_or_list
+from borrow.estimators.classifier import BinaryData, TaskClassifier
 from borrow.estimators.settings import is_number
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array

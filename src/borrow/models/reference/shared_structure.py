@@ -46,8 +46,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import one_or_list
-from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.base import Place, one_or_list
+from borrow.estimators.classifier import BinaryData, TaskClassifier
 from borrow.estimators.settings import numbers_by_label
 from borrow.numerics.linalg import Array
 
