@@ -29,7 +29,7 @@ import psutil
 
 import borrow
 from borrow.data.read import read_training
-from borrow.data.task_data import build
+from borrow.data.scaling import build
 from borrow.estimators.labels import ROUGH
 from borrow.inference import EPInference
 from borrow.inference.likelihoods import Probit

@@ -32,7 +32,7 @@ from scipy.stats import norm
 sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
 import borrow
 from borrow.data.cells import Cells
-from borrow.datasets.vowel import load_vowel
+from borrow.datasets.shared_data import load_vowel
 from borrow.inference.adf import GaussianFactors, ProbitFactors
 from borrow.kernels import SquaredExponential
 from borrow.models.ivm.model import Active, select

@@ -7,8 +7,7 @@ from scipy.stats import multivariate_normal
 import borrow
 from borrow.data.cells import Rows
 from borrow.data.labels import list_labels, sort_labels
-from borrow.data.scaling import units_of_new_task
-from borrow.data.task_data import build
+from borrow.data.scaling import build, units_of_new_task
 from borrow.kernels import SquaredExponential
 
 VARIANCE, LENGTH, NOISE = 1.3, 0.8, 0.2

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 from borrow.data.cells import merge
 from borrow.data.pool import read_pool
-from borrow.data.task_data import build
+from borrow.data.scaling import build
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
 from borrow.models.hierarchical import basis as bases

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import borrow
 from borrow.kernels import Constant, LearnedKernel, Linear, SquaredExponential
-from contracts import check_kernel
+from borrow.testing import check_kernel
 from oracles_hierarchical import alpha_iteration
 
 PAPER = {

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
-from borrow.datasets.rcv1 import Topics, load_rcv1
+from borrow.datasets.shared_data import Topics, load_rcv1
 from borrow.kernels import Constant, Linear
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ import lawrence2004_regression as regression  # noqa: E402
 import lawrence2004_sines as sines  # noqa: E402
 import lawrence2004_vowels as vowels  # noqa: E402
 
-from borrow.datasets.vowel import load_vowel  # noqa: E402
+from borrow.datasets.shared_data import load_vowel  # noqa: E402
 
 
 def vowel_data():

@@ -12,7 +12,7 @@ from borrow.kernels import Constant, Linear, Matern, SmoothLinear, SquaredExpone
 from borrow.models.ivm.model import blocks_of, condition, frozen_objective, gather, log_evidence, select
 from borrow.models.ivm.problems import Regression
 from borrow.numerics.optimise import pack, unpack
-from contracts import assert_same_gradient
+from borrow.testing import assert_same_gradient
 from oracles import central_difference
 
 KERNELS = [

@@ -19,7 +19,7 @@ from borrow.kernels import (
     SquaredExponential,
     Sum,
 )
-from contracts import assert_same_gradient, check_kernel, numerical_gradient
+from borrow.testing import assert_same_gradient, check_kernel, numerical_gradient
 
 COLUMNS = (1, 2, 12)  # 12: distances by one matrix product
 

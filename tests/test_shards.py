@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import borrow
 from borrow.data.read import read_training
-from borrow.data.task_data import build
+from borrow.data.scaling import build
 from borrow.estimators.labels import LIKELIHOODS, ROUGH
 from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential

@@ -37,7 +37,7 @@ from sklearn.linear_model import RidgeCV
 
 import borrow
 from borrow import plot as figures
-from borrow.datasets.responses import Responses, load_polybench, load_spear
+from borrow.datasets.shared_data import Responses, load_polybench, load_spear
 from borrow.kernels import SquaredExponential
 from results import FIGURES, ROOT, write_result
 

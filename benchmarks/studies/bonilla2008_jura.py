@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import borrow
-from borrow.datasets.responses import load_jura
+from borrow.datasets.shared_data import load_jura
 from results import write_result
 
 

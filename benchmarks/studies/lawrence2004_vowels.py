@@ -41,8 +41,7 @@ from matplotlib.figure import Figure
 
 import borrow
 from borrow import plot as figures
-from borrow.datasets.shared_data import find_shared
-from borrow.datasets.vowel import Vowels, load_vowel
+from borrow.datasets.shared_data import Vowels, find_shared, load_vowel
 from borrow.kernels import SmoothLinear, SquaredExponential
 from results import FIGURES, ROOT, write_result
 

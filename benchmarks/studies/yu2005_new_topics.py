@@ -31,7 +31,7 @@ from yu2005_text import Draw, Ridge, area, best_lambda, fit_svm, svm_cost
 
 import borrow
 from borrow import plot as figures
-from borrow.datasets.rcv1 import Topics, load_rcv1
+from borrow.datasets.shared_data import Topics, load_rcv1
 from results import FIGURES, ROOT, write_result
 
 SIZES = (10, 20, 50, 100, 200, 500)

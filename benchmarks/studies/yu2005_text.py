@@ -39,7 +39,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC, LinearSVC
 
 import borrow
-from borrow.datasets.rcv1 import Topics, load_rcv1
+from borrow.datasets.shared_data import Topics, load_rcv1
 from borrow.kernels import Linear
 from results import ROOT, write_result
 

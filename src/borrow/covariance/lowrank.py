@@ -67,7 +67,7 @@ class ShardPrior:
 
     def __init__(self, parameters: LowRankParameters, shard: TaskShard) -> None:
         cells, carrier = shard.cells, parameters.carriers[0]
-        self.design = shard.cache.recall("design", None, lambda: Design.of(cells))
+        self.design = shard.kept("design") or shard.keep("design", Design.of(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
         self.carrier = carrier.on(shard.device)
         self.carried = self.carrier.at(place(self.design.inputs, shard.device))
@@ -247,7 +247,7 @@ class LowRankPosterior(TwoPassPosterior):
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, R, the intercepts' variance, and by what the sites are."""
-        noise, weights, intercept, theta, S, by_Z = self._total("adjoints", inducing)
+        noise, weights, intercept, theta, by_diagonal, S, by_Z = self._total("adjoints", inducing)
         P = self.prior.parameters.R.shape[1]
         a, covariance = self.a.reshape(P, -1), self.shared.covariance
         m = a.shape[1]
@@ -258,7 +258,7 @@ class LowRankPosterior(TwoPassPosterior):
         more, shared_Z = self.prior.carriers[0].pullback(shared + S, inducing)
         return Adjoints(
             np.concatenate(noise),
-            [theta + more],
+            [theta + more + by_diagonal],
             weights=np.concatenate(weights),
             intercept=intercept,
             inducing=[None if shared_Z is None else by_Z + shared_Z],

@@ -39,7 +39,7 @@ from borrow.covariance.contracts import Adjoints, AnySites, Codes
 from borrow.covariance.factors import DenseFactor, DiagonalFactor
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
 from borrow.kernels import Kernel
-from borrow.kernels.stacked import TaskKernels
+from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
@@ -84,16 +84,18 @@ class ShardPrior:
     """The prior of a shard's tasks at their rows. Arrays with one row per row of X are in the order of `layout`."""
 
     def __init__(self, parameters: SharedParameters, shard: TaskShard) -> None:
-        cells, recall = shard.cells, shard.cache.recall
+        cells = shard.cells
         X, self.starts = shard.X, cells.starts
         self.basis_of, self.weights, self.columns = parameters.basis_of, parameters.weights, parameters.columns
         self.specific = parameters.specific
         if is_tensor(X):
             self.specific = stacked = TaskKernels.of(parameters.specific)
             forms = tuple(stacked.forms())
-            self.layout = recall("layout", forms, lambda: layouts.by_size(cells.starts, forms)).beside(X)
+            name = str(forms)
+            plan = shard.kept(name) or shard.keep(name, layouts.by_size(cells.starts, forms))
+            self.layout = plan.beside(X)
         else:
-            self.layout = recall("layout", None, lambda: layouts.by_task(cells.starts))
+            self.layout = shard.kept("layout") or shard.keep("layout", layouts.by_task(cells.starts))
         self.X: Any = X if self.layout.index is None else X[self.layout.index]
         X = self.X
         self.carriers = [c.on(shard.device) for c in parameters.carriers]
@@ -396,11 +398,11 @@ class SharedPosterior(TwoPassPosterior):
         linalg.add_diagonal(aaP, -1.0)
         bases, by_Z = [], []
         for b, carrier in enumerate(parameters.carriers):
-            theta, S, own_Z = by_basis[3 * b : 3 * b + 3]
+            theta, by_diagonal, S, own_Z = by_basis[4 * b : 4 * b + 4]
             shared = S * 0.0
             for at in (at for at, other in zip(parameters.columns, parameters.basis_of, strict=True) if other == b):
                 shared += aaP[at, at]
             more, shared_Z = carrier.pullback(shared + S, inducing)
-            bases.append(theta + more)
+            bases.append(theta + more + by_diagonal)
             by_Z.append(None if shared_Z is None else own_Z + shared_Z)
         return Adjoints(np.concatenate(noise), bases, weights=np.concatenate(weights), specific=specific, inducing=by_Z)

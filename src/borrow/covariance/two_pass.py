@@ -22,7 +22,8 @@ from borrow.covariance.carrier import LOG_2PI, InducingBasis
 from borrow.covariance.contracts import AnySites, Codes, Moments, Prediction
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, is_tensor, like, to_host
-from borrow.tasks.placed import PlacedTasks, TaskShard, cache_key
+from borrow.tasks.cache import CacheKey
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Question:
     parameters: Parameters
     sites: AnySites
     starts: Codes
-    keys: tuple[str, str]  # of the prior, and of what follows from the sites
+    keys: tuple[CacheKey, CacheKey]  # of the prior, and of what follows from the sites
     new: NewRows | None = None
 
     def part(self, tasks: slice) -> Question:
@@ -94,21 +95,21 @@ class Question:
         return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
 
 
-def _first(shard: TaskShard, question: Question) -> Any:
+def _first(shard: TaskShard, ask: Question) -> Any:
     """The first pass of a shard, as it was kept or made again."""
-    ask, cache = question, shard.cache
+    cache, (for_prior, key) = shard.cache, ask.keys
+    if (first := cache.get("first", key)) is not None:
+        return first
+    if (prior := cache.get("prior", for_prior)) is None:
+        prior = cache.keep("prior", for_prior, ask.parameters.prior(shard))
+    return cache.keep("first", key, ask.parameters.first(prior, ask.sites.at(shard.cells)))
 
-    def make() -> Any:
-        prior = cache.recall("prior", ask.keys[0], lambda: ask.parameters.prior(shard))
-        return ask.parameters.first(prior, ask.sites.at(shard.cells))
 
-    return cache.recall("first", ask.keys[1], make)
-
-
-def _second(shard: TaskShard, shared: Shared, question: Question) -> Any:
+def _second(shard: TaskShard, shared: Shared, ask: Question) -> Any:
     """The second pass of a shard, as it was kept or made again."""
-    make = lambda: question.parameters.second(_first(shard, question), shared)  # noqa: E731
-    return shard.cache.recall("second", question.keys[1], make)
+    if (second := shard.cache.get("second", ask.keys[1])) is not None:
+        return second
+    return shard.cache.keep("second", ask.keys[1], ask.parameters.second(_first(shard, ask), shared))
 
 
 def _sums(shard: TaskShard, common: None, question: Question) -> tuple[Array, Array]:
@@ -139,7 +140,7 @@ def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
 class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
-    _key: str | None = None
+    _key: CacheKey | None = None
 
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
@@ -149,10 +150,9 @@ class TwoPassCovariance:
         return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
 
     @property
-    def key(self) -> str:
+    def key(self) -> CacheKey:
         """Under which shards keep what they make of this prior."""
-        if self._key is None:
-            self._key = cache_key()
+        self._key = self._key or CacheKey()
         return self._key
 
     @property
@@ -166,7 +166,7 @@ class TwoPassPosterior:
     """The posterior of all functions given the sites. Abstract."""
 
     _terms: tuple[float, float] | None = None
-    _key: str | None = None
+    _key: CacheKey | None = None
 
     def __init__(self, prior: Any, sites: AnySites) -> None:
         self.prior, self.sites = prior, sites
@@ -176,7 +176,7 @@ class TwoPassPosterior:
         return {"prior": self.prior, "sites": self.sites.on_host(), "shared": self.shared}
 
     def _question(self, new: NewRows | None = None) -> Question:
-        prior, self._key = self.prior, self._key or cache_key()
+        prior, self._key = self.prior, self._key or CacheKey()
         return Question(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
 
     @property

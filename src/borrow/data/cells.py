@@ -28,15 +28,8 @@ class Rows:
 
     def take(self, which: Any) -> Rows:
         """Some of the rows, or all of them in another order."""
-        return replace(
-            self,
-            X=self.X[which],
-            task=self.task[which],
-            y=self.y[which],
-            weight=self.weight[which],
-            replicates=self.replicates[which],
-            number=None if self.number is None else self.number[which],
-        )
+        own = {n: v[which] for n, v in self.__dict__.items() if isinstance(v, np.ndarray)}
+        return replace(self, **own)
 
     def only(self, label: Hashable) -> Rows:
         """The rows of one task, as the only one."""
@@ -47,9 +40,29 @@ class Rows:
         """Sorted by task, input and target, so that sums are the same to the bit for any order of rows."""
         return self.take(np.lexsort((self.replicates, self.weight, self.y, *self.X.T[::-1], self.task)))
 
+    def labelled(self) -> tuple[Rows, tuple[Array, ...]]:
+        """The rows that have a target, and the inputs of those that have none, by task."""
+        seen = np.isfinite(self.y)
+        return self.take(seen), tuple(self.X[~seen & (self.task == t)] for t in range(len(self.labels)))
+
+
+class Stacked:
+    """Rows stacked by task: those of task t are `starts[t]` to `starts[t + 1]`."""
+
+    starts: Codes  # (M + 1,)
+
+    @property
+    def task(self) -> Codes:
+        """Task code of every row."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def of(self, t: int) -> slice:
+        """The rows of task t."""
+        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(Stacked):
     """Labelled rows merged by input and task, stacked by task and sorted by input.
 
     A cell is the mean of its rows; `count` is its precision in units of one row. What the rows say beyond
@@ -65,29 +78,16 @@ class Cells:
     scatter: Array  # (M,)
     log_count: Array  # (M,)
 
-    @property
-    def task(self) -> Codes:
-        """Task code of every cell."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
-    def of(self, t: int) -> slice:
-        """The cells of task t."""
-        return slice(int(self.starts[t]), int(self.starts[t + 1]))
-
     def only(self, t: int) -> Cells:
         """Task t as the only one."""
-        at = self.of(t)
-        n = at.stop - at.start
-        one = slice(t, t + 1)
-        within = self.dof[one], self.scatter[one], self.log_count[one]
-        return Cells(self.X[at], self.y[at], self.count[at], np.array([0, n]), *within)
+        return self.some([t])
 
     def some(self, tasks: Sequence[int] | Codes) -> Cells:
         """These tasks alone, in this order."""
-        which = [self.of(int(t)) for t in tasks]
-        at = np.concatenate([np.zeros(0, np.intp), *(np.arange(w.start, w.stop) for w in which)])
-        starts = np.cumsum([0, *(w.stop - w.start for w in which)])
         codes = np.asarray(tasks, dtype=np.intp)
+        lengths = np.diff(self.starts)[codes]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(starts[-1]) + np.repeat(self.starts[codes] - starts[:-1], lengths)
         within = self.dof[codes], self.scatter[codes], self.log_count[codes]
         return Cells(self.X[at], self.y[at], self.count[at], starts, *within)
 

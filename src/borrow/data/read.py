@@ -1,23 +1,30 @@
-"""Tables of every form as `data.Rows`, with errors that say what was expected, what came, what to do.
+"""Tables of every form, read and checked once, as rows; errors say what was expected, what came, what to do.
 
-Rows are counted from 0 in messages, as pandas, polars and NumPy count positions.
+Forms: a frame (pandas, polars, Arrow) with a task column; an array with a task column by position; `tasks=` beside X;
+`y` of shape (N, M) with NaN for what was not observed; a list of (X, y) pairs, or a dict of them by label. Rows are
+counted from 0 in messages, as pandas, polars and NumPy count positions.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
+from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, sort_labels
 from borrow.numerics.linalg import Array
+
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 @dataclass(frozen=True)
@@ -30,50 +37,144 @@ class Schema:
     n_features: int
     labels: tuple[Hashable, ...]
     wide: Codes | None = None  # the task of each column of a wide y
+    classes: Any = None  # the classes in order, where y held labels
+    others: tuple[Hashable, ...] = ()  # tasks of the table that the model is not of
 
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
         encode([label], self.labels)
-        return replace(self, labels=(label,), wide=None)
+        others = self.others or tuple(v for v in self.labels if v != label)
+        return replace(self, labels=(label,), wide=None, others=others)
 
 
 def read_training(
-    estimator: Any, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None, replicates: Any = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    tasks: Any = None,
+    sample_weight: Any = None,
+    replicates: Any = None,
+    classes: bool = False,
 ) -> tuple[Rows, Schema]:
-    """Everything `fit` was given, as rows."""
-    name = type(estimator).__name__
-    X, y, tasks = unfold(estimator, X, y, tasks)
-    table = split_task(estimator, X, tasks, estimator.task, reset=True)
-    targets, columns = read_targets(y)
-    n, values = len(table.features), table.tasks
+    """Everything `fit` was given, as rows; with `classes`, y holds labels, and targets are their codes."""
+    inputs, rows, schema = read_table(estimator, X, y, tasks, sample_weight, replicates, classes)
+    return replace(rows, X=inputs[rows.number]), schema
+
+
+def read_table(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    tasks: Any = None,
+    sample_weight: Any = None,
+    replicates: Any = None,
+    classes: bool = False,
+    pooled: bool = False,
+) -> tuple[Any, Rows, Schema]:
+    """The inputs as given, and one row per target; `number` says which input it belongs to, its own X is empty.
+
+    Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
+    of is one row without a target, not one per task.
+    """
+    X, y, tasks = _unfold(estimator, X, y, tasks)
+    inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
+    name, n = type(estimator).__name__, inputs.shape[0]
+    targets, heads, found = read_classes(y, name) if classes else (*read_targets(y), None)
     if len(targets) != n:
         raise ValueError(f"X has {n} rows and y has {len(targets)}; give one target a row")
-    features, weight = table.features, per_row(sample_weight, "sample_weight", n, zero=True)
-    counts, wide = per_row(replicates, "replicates", n, zero=False), None
-    if targets.ndim == 2:
+    weight = _per_row(sample_weight, "sample_weight", n, zero=True)
+    counts = _per_row(replicates, "replicates", n, zero=False)
+    wide = targets.ndim == 2
+    if wide:
         if values is not None:
             text = f"y has {targets.shape[1]} columns, one a task, and X or tasks= names tasks too"
             raise ValueError(f"{text}; give one or the other")
-        heads: Sequence[Any] = columns if columns is not None else range(targets.shape[1])
-        labels, M = sort_labels(heads), len(heads)
-        wide = encode(heads, labels)
-        features, weight, counts = np.repeat(features, M, axis=0), np.repeat(weight, M), np.repeat(counts, M)
-        codes, flat = np.tile(wide, n), targets.ravel()
-    else:
-        labels = sort_labels(values) if values is not None else (0,)
-        codes = encode(values, labels) if values is not None else np.zeros(n, dtype=np.intp)
-        flat = targets
-    keep, number = weight > 0, np.repeat(np.arange(n), len(flat) // n if n else 1)
-    if not np.isfinite(flat[keep]).any():
-        why = "every y is NaN" if keep.all() else "every row has a NaN y or a sample_weight of zero"
+        values = list(range(targets.shape[1]) if heads is None else heads)
+    labels = (0,) if values is None else sort_labels(values)
+    codes = np.zeros(n, dtype=np.intp) if values is None else encode(values, labels)  # of rows, or of columns of y
+    table = targets if wide else targets[:, None]
+    wanted = np.broadcast_to((weight > 0)[:, None], table.shape)
+    if not np.isfinite(table[wanted]).any():
+        why = "every y is NaN" if wanted.all() else "every row has a NaN y or a sample_weight of zero"
         raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
-    schema = Schema(table.column, table.position, table.names, features.shape[1], labels, wide)
-    return Rows(features[keep], codes[keep], labels, flat[keep], weight[keep], counts[keep], number[keep]), schema
+    if pooled and wide:
+        seen = np.isfinite(table)
+        seen[~seen.any(axis=1), codes.argmin()] = True
+        wanted = wanted & seen
+    number, column = np.nonzero(wanted)
+    task, y = codes[column if wide else number], table[number, column]
+    rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
+    return inputs, rows, replace(schema, labels=labels, wide=codes if wide else None, classes=found)
 
 
-def unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:
+def read_new(
+    estimator: Any, X: Any, schema: Schema, tasks: Any = None, default: int | None = None, accept_sparse: bool = False
+) -> tuple[Any, Codes | None]:
+    """Rows to predict for, with their task codes; None where a wide fit is asked for every task.
+
+    `default` is the code to answer for when nothing names a task (the primary).
+    """
+    inputs, values = read_inputs(estimator, X, schema, tasks, accept_sparse)
+    if values is not None:
+        if left := [v for v in schema.others if v in values]:
+            raise ValueError(
+                f"task {list_labels(left)} was not fitted: this is a model of {schema.labels[0]!r} alone, without "
+                "transfer; leave these rows out, or fit SingleTaskGPRegressor or SingleTaskGPClassifier to every task"
+            )
+        return inputs, encode(values, schema.labels)
+    if len(schema.labels) == 1:
+        default = 0
+    elif schema.task is not None and as_frame(X) is None:
+        default = None  # an array says nothing of its columns: a task column left out may be a mistake
+    if default is not None:
+        return inputs, np.full(inputs.shape[0], default, dtype=np.intp)
+    if schema.wide is not None:
+        return inputs, None
+    put = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
+    raise ValueError(
+        f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; {put}give "
+        f"tasks=, one of {list_labels(schema.labels)}, or one a row"
+    )
+
+
+def read_inputs(
+    estimator: Any, X: Any, schema: Schema, tasks: Any = None, accept_sparse: bool = False
+) -> tuple[Any, list[Any] | None]:
+    """The input columns of new rows, and what names their tasks; the task column may be in X or not."""
+    frame = as_frame(X)
+    if schema.task is None or not lacks_task(X, schema):
+        if schema.task is not None and tasks is not None:
+            raise ValueError(f"X has the task column {schema.task!r} and tasks= was given too; give one of them")
+        column = schema.position if frame is None else schema.task
+        return _split_task(estimator, X, tasks, column, False, accept_sparse)[:2]
+    if frame is not None and schema.names is not None:
+        if missing := [c for c in schema.names if c not in frame.columns]:
+            raise ValueError(f"X lacks {list_labels(missing)}; fit saw the columns {list_labels(schema.names)}")
+        if extra := [c for c in frame.columns if c not in schema.names]:
+            raise ValueError(
+                f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
+                f"{schema.task!r}{did_you_mean(schema.task, extra)}"
+            )
+        X = frame.select(list(schema.names)).to_native()
+    inputs = _numbers(estimator, X, accept_sparse)
+    return inputs, None if tasks is None else task_values(tasks, inputs.shape[0])
+
+
+def lacks_task(X: Any, schema: Schema) -> bool:
+    """Whether X comes without the task column that fit saw."""
+    frame = as_frame(X)
+    if frame is not None and schema.names is not None:
+        return schema.task not in frame.columns
+    shape = np.shape(X) if frame is None else frame.shape
+    return len(shape) == 2 and shape[1] == schema.n_features
+
+
+def _unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:
     """X, y and tasks, also where X is a list or dict of (X, y) pairs, or a Dask frame."""
-    X, y, tasks = gathered(X, y, tasks)
+    if any(type(p).__module__.partition(".")[0] == "dask" and hasattr(p, "compute") for p in (X, y, tasks)):
+        import dask
+
+        X, y, tasks = dask.compute(X, y, tasks)
     if is_pairs(X):
         if y is not None or tasks is not None:
             raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
@@ -86,52 +187,10 @@ def unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:
     return X, y, tasks
 
 
-def read_new(
-    estimator: Any, X: Any, schema: Schema, tasks: Any = None, default: int | None = None
-) -> tuple[Array, Codes | None]:
-    """Rows to predict for, with their task codes; None where a wide fit is asked for every task.
-
-    `default` is the code to answer for when nothing names a task (the primary).
-    """
-    if default is None and len(schema.labels) == 1:
-        default = 0
-    if schema.task is not None and lacks_task(X, schema):
-        features = without_task(estimator, X, schema)
-        values = None if tasks is None else task_values(tasks, len(features))
-        if values is None and as_frame(X) is None and len(schema.labels) > 1:
-            default = None  # an array says nothing of its columns: a task column left out may be a mistake
-    elif schema.task is not None and tasks is not None:
-        raise ValueError(f"X has the task column {schema.task!r} and tasks= was given too; give one of them")
-    else:
-        column = schema.position if as_frame(X) is None else schema.task
-        table = split_task(estimator, X, tasks, column, reset=False)
-        features, values = table.features, table.tasks
-    if values is not None:
-        return features, encode(values, schema.labels)
-    if default is not None:
-        return features, np.full(len(features), default, dtype=np.intp)
-    if schema.wide is not None:
-        return features, None
-    put = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
-    raise ValueError(
-        f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; {put}give "
-        f"tasks=, one of {list_labels(schema.labels)}, or one a row"
-    )
-
-
-@dataclass(frozen=True)
-class _Table:
-    """X taken apart."""
-
-    features: Array
-    names: tuple[Hashable, ...] | None = None
-    column: Any = None
-    position: int | None = None
-    tasks: list[Any] | None = None
-
-
-def split_task(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> _Table:
-    """Features and the task labels of the rows, from the column of X or from `tasks`."""
+def _split_task(
+    estimator: Any, X: Any, tasks: Any, column: Any, reset: bool, accept_sparse: bool
+) -> tuple[Any, list[Any] | None, Schema]:
+    """The inputs, the task labels of the rows from the column of X or from `tasks`, and where that column stood."""
     frame = as_frame(X)
     if frame is None:
         X = _array(X)
@@ -139,55 +198,31 @@ def split_task(estimator: Any, X: Any, tasks: Any, column: Any, reset: bool) -> 
             validate_data(estimator, X=X, skip_check_array=True, reset=False)  # the number of columns first
     if tasks is not None and column is not None and (frame is None or column in frame.columns):
         raise ValueError(f"task={column!r} names a column of X and tasks= was given too; give one of them")
+    position, names, values, without = None, None, tasks, X
     if tasks is not None or column is None:
-        features = _numbers(estimator, X)
-        validate_data(estimator, X=X, skip_check_array=True, reset=reset)
-        labels = None if tasks is None else task_values(tasks, len(features))
-        return _Table(features, None if frame is None else tuple(frame.columns), tasks=labels)
-    if frame is not None:
+        column, names = None, None if frame is None else tuple(frame.columns)
+    elif frame is not None:
         column, position = _find_column(column, list(frame.columns))
         values, rest = frame.get_column(column).to_list(), frame.drop(column)
         names, without = tuple(rest.columns), rest.to_native()
+    elif sparse.issparse(X):
+        raise ValueError(f"task={column!r} names a column of X and X is sparse; give tasks= beside it instead")
+    elif isinstance(column, str):
+        raise ValueError(
+            f"task={column!r} is a column name and X is an array, which has none; give the position of "
+            "the task column (task=0 is the first), or a data frame"
+        )
+    elif X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must be rows by columns")
     else:
-        if isinstance(column, str):
-            raise ValueError(
-                f"task={column!r} is a column name and X is an array, which has none; give the position of "
-                "the task column (task=0 is the first), or a data frame"
-            )
-        if X.ndim != 2:
-            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must be rows by columns")
         column = position = _position(column, X.shape[1])
-        values, names, without = X[:, column].tolist(), None, np.delete(X, column, axis=1)
-    if without.shape[1] == 0:
+        values, without = X[:, column].tolist(), np.delete(X, column, axis=1)
+    if position is not None and without.shape[1] == 0:
         raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
-    features = _numbers(estimator, without, skipped=position)
+    inputs = _numbers(estimator, without, accept_sparse, position)
     validate_data(estimator, X=X, skip_check_array=True, reset=reset)
-    return _Table(features, names, column, position, task_values(values, len(features)))
-
-
-def lacks_task(X: Any, schema: Schema) -> bool:
-    """Whether X comes without the task column that fit saw."""
-    frame = as_frame(X)
-    if frame is not None and schema.names is not None:
-        return schema.task not in frame.columns
-    shape = np.shape(X) if frame is None else frame.shape
-    return len(shape) == 2 and shape[1] == schema.n_features
-
-
-def without_task(estimator: Any, X: Any, schema: Schema) -> Array:
-    """Features of a table without the task column that fit saw; a frame must have just the others."""
-    frame = as_frame(X)
-    if frame is not None and schema.names is not None:
-        columns = list(frame.columns)
-        if missing := [c for c in schema.names if c not in columns]:
-            raise ValueError(f"X lacks {list_labels(missing)}; fit saw the columns {list_labels(schema.names)}")
-        if extra := [c for c in columns if c not in schema.names]:
-            raise ValueError(
-                f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
-                f"{schema.task!r}{did_you_mean(schema.task, extra)}"
-            )
-        X = frame.select(list(schema.names)).to_native()
-    return _numbers(estimator, X)
+    labels = None if values is None else task_values(values, inputs.shape[0])
+    return inputs, labels, Schema(column, position, names, inputs.shape[1], ())
 
 
 def _find_column(column: Any, columns: list[Any]) -> tuple[Any, int]:
@@ -229,27 +264,34 @@ def _array(X: Any) -> Any:
     return np.array(X, dtype=object) if array.dtype.kind in "US" else array
 
 
-def _numbers(estimator: Any, X: Any, skipped: int | None = None) -> Array:
+def _numbers(estimator: Any, X: Any, accept_sparse: bool = False, skipped: int | None = None) -> Any:
     """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages."""
+    if sparse.issparse(X):
+        taken = "csr" if accept_sparse else False
+        return check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
     frame, names = as_frame(X), []
     if frame is not None:
         names = [repr(c) for c in frame.columns]
-        columns = [to_floats(frame.get_column(c).to_numpy(), f"column {c!r} of X") for c in frame.columns]
-        X = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
-    elif np.ndim(X) == 2 and not hasattr(X, "toarray"):
+        X = _float_columns([frame.get_column(c).to_numpy() for c in frame.columns], names, "X", len(frame))
+    elif np.ndim(X) == 2:
         names = [str(j + (skipped is not None and j >= skipped)) for j in range(np.shape(X)[1])]
         if getattr(X, "dtype", np.dtype(float)).kind in "OUSmM":
-            parts = [to_floats(c, f"column {j} of X") for j, c in zip(names, np.asarray(X).T, strict=True)]
-            X = np.column_stack(parts) if parts else X
-    features = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
-    if len(bad := np.argwhere(~np.isfinite(features))):
+            X = _float_columns(np.asarray(X).T, names, "X", len(X))
+    inputs = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
+    if len(bad := np.argwhere(~np.isfinite(inputs))):
         rows = np.unique(bad[:, 0]).tolist()
         which = [names[j] for j in np.unique(bad[:, 1])]
         raise ValueError(
             f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
             "these rows first (NaN is allowed in y only, for rows that were not observed)"
         )
-    return features
+    return inputs
+
+
+def _float_columns(columns: Any, names: list[str], table: str, n: int) -> Array:
+    """Columns of any kind as one matrix of floats."""
+    parts = [to_floats(c, f"column {name} of {table}") for c, name in zip(columns, names, strict=True)]
+    return np.column_stack(parts) if parts else np.zeros((n, 0))
 
 
 def to_floats(values: Any, where: str) -> Array:
@@ -258,14 +300,12 @@ def to_floats(values: Any, where: str) -> Array:
     if values.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {where} holds complex numbers")
     dates = values.dtype.kind in "mM"
-    if not dates:
-        try:
+    with contextlib.suppress(TypeError, ValueError):  # to be explained, or to be read without its missing values
+        if not dates:
             return values.astype(np.float64)
-        except (TypeError, ValueError):
-            pass  # to be explained, or to be read without its missing values
     entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
     for i, v in enumerate(entries):
-        if isinstance(v, (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)):
+        if isinstance(v, _DATES):
             raise ValueError(
                 f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
                 "numbers, for instance days since the first"
@@ -290,15 +330,15 @@ def is_missing(value: Any) -> bool:
 
 
 def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
-    """(n,) or (N, M) floats with NaN, and the names of the columns of a frame."""
+    """Floats of shape (n,) or (N, M) with NaN, and the names of the columns of a wide frame."""
     frame = as_frame(y)
     if frame is not None:
-        columns = [to_floats(frame.get_column(c).to_numpy(), f"column {c!r} of y") for c in frame.columns]
-        array = np.column_stack(columns)
+        names = [repr(c) for c in frame.columns]
+        array = _float_columns([frame.get_column(c).to_numpy() for c in frame.columns], names, "y", len(frame))
     else:
         array = np.asarray(y)
         if array.ndim == 2 and array.shape[1] > 1:
-            array = np.column_stack([to_floats(c, f"column {j} of y") for j, c in enumerate(array.T)])
+            array = _float_columns(array.T, [str(j) for j in range(array.shape[1])], "y", len(array))
         else:
             array = to_floats(array.ravel(), "y").reshape(array.shape)
     if np.isinf(array).any():
@@ -312,8 +352,34 @@ def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
     return column_or_1d(array, warn=True), None
 
 
-def per_row(values: Any, name: str, n: int, zero: bool) -> Array:
-    """One positive number a row (a number stands for all rows; None for 1)."""
+def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None, Any]:
+    """Codes of class labels of any kind, NaN where there is none; names of the columns of a wide frame; the classes.
+
+    The columns of a wide y share their classes. `name` is that of the estimator, for messages.
+    """
+    frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
+    values = np.asarray(frame.to_numpy() if isinstance(frame, (nw.DataFrame, nw.Series)) else y)
+    wide = values.ndim == 2 and values.shape[1] > 1
+    values = values if wide else column_or_1d(values, warn=True)
+    missing = np.array([v is None or v != v for v in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+    seen = values[~missing]
+    if seen.size == 0:
+        raise ValueError(f"every label in y is missing; {name} needs at least one")
+    if seen.dtype.kind == "f" and np.isinf(seen).any():
+        raise ValueError("Input y contains infinity or a value too large for dtype('float64'); use NaN for no label")
+    if seen.dtype.kind == "f":
+        seen = seen.astype(int) if np.all(seen == np.round(seen)) and missing.any() else seen
+    elif seen.dtype.kind == "O" and len({type(v) for v in seen.tolist()}) == 1:
+        seen = np.array(seen.tolist())
+    check_classification_targets(seen)
+    classes, found = np.unique(seen, return_inverse=True)
+    codes = np.full(values.shape, np.nan)
+    codes[~missing] = found if len(classes) > 1 else 1.0  # one class only: it is the positive one, and the answer
+    return codes, tuple(frame.columns) if wide and isinstance(frame, nw.DataFrame) else None, classes
+
+
+def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
+    """One positive number per row (a number stands for all rows; None for 1)."""
     if values is None:
         return np.ones(n)
     array = np.asarray(values)
@@ -358,42 +424,35 @@ def task_values(values: Any, n: int) -> list[Any]:
 
 def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
     """A list of (X, y), or a dict of them by label, as one table."""
-    items = list(pairs.items()) if isinstance(pairs, Mapping) else list(enumerate(pairs))
-    for label, (X, y) in items:
+    items = pairs.items() if isinstance(pairs, Mapping) else enumerate(pairs)
+    labels, tables, targets = zip(*((label, X, y) for label, (X, y) in items), strict=True)
+    for label, X, y in zip(labels, tables, targets, strict=True):
         if np.ndim(X) != 2:
             raise ValueError(f"X of task {label!r} has {np.ndim(X)} dimension(s); expected a table, rows by columns")
-        if len(X) != len(y):
-            raise ValueError(f"task {label!r} has {len(X)} rows of X and {len(y)} of y; give one y a row")
-    widths = {label: np.shape(X)[1] for label, (X, _) in items}
+        if np.shape(X)[0] != len(y):
+            raise ValueError(f"task {label!r} has {np.shape(X)[0]} rows of X and {len(y)} of y; give one y a row")
+    widths = {label: np.shape(X)[1] for label, X in zip(labels, tables, strict=True)}
     if len(set(widths.values())) > 1:
         raise ValueError(f"X of the tasks differ in their number of columns: {widths}; all tasks share one input space")
-    frames = [as_frame(X) for _, (X, _) in items]
+    frames = [as_frame(X) for X in tables]
     if all(f is not None for f in frames):
         columns = frames[0].columns
-        for (label, _), f in zip(items, frames, strict=True):
+        for label, f in zip(labels, frames, strict=True):
             if set(f.columns) != set(columns):
                 raise ValueError(
-                    f"X of task {label!r} has the columns {f.columns}, that of {items[0][0]!r} {columns}; "
+                    f"X of task {label!r} has the columns {f.columns}, that of {labels[0]!r} {columns}; "
                     "all tasks share one input space"
                 )
         table = nw.concat([f.select(columns) for f in frames]).to_native()
+    elif all(sparse.issparse(X) for X in tables):
+        table = sparse.vstack(tables, format="csr")
     else:
-        table = np.vstack([_array(X) for _, (X, _) in items])
-    y = np.concatenate([np.ravel(y) for _, (_, y) in items])
-    return table, y, [label for label, (X, _) in items for _ in range(len(X))]
+        table = np.vstack([_array(X) for X in tables])
+    tasks = [label for label, y in zip(labels, targets, strict=True) for _ in range(len(y))]
+    return table, np.concatenate([np.ravel(y) for y in targets]), tasks
 
 
 def name_some(rows: list[int], most: int = 8) -> str:
     """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
     more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
     return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"
-
-
-def gathered(*parts: Any) -> tuple[Any, ...]:
-    """Dask collections among these as frames and arrays, computed together; the others as they are."""
-    lazy = [type(p).__module__.partition(".")[0] == "dask" and hasattr(p, "compute") for p in parts]
-    if not any(lazy):
-        return parts
-    import dask
-
-    return tuple(dask.compute(*parts))

@@ -1,14 +1,17 @@
-"""Units: targets of each task centred and scaled, columns of X measured."""
+"""The data as a model sees them: rows merged, stacked by task, targets centred and scaled, columns of X measured.
+
+Nothing depends on the order in which the rows came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from borrow.data.cells import Cells
+from borrow.data.cells import Cells, Rows, merge
 from borrow.numerics.linalg import Array
 
 
@@ -19,6 +22,32 @@ class Scaling:
     center: Array
     scale: Array
     log_volume: float
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Everything a model needs to know of the data."""
+
+    labels: tuple[Hashable, ...]
+    cells: Cells
+    unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
+    scaling: Scaling
+    column_scales: Array
+
+    def inputs(self, t: int) -> Array:
+        """All inputs of task t, labelled or not."""
+        return np.vstack([self.cells.X[self.cells.of(t)], self.unlabelled[t]])
+
+
+def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskData:
+    """Merge, scale and measure; `normalize` is True (each task), "common" (all tasks by one figure) or False."""
+    seen, free = rows.in_order().labelled()
+    cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, len(rows.labels))
+    n_rows = np.diff(cells.starts) + cells.dof
+    scaling = scale(cells, n_rows, normalize, keep)
+    y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
+    cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2)
+    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight))
 
 
 def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int]) -> Scaling:

@@ -14,8 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from borrow.data.cells import Codes, Rows
-from borrow.data.classes import read_classes
+from borrow.data.cells import Codes, Rows, Stacked
 from borrow.data.labels import encode
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import column_scales
@@ -27,7 +26,7 @@ from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
-class BinaryData:
+class BinaryData(Stacked):
     """Labelled rows of all tasks, stacked by task, with targets -1 and +1; nothing is merged."""
 
     X: Array
@@ -37,15 +36,6 @@ class BinaryData:
     unlabelled: tuple[Array, ...]  # inputs without a label, by task
     column_scales: Array
     number: Codes | None = None  # of the row of X that each came from
-
-    @property
-    def task(self) -> Codes:
-        """Task code of every row."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
-    def of(self, t: int) -> slice:
-        """The rows of task t."""
-        return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def only(self, label: Hashable) -> BinaryData:
         """One task as the only one, on the column scales of all."""
@@ -78,7 +68,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     Attributes
     ----------
-    fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
     tasks_ : labels of the tasks, sorted.
     classes_ : the classes, sorted.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
@@ -100,13 +89,12 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
         self._check_settings()
-        X, codes, classes, tasks = read_classes(self, X, y, tasks)
-        rows, self._schema = read_training(self, X, codes, tasks)
+        rows, self._schema = read_training(self, X, y, tasks, classes=True)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
         with self._places(len(rows.y), int(np.bincount(rows.task).max()), len(rows.y)) as place:
-            models = [self._fit_binary(_binary(rows, k), place) for k in positives(classes)]
-        return self._published(self._schema, classes, models)
+            models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
+        return self._published(self._schema, self._schema.classes, models)
 
     def _published(self, schema: Schema, classes: Any, models: list[Any]) -> Fitted:
         """Everything that is published of the models."""
@@ -191,10 +179,7 @@ def probabilities(p: Array, n_classes: int) -> Array:
 
 def _binary(rows: Rows, positive: int) -> BinaryData:
     """One class against the rest."""
-    labelled = np.isfinite(rows.y)
-    seen = rows.take(labelled)
-    M = len(rows.labels)
+    seen, free = rows.labelled()
     y = np.where(seen.y == positive, 1.0, -1.0)
-    free = tuple(rows.X[~labelled & (rows.task == t)] for t in range(M))
-    starts = np.searchsorted(seen.task, np.arange(M + 1))
+    starts = np.searchsorted(seen.task, np.arange(len(rows.labels) + 1))
     return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)

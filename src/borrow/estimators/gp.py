@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow import kernels
 from borrow.data.labels import list_labels
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import TaskEstimator, warn
 from borrow.inference import ExactInference, Inference
 from borrow.numerics import device as devices

@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from borrow.data.cells import Cells, Codes
-from borrow.data.scaling import Scaling
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import Scaling, TaskData
 from borrow.estimators.base import Place, warn
 from borrow.estimators.classifier import BinaryData, GPClassifier
 from borrow.inference import EP, EPInference, Inference, Result

@@ -13,9 +13,8 @@ from sklearn.base import RegressorMixin
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
-from borrow.data.scaling import Scaling
+from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
@@ -72,7 +71,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     Attributes
     ----------
-    fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
     tasks_ : labels of the tasks, sorted.
     noise_ : dict by label of noise variances, in the units of y.
     log_marginal_likelihood_ : log evidence of y as given, priors not included.

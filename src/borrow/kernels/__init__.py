@@ -4,9 +4,8 @@ from typing import Any
 
 from borrow.kernels.base import Gradient, Kernel, Leaf
 from borrow.kernels.compose import Product, Sum
-from borrow.kernels.dot import Constant, Linear, NeuralNetwork
+from borrow.kernels.dot import Constant, Linear, NeuralNetwork, SmoothLinear
 from borrow.kernels.learned import LearnedKernel
-from borrow.kernels.shared_scales import SmoothLinear
 from borrow.kernels.stationary import Matern, Periodic, RationalQuadratic, SquaredExponential
 
 __all__ = [

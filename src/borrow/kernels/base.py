@@ -15,16 +15,15 @@ kernel is immutable: `with_theta` returns another one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from borrow.numerics.linalg import Array, is_tensor, like, namespace
+from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
 
 
 class Gradient(NamedTuple):
@@ -35,28 +34,41 @@ class Gradient(NamedTuple):
     Z: Array | None = None
 
 
-Pullback = Callable[..., Gradient]
+class Pullback(Protocol):
+    """The way back from the adjoint of a matrix, or of its diagonal, to what it was made of."""
+
+    def __call__(self, b: Array, /, inputs: bool = False) -> Gradient:
+        """Derivatives by `theta`, and by the inputs if asked; b stays as it is."""
+
+
 #: Step of a difference quotient by an entry of `theta`.
 TANGENT_STEP = 1e-6
 
 
 class Kernel(ABC):
-    """A covariance function of inputs. Knows nothing of tasks, targets or the optimiser."""
+    """A covariance function of inputs. Knows nothing of tasks, targets or the optimiser.
+
+    The contract of every kernel: K and its diagonal, each with a pull-back; free parameters as logarithms in `theta`,
+    with a name for each; another kernel for other parameters. `borrow.testing.check_kernel` holds a kernel to it.
+    """
 
     @abstractmethod
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
-        """K(X, Z) and its pull-back `(bK, inputs=False) -> Gradient`."""
+        """K(X, Z) and its pull-back."""
 
     @abstractmethod
     def evaluate_diag(self, X: Array) -> tuple[Array, Pullback]:
-        """The diagonal of K(X, X) and its pull-back `(bd, inputs=False) -> Gradient`."""
+        """The diagonal of K(X, X) and its pull-back."""
 
     @property
     @abstractmethod
     def theta(self) -> Array:
         """Logarithms of the free parameters."""
 
-    n_theta: Any  # int: number of free parameters
+    @property
+    @abstractmethod
+    def n_theta(self) -> int:
+        """Number of free parameters."""
 
     @abstractmethod
     def with_theta(self, theta: Array) -> Self:
@@ -69,6 +81,17 @@ class Kernel(ABC):
     @abstractmethod
     def parameter_names(self) -> list[str]:
         """One name for each entry of `theta`."""
+
+    def form(self) -> Hashable | None:
+        """What two kernels must have in common to be stacked; None for a kernel that cannot be."""
+        return None
+
+    def stack(self, theta: Array, X: Array) -> Self:
+        """The kernel with row t of theta (T, p) for block t of X (T, n, d): K is (T, n, n), derivatives are (T, p).
+
+        Only for tensors, and kernels that have a form; on the host one block after the other is as fast.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be stacked")
 
     def marks(self, name: str) -> Array:
         """1 where an entry of `theta` is the parameter of this name, 0 elsewhere."""
@@ -129,10 +152,13 @@ class Leaf(Kernel):
 
     learnable: ClassVar[tuple[str, ...]] = ()
     per_column: ClassVar[tuple[str, ...]] = ()
+    #: Whether several of the kind can be evaluated at once (`stack`).
+    stackable: ClassVar[bool] = False
     #: Several kernels at once, for blocks of inputs (T, n, d): free parameters are tensors (T, 1, 1) or (T, 1, d).
     stacked: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        own: dict[str, Any] = {"fixed": (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)}
         for name in self.learnable:
             value = np.asarray(getattr(self, name), dtype=float)
             vector = name in self.per_column
@@ -141,31 +167,31 @@ class Leaf(Kernel):
                     f"{type(self).__name__}: {name} must be a positive number"
                     f"{' or a sequence of them' * vector}, got {getattr(self, name)!r}"
                 )
-            plain = float(value) if value.ndim == 0 else tuple(value.tolist())
-            object.__setattr__(self, name, plain)
-        fixed = (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)
-        object.__setattr__(self, "fixed", fixed)
-        unknown = sorted(set(fixed) - set(self.learnable))
-        if unknown:
-            raise ValueError(
-                f"{type(self).__name__}: fixed={fixed!r} names {unknown}; parameters are {', '.join(self.learnable)}"
-            )
+            own[name] = float(value) if value.ndim == 0 else tuple(value.tolist())
+        if unknown := sorted(set(own["fixed"]) - set(self.learnable)):
+            names = ", ".join(self.learnable)
+            raise ValueError(f"{type(self).__name__}: fixed={own['fixed']!r} names {unknown}; parameters are {names}")
+        vars(self).update(own)  # the constructor's arguments as plain numbers and tuples
 
-    @cached_property
-    def _free(self) -> tuple[tuple[str, int], ...]:
-        return tuple((n, self._entries(n)) for n in self.learnable if n not in self.fixed)
+    def _with(self, **values: Any) -> Self:
+        """Another kernel with these values, which are known to be right; the constructor would check them again."""
+        new = object.__new__(type(self))
+        vars(new).update(vars(self) | values)
+        return new
 
     def free(self) -> tuple[tuple[str, int], ...]:
         """Names and numbers of entries in `theta` of the parameters that are not fixed."""
         return self._free
 
     @cached_property
+    def _free(self) -> tuple[tuple[str, int], ...]:
+        sizes = {n: 1 if self._is_tied(n) else np.size(getattr(self, n)) for n in self.learnable}
+        return tuple((n, size) for n, size in sizes.items() if n not in self.fixed)
+
+    @cached_property
     def n_theta(self) -> int:
         """Number of free parameters."""
         return sum(size for _, size in self._free)
-
-    def _entries(self, name: str) -> int:
-        return 1 if self._is_tied(name) else np.size(getattr(self, name))
 
     def _is_tied(self, name: str) -> bool:
         return name == "lengthscale" and getattr(self, "tied", False)
@@ -181,27 +207,44 @@ class Leaf(Kernel):
     @property
     def theta(self) -> Array:
         """Logarithms of the free parameters; a tied vector is represented by its geometric mean."""
-        logs = [np.log(np.atleast_1d(getattr(self, n))) for n, _ in self.free()]
-        parts = [
-            np.mean(v, keepdims=True) if self._is_tied(n) else v for (n, _), v in zip(self.free(), logs, strict=True)
-        ]
+        logs = {name: np.log(np.atleast_1d(getattr(self, name))) for name, _ in self._free}
+        parts = [v.mean(keepdims=True) if self._is_tied(name) else v for name, v in logs.items()]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def with_theta(self, theta: Array) -> Self:
         """The same kernel with other free parameters."""
         if len(theta) != self.n_theta:
             raise ValueError(f"{type(self).__name__}: theta has {len(theta)} entries for {self.parameter_names()}")
-        new, at = copy(self), 0  # exponentials are positive: no need to check them as the constructor does
-        for name, size in self.free():
-            old = getattr(self, name)
-            step = np.asarray(theta[at : at + size], dtype=float)
+        values = {name: value.tolist() for name, value in self._values(np.asarray(theta, dtype=float))}
+        return self._with(**{n: tuple(v) if isinstance(getattr(self, n), tuple) else v[0] for n, v in values.items()})
+
+    def _values(self, theta: Array) -> Iterator[tuple[str, Array]]:
+        """The free parameters, from the last axis of theta; a tied vector keeps its ratios."""
+        at = 0
+        for name, size in self._free:
+            step = theta[..., at : at + size]
             if self._is_tied(name):
-                logs = np.log(np.atleast_1d(old))
-                step = logs - logs.mean() + step[0]
-            value = np.exp(step).tolist()
-            object.__setattr__(new, name, tuple(value) if isinstance(old, tuple) else value[0])
+                logs = np.log(np.atleast_1d(getattr(self, name)))
+                step = logs - logs.mean() + step
+            yield name, np.exp(step)
             at += size
-        return new
+
+    def form(self) -> Hashable | None:
+        """Kind, sizes, what is fixed, and the ratios of tied lengthscales, which stay whatever their size."""
+        if not self.stackable:
+            return None
+        free = dict(self._free)
+        held = tuple(getattr(self, f.name) for f in fields(self) if f.name not in free)
+        ratios = None
+        if self._is_tied("lengthscale"):
+            logs = np.log(getattr(self, "lengthscale"))  # noqa: B009  # a kernel without one is not tied
+            ratios = tuple(np.atleast_1d(np.round(logs - logs.mean(), 12)).tolist())
+        return type(self).__name__, self._free, held, ratios
+
+    def stack(self, theta: Array, X: Array) -> Self:
+        """One kernel of this form for each row of theta."""
+        tensors = {name: like(X, value[:, None, :]) for name, value in self._values(theta)}
+        return self._with(stacked=True, **tensors)
 
     def _columns(self, name: str, X: Array) -> Array:
         """A parameter as one number for each column of X."""
@@ -227,27 +270,15 @@ class Leaf(Kernel):
         Those that come as tensors are brought to the host, all at once.
         """
         parts = []
-        for name, _ in self.free():
-            g, value = by_log[name], getattr(self, name)
-            if is_tensor(g):
-                g = g[..., None] if g.ndim == int(self.stacked) else g
-                scalar = value.shape[-1] == 1 if self.stacked else np.ndim(value) == 0
-                parts.append(g.sum(dim=-1, keepdim=True) if scalar or self._is_tied(name) else g)
-                continue
-            g = np.atleast_1d(g)
-            scalar = np.ndim(value) == 0 or self._is_tied(name)
-            parts.append(np.atleast_1d(g.sum()) if scalar else g)
-        if parts and is_tensor(parts[0]):
-            return namespace(parts[0]).concatenate(parts, axis=-1).cpu().numpy()
-        return np.concatenate(parts) if parts else np.zeros(0)
+        for name, size in self._free:
+            g = by_log[name] if is_tensor(by_log[name]) else np.asarray(by_log[name], dtype=float)
+            g = g[..., None] if g.ndim == int(self.stacked) else g
+            parts.append(g.sum(axis=-1, keepdims=True) if size == 1 else g)
+        return to_host(namespace(parts[0]).concatenate(parts, axis=-1)) if parts else np.zeros(0)
 
     def __repr__(self) -> str:
-        shown = []
-        for f in sorted(fields(self), key=lambda f: bool(f.kw_only)):
-            value = getattr(self, f.name)
-            if value == f.default and f.name not in self.learnable:
-                continue
-            shown.append(f"{f.name}={_number(value)}")
+        values = [(f, getattr(self, f.name)) for f in sorted(fields(self), key=lambda f: bool(f.kw_only))]
+        shown = [f"{f.name}={_number(v)}" for f, v in values if v != f.default or f.name in self.learnable]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -261,8 +292,7 @@ class Homogeneous(Leaf):
         """The variance, at every input."""
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            by_variance = self.variance * float(bd.sum())
-            theta = np.array([by_variance if n == "variance" else 0.0 for n in self.parameter_names()])
+            theta = self.variance * float(bd.sum()) * self.marks("variance")
             return Gradient(theta, namespace(X).zeros_like(X) if inputs else None)
 
         if is_tensor(X):

@@ -1,12 +1,12 @@
-"""Sums and products of kernels."""
+"""Several kernels as one: sums, products, and one kernel per task."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import add, mul
 from typing import Any, Self
 
@@ -52,9 +52,20 @@ class Composite(Kernel):
 
     def with_theta(self, theta: Array) -> Self:
         """The same composite with other free parameters."""
+        return type(self)(tuple(k.with_theta(t) for k, t in self._split(theta)))
+
+    def form(self) -> Hashable | None:
+        """The kind, and the forms of the parts."""
+        forms = [k.form() for k in self.parts]
+        return None if None in forms else (type(self).__name__, *forms)
+
+    def stack(self, theta: Array, X: Array) -> Self:
+        """The composite of the stacked parts."""
+        return type(self)(tuple(k.stack(t, X) for k, t in self._split(theta)))
+
+    def _split(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
         cuts = np.cumsum([k.n_theta for k in self.parts])[:-1]
-        new = tuple(k.with_theta(t) for k, t in zip(self.parts, np.split(theta, cuts), strict=True))
-        return type(self)(new)
+        return zip(self.parts, np.split(theta, cuts, axis=-1), strict=True)
 
     def leaves(self) -> Iterator[Leaf]:
         """The elementary kernels, in the order of `theta`."""
@@ -124,3 +135,48 @@ class Product(Composite):
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.parts)
+
+
+class TaskKernels(Sequence[Kernel | None]):
+    """One kernel per task, each made when it is asked for: `templates[t]` with its part of theta."""
+
+    def __init__(self, templates: Sequence[Kernel | None], theta: Array, parts: Sequence[slice]) -> None:
+        self.templates, self.theta, self.parts = list(templates), theta, parts
+
+    def __len__(self) -> int:
+        return len(self.templates)
+
+    def __getitem__(self, t: Any) -> Any:
+        if isinstance(t, slice):
+            parts = self.parts[t]
+            first, last = (parts[0].start, parts[-1].stop) if parts else (0, 0)
+            moved = [slice(at.start - first, at.stop - first) for at in parts]
+            return TaskKernels(self.templates[t], self.theta[first:last], moved)
+        kernel = self.templates[t]
+        return None if kernel is None else kernel.with_theta(self.theta[self.parts[t]])
+
+    def __iter__(self) -> Iterator[Kernel | None]:
+        return (self[t] for t in range(len(self)))
+
+    @classmethod
+    def of(cls, kernels: Sequence[Kernel | None]) -> TaskKernels:
+        """Kernels that are there already."""
+        if isinstance(kernels, TaskKernels):
+            return kernels
+        thetas = [np.zeros(0) if k is None else k.theta for k in kernels]
+        ends = np.cumsum([0, *map(len, thetas)])
+        parts = [slice(int(i), int(j)) for i, j in pairwise(ends)]
+        return cls(kernels, np.concatenate(thetas) if thetas else np.zeros(0), parts)
+
+    def forms(self) -> list[Hashable]:
+        """The form of each task's kernel: "none" without one; a number where it cannot be stacked with any other."""
+        known = {id(k): k.form() for k in {id(k): k for k in self.templates if k is not None}.values()}
+        forms = ("none" if k is None else known[id(k)] for k in self.templates)
+        return [t if form is None else form for t, form in enumerate(forms)]
+
+    def stacked(self, tasks: Sequence[int], X: Any) -> Any:
+        """The kernels of these tasks, which have one form, for blocks of X."""
+        template = self.templates[tasks[0]]
+        assert template is not None
+        theta = np.stack([self.theta[self.parts[t]] for t in tasks])
+        return template.stack(theta, X)

@@ -45,6 +45,7 @@ class Stationary(Homogeneous):
 
     learnable: ClassVar[tuple[str, ...]] = ("variance", "lengthscale")
     per_column: ClassVar[tuple[str, ...]] = ("lengthscale",)
+    stackable: ClassVar[bool] = True
 
     @abstractmethod
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:

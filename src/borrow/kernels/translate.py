@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
-from borrow.kernels.base import Kernel
+from borrow.kernels.base import Homogeneous, Kernel
 from borrow.kernels.compose import Product, Sum
 from borrow.kernels.dot import Constant, Linear
 from borrow.kernels.stationary import Matern, Periodic, RationalQuadratic, SquaredExponential
@@ -16,33 +16,28 @@ from borrow.kernels.stationary import Matern, Periodic, RationalQuadratic, Squar
 def from_sklearn(kernel: Any) -> Kernel:
     """The same covariance function as one of ours. Hyper-parameters with bounds "fixed" stay fixed."""
     match kernel:
-        case sk.Sum():
-            return Sum.of(from_sklearn(kernel.k1), from_sklearn(kernel.k2))
-        case sk.Product():
-            return Product.of(from_sklearn(kernel.k1), from_sklearn(kernel.k2))
+        case sk.Sum() | sk.Product():
+            kind = Sum if isinstance(kernel, sk.Sum) else Product
+            return kind.of(from_sklearn(kernel.k1), from_sklearn(kernel.k2))
         case sk.ConstantKernel():
-            return Constant(kernel.constant_value, fixed=_fixed(kernel, constant_value="variance"))
-        case sk.Matern():  # before RBF, which it inherits from
-            fixed = ("variance", *_fixed(kernel, length_scale="lengthscale"))
-            if np.isinf(kernel.nu):
-                return SquaredExponential(1.0, _plain(kernel.length_scale), fixed=fixed)
-            if kernel.nu in (0.5, 1.5, 2.5):
-                return Matern(1.0, _plain(kernel.length_scale), nu=kernel.nu, fixed=fixed)
-            raise ValueError(f"scikit-learn's Matern with nu={kernel.nu} has no counterpart; use nu = 0.5, 1.5 or 2.5")
+            return Constant(kernel.constant_value, fixed=_fixed(kernel, {"constant_value": "variance"}))
+        case sk.Matern(nu=nu):  # before RBF, which it inherits from
+            if nu not in (0.5, 1.5, 2.5, np.inf):
+                raise ValueError(f"scikit-learn's Matern with nu={nu} has no counterpart; use nu = 0.5, 1.5 or 2.5")
+            if nu < np.inf:
+                return _unit(Matern, kernel, {"length_scale": "lengthscale"}, nu=nu)
+            return _unit(SquaredExponential, kernel, {"length_scale": "lengthscale"})
         case sk.RBF():
-            fixed = ("variance", *_fixed(kernel, length_scale="lengthscale"))
-            return SquaredExponential(1.0, _plain(kernel.length_scale), fixed=fixed)
+            return _unit(SquaredExponential, kernel, {"length_scale": "lengthscale"})
         case sk.RationalQuadratic():
-            fixed = ("variance", *_fixed(kernel, length_scale="lengthscale", alpha="alpha"))
-            return RationalQuadratic(1.0, kernel.length_scale, alpha=kernel.alpha, fixed=fixed)
+            return _unit(RationalQuadratic, kernel, {"length_scale": "lengthscale", "alpha": "alpha"})
         case sk.ExpSineSquared():
-            fixed = ("variance", *_fixed(kernel, length_scale="lengthscale", periodicity="period"))
-            return _OneColumn(1.0, kernel.length_scale, kernel.periodicity, fixed=fixed)
+            return _unit(_OneColumn, kernel, {"length_scale": "lengthscale", "periodicity": "period"})
         case sk.DotProduct():
             slope = Linear(1.0, fixed=("variance",))
             if kernel.sigma_0 == 0:
                 return slope
-            return Sum.of(Constant(kernel.sigma_0**2, fixed=_fixed(kernel, sigma_0="variance")), slope)
+            return Sum.of(Constant(kernel.sigma_0**2, fixed=_fixed(kernel, {"sigma_0": "variance"})), slope)
         case sk.WhiteKernel():
             raise ValueError(
                 "scikit-learn's WhiteKernel is observation noise; leave it out and give noise= to the estimator"
@@ -67,10 +62,12 @@ class _OneColumn(Periodic):
         return super().evaluate(X, Z)
 
 
-def _plain(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 else tuple(np.asarray(value, dtype=float).tolist())
+def _unit(kind: type[Homogeneous], kernel: Any, names: dict[str, str], **more: Any) -> Kernel:
+    """One of our kernels of variance 1, with its parameters from scikit-learn's, whose names differ."""
+    values = {ours: getattr(kernel, theirs) for theirs, ours in names.items()}
+    return kind(1.0, fixed=("variance", *_fixed(kernel, names)), **values, **more)
 
 
-def _fixed(kernel: Any, **names: str) -> tuple[str, ...]:
+def _fixed(kernel: Any, names: dict[str, str]) -> tuple[str, ...]:
     by_name = {h.name: h.fixed for h in kernel.hyperparameters}
     return tuple(ours for theirs, ours in names.items() if by_name.get(theirs, False))

@@ -82,18 +82,17 @@ def cholesky(A: Array, overwrite: bool = False) -> Array:
     return L
 
 
-@twinned
 def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
     """Factor of A + j mean(diag A) I, and j: `least` or, where that fails, the next rung that works."""
-    mean = float(np.mean(np.diagonal(A))) if len(A) else 1.0
+    mean = float(diagonal(A).mean()) if len(A) else 1.0
     for jitter in (least, *(j for j in JITTER_LADDER if j > least)):
-        trial = A.copy()
-        trial.flat[:: len(A) + 1] += jitter * mean
+        trial = copy(A)
+        add_diagonal(trial, jitter * mean)
         try:
             return cholesky(trial, overwrite=True), jitter
         except NotPositiveDefiniteError:
             log.debug("Cholesky of %d x %d failed at relative jitter %g", *A.shape, jitter)
-    if not np.all(np.isfinite(A)):
+    if not bool(namespace(A).isfinite(A).all()):
         raise NotPositiveDefiniteError("the covariance matrix holds NaN or infinite entries")
     raise NotPositiveDefiniteError(
         f"a {len(A)} x {len(A)} covariance matrix is not positive definite even with {jitter:g} "
@@ -104,21 +103,13 @@ def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
 @twinned
 def solve_lower(L: Array, B: Array) -> Array:
     """L^-1 B."""
-    if B.size == 0:
-        return B.copy()
-    if B.ndim == 1:
-        return blas.dtrsm(1.0, L, B[None, :], side=1, lower=1, trans_a=1)[0]
-    return blas.dtrsm(1.0, L, B.T, side=1, lower=1, trans_a=1).T
+    return _triangular(L, B, side=1, trans_a=1)
 
 
 @twinned
 def solve_lower_transposed(L: Array, B: Array) -> Array:
     """L^-T B."""
-    if B.size == 0:
-        return B.copy()
-    if B.ndim == 1:
-        return blas.dtrsm(1.0, L, B[None, :], side=1, lower=1)[0]
-    return blas.dtrsm(1.0, L, B.T, side=1, lower=1).T
+    return _triangular(L, B, side=1)
 
 
 def solve(L: Array, B: Array) -> Array:
@@ -129,13 +120,21 @@ def solve(L: Array, B: Array) -> Array:
 @twinned
 def right_solve_transposed(B: Array, L: Array) -> Array:
     """B L^-T."""
-    return blas.dtrsm(1.0, L, B.T, lower=1).T if B.size else B.copy()
+    return _triangular(L, B)
 
 
 @twinned
 def right_solve(B: Array, L: Array) -> Array:
     """B L^-1."""
-    return blas.dtrsm(1.0, L, B.T, lower=1, trans_a=1).T if B.size else B.copy()
+    return _triangular(L, B, trans_a=1)
+
+
+def _triangular(L: Array, B: Array, **how: int) -> Array:
+    """L^-1 or L^-T times B from a side of B', as BLAS says it; B may be a vector."""
+    if B.size == 0:
+        return B.copy()
+    solved = blas.dtrsm(1.0, L, B[None, :] if B.ndim == 1 else B.T, lower=1, **how)
+    return solved[0] if B.ndim == 1 else solved.T
 
 
 @twinned
@@ -158,7 +157,7 @@ def diagonal_of_inverse(L: Array) -> Array:
 
 @twinned
 def symmetric_eigen(A: Array) -> tuple[Array, Array]:
-    """Eigenvalues in rising order and eigenvectors, one a column, of a symmetric matrix."""
+    """Eigenvalues in rising order and eigenvectors, one per column, of a symmetric matrix."""
     if len(A) == 0:
         return np.zeros(0), np.zeros((0, 0))
     e, U, info = lapack.dsyevd(A.T, lower=1)
@@ -181,15 +180,12 @@ def symmetric_from_lower(P: Array) -> Array:
     return full
 
 
-@twinned
 def gram_minus_inverse(R: Array, L: Array) -> Array:
     """R R' - (L L')^-1, both triangles: the curvature part of an evidence's adjoint."""
-    if len(L) == 0:
-        return np.zeros((0, 0))
-    P, _ = lapack.dpotri(L, lower=1)
-    if R.shape[1] == 0:
-        return -symmetric_from_lower(P)
-    return symmetric_from_lower(blas.dsyrk(1.0, R.T, beta=-1.0, c=P, trans=1, lower=1, overwrite_c=1))
+    folded: Any = gram_minus_inverse_folded(R, L)
+    full = folded + namespace(folded).swapaxes(folded, -1, -2)
+    full *= 0.5
+    return full
 
 
 @twinned
@@ -201,15 +197,15 @@ def gram_minus_inverse_folded(R: Array, L: Array) -> Array:
     if len(L) == 0:
         return np.zeros((0, 0))
     P, _ = lapack.dpotri(L, lower=1)
-    Q = blas.dsyrk(2.0, R[None, :] if R.ndim == 1 else R.T, beta=-2.0, c=P, trans=1, lower=1, overwrite_c=1).T
+    rows = R[None, :] if R.ndim == 1 else R.T if R.size else np.zeros((1, len(L)))
+    Q = blas.dsyrk(2.0, rows, beta=-2.0, c=P, trans=1, lower=1, overwrite_c=1).T
     Q.flat[:: len(L) + 1] *= 0.5
     return Q
 
 
-@twinned
 def log_determinant(L: Array) -> float:
-    """log |L L'|."""
-    return 2.0 * float(np.log(np.diagonal(L)).sum())
+    """log |L L'|, summed where there are several."""
+    return 2.0 * float(namespace(L).log(diagonal(L)).sum())
 
 
 @twinned

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from borrow.numerics.linalg import GEMM_COLUMNS, JITTER_LADDER, NotPositiveDefiniteError, log
+from borrow.numerics.linalg import GEMM_COLUMNS, NotPositiveDefiniteError
 
 Tensor: TypeAlias = Any  # torch.Tensor; types are checked without PyTorch
 
@@ -30,31 +30,12 @@ FEW_COLUMNS = 4
 def cholesky(A: Tensor, overwrite: bool = False) -> Tensor:
     """Lower factors; raises where there is none."""
     L, info = torch.linalg.cholesky_ex(A)
-    diagonals = torch.diagonal(L, dim1=-2, dim2=-1)
-    if bool((info != 0).any() | ~torch.isfinite(diagonals).all()):
-        if not bool(torch.isfinite(diagonals).all()) and not bool((info != 0).any()):
+    failed, finite = (info != 0).any(), torch.isfinite(diagonal(L)).all()
+    if bool(failed | ~finite):  # one question to the device where all is well
+        if not bool(failed):
             raise NotPositiveDefiniteError("the matrix holds NaN or infinite entries")
         raise NotPositiveDefiniteError(f"leading minor {int(info.max())} of {A.shape[-1]} is not positive definite")
     return L
-
-
-def cholesky_jittered(A: Tensor, least: float = 0.0) -> tuple[Tensor, float]:
-    """Factor of A + j mean(diag A) I, and j: `least` or, where that fails, the next rung that works."""
-    n = A.shape[-1]
-    mean = float(torch.diagonal(A).mean()) if n else 1.0
-    for jitter in (least, *(j for j in JITTER_LADDER if j > least)):
-        trial = A.clone()
-        add_diagonal(trial, jitter * mean)
-        try:
-            return cholesky(trial), jitter
-        except NotPositiveDefiniteError:
-            log.debug("Cholesky of %d x %d failed at relative jitter %g", n, n, jitter)
-    if not bool(torch.isfinite(A).all()):
-        raise NotPositiveDefiniteError("the covariance matrix holds NaN or infinite entries")
-    raise NotPositiveDefiniteError(
-        f"a {n} x {n} covariance matrix is not positive definite even with {jitter:g} "
-        "times its mean diagonal added; remove repeated inputs or use a kernel with a shorter lengthscale"
-    )
 
 
 def solve_lower(L: Tensor, B: Tensor) -> Tensor:
@@ -201,14 +182,6 @@ def diagonal_of_inverse(L: Tensor) -> Tensor:
     return lower_inverse(L).square_().sum(dim=-2)
 
 
-def gram_minus_inverse(R: Tensor, L: Tensor) -> Tensor:
-    """R R' - (L L')^-1, both triangles."""
-    P = _lower_of_inverse(L)
-    if P.ndim == 2:
-        return _mirror(torch.addmm(P, R, R.mT, beta=-1.0, out=P))
-    return _mirror(torch.baddbmm(P, R, R.mT, beta=-1.0, out=P))
-
-
 def gram_minus_inverse_folded(R: Tensor, L: Tensor) -> Tensor:
     """R R' - (L L')^-1 folded: twice its strict lower triangle, and its diagonal; zeros above. R may be a vector."""
     P = _lower_of_inverse(L)
@@ -219,12 +192,12 @@ def gram_minus_inverse_folded(R: Tensor, L: Tensor) -> Tensor:
     else:
         P.baddbmm_(R, R.mT, beta=-2.0, alpha=2.0)
     P.tril_()
-    torch.diagonal(P, dim1=-2, dim2=-1).mul_(0.5)
+    diagonal(P).mul_(0.5)
     return P
 
 
 def symmetric_eigen(A: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues in rising order and eigenvectors, one a column."""
+    """Eigenvalues in rising order and eigenvectors, one per column."""
     try:
         e, U = torch.linalg.eigh(A)
     except torch.linalg.LinAlgError:
@@ -232,11 +205,6 @@ def symmetric_eigen(A: Tensor) -> tuple[Tensor, Tensor]:
     if not bool(torch.isfinite(e).all()):
         raise NotPositiveDefiniteError("the eigendecomposition of a covariance matrix failed: it holds NaN or infinity")
     return e, U
-
-
-def log_determinant(L: Tensor) -> float:
-    """log |L L'|, summed over matrices."""
-    return 2.0 * float(torch.diagonal(L, dim1=-2, dim2=-1).log().sum())
 
 
 def squared_distances(A: Tensor, C: Tensor) -> Tensor:
@@ -273,9 +241,7 @@ def weigh_rows(w: Tensor, A: Tensor) -> Tensor:
 
 def inner(A: Tensor, B: Tensor) -> Any:
     """Sum of all products of entries, for each pair of matrices."""
-    if A.ndim == 1:
-        return A @ B
-    return (A * B).sum(dim=(-2, -1))
+    return A @ B if A.ndim == 1 else (A * B).sum(dim=(-2, -1))
 
 
 def diagonal(A: Tensor) -> Tensor:
@@ -285,7 +251,7 @@ def diagonal(A: Tensor) -> Tensor:
 
 def add_diagonal(A: Tensor, value: Any) -> None:
     """Add to the diagonal of each matrix, in place."""
-    torch.diagonal(A, dim1=-2, dim2=-1).add_(value)
+    diagonal(A).add_(value)
 
 
 def log_ndtr(z: Tensor) -> Tensor:

@@ -88,8 +88,7 @@ def maximise(
 
     Where a factorisation fails the step is shortened. `memory` is the number of steps that L-BFGS remembers.
     """
-    low = pack({n: bounds[n][0] for n in start})
-    high = pack({n: bounds[n][1] for n in start})
+    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
     x0 = np.clip(pack(start), low, high)
     worst = [np.inf]
 
@@ -120,12 +119,18 @@ def maximise(
         callback=stop_when_still,
         options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0.0, "gtol": 1e-6, "maxcor": memory},
     )
-    x, message = result.x, str(result.message)
-    names = [(n, i) for n, v in start.items() for i in range(v.size)]
-    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    message = str(result.message)
     # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
     ended = "LIMIT" not in message.upper()
-    return Optimum(unpack(x, start), -float(result.fun), int(result.nit), int(result.nfev), ended, message, stuck)
+    stuck = _at_bound(result.x, low, high, start)
+    found = unpack(result.x, start)
+    return Optimum(found, -float(result.fun), int(result.nit), int(result.nfev), ended, message, stuck)
+
+
+def _at_bound(x: Array, low: Array, high: Array, like: Values) -> list[tuple[str, int]]:
+    """Name and index of the entries that lie on a bound, but for those that may not move."""
+    names = [(n, i) for n, v in like.items() for i in range(v.size)]
+    return [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
 
 
 #: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
@@ -147,8 +152,7 @@ def maximise_by_scoring(
     where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
     (the information is far from the curvature, as near a singular matrix): go on with `maximise`.
     """
-    low = pack({n: bounds[n][0] for n in start})
-    high = pack({n: bounds[n][1] for n in start})
+    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
     x = np.clip(pack(start), low, high)
     value, by = objective(unpack(x, start))
     damping, evaluations, n_iter, message = DAMPING, 1, 0, "iteration limit"
@@ -181,8 +185,7 @@ def maximise_by_scoring(
         if gain < tol and damping <= 1.0:
             message = "converged"
             break
-    names = [(n, i) for n, v in start.items() for i in range(v.size)]
-    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    stuck = _at_bound(x, low, high, start)
     return Optimum(unpack(x, start), value, n_iter, evaluations, message == "converged", message, stuck)
 
 
@@ -220,11 +223,6 @@ def second_differences(f: Callable[[Array], float], x: Array, step: float = 1e-3
 def curvature(objective: Objective, at: Values, step: float = 1e-4) -> Array:
     """Minus the second derivatives of the objective, by central differences of its analytic gradient."""
     x = pack(at)
-    columns = []
-    for i in range(x.size):
-        e = np.zeros_like(x)
-        e[i] = step
-        up, down = (pack(objective(unpack(x + s * e, at))[1]) for s in (1.0, -1.0))
-        columns.append((down - up) / (2.0 * step))
-    C = np.stack(columns)
+    pairs = [[pack(objective(unpack(x + s * e, at))[1]) for s in (step, -step)] for e in np.eye(x.size)]
+    C = np.stack([(down - up) / (2.0 * step) for up, down in pairs])
     return 0.5 * (C + C.T)

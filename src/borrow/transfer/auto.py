@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from borrow.data.cells import Rows
-from borrow.data.classes import read_classes
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
-from borrow.transfer.compare import compare_problem, read_seed
+from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
 from borrow.transfer.methods import build, choose
@@ -69,9 +69,8 @@ class _Auto(TaskEstimator):
             return None
         count = problem.counts()[plain(primary)]
         if count >= LEAST_ROWS:
-            return compare_problem(
-                problem, plain(primary), keys, self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed
-            )
+            about = problem, problem.target, problem.task, plain(primary), keys
+            return compare(*about, cv=self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed)
         warn(
             f"primary={primary!r} has {count} row(s) with a target: too few to hold some out, so nothing "
             f"says whether the other tasks help, and they are not used; give at least {LEAST_ROWS}, or choose "
@@ -93,6 +92,7 @@ class _Auto(TaskEstimator):
         return getattr(self.model_, method)(X, tasks, *more)
 
 
+@register()
 class AutoRegressor(RegressorMixin, _Auto):
     """Fit the method that a comparison found to help the primary; no transfer where none is shown to.
 
@@ -110,6 +110,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     model_ : the fitted estimator; with no transfer it is of the primary alone.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
+    fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
@@ -129,6 +130,7 @@ class AutoRegressor(RegressorMixin, _Auto):
         return self._ask("predict", X, tasks, return_std, return_cov, include_noise)
 
 
+@register()
 class AutoClassifier(ClassifierMixin, _Auto):
     """`AutoRegressor` for labels.
 
@@ -139,13 +141,13 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, primary_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, primary_, tasks_, fitted_ : as in `AutoRegressor`.
+    n_features_in_, feature_names_in_ : as there.
     """
 
     def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
-        X, codes, classes, tasks = read_classes(self, X, y, tasks)
-        rows, schema = read_training(self, X, codes, tasks)
-        return as_problem("classification", rows, schema, classes), schema
+        rows, schema = read_training(self, X, y, tasks, classes=True)
+        return as_problem("classification", rows, schema, schema.classes), schema
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""

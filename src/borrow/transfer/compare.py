@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
+from borrow.estimators.base import warn
 from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
 from borrow.numerics.warned import capture_warnings
@@ -70,7 +71,8 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may. Or
+        a `borrow.transfer.problem.Problem`, which was read from one already.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
     primary : the task that matters; None compares for every task in turn.
@@ -88,22 +90,6 @@ def compare(
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
     """
     problem = read_problem(table, target, task, features, kind)
-    return compare_problem(problem, primary, methods, cv, scoring, leave_out, n_jobs, random_state, store, progress)
-
-
-def compare_problem(
-    problem: Problem,
-    primary: Any = None,
-    methods: Any = "auto",
-    cv: Any = None,
-    scoring: str | None = None,
-    leave_out: Any = "auto",
-    n_jobs: int | None = None,
-    random_state: Any = 0,
-    store: str | os.PathLike[str] | None = None,
-    progress: Any = None,
-) -> Comparison:
-    """`compare` for a table that was read."""
     keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
@@ -217,11 +203,9 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     if not enough:
         raise ValueError(f"no task has {LEAST_ROWS} rows with a target; a comparison holds some rows out")
     if few := [t for t in problem.labels if counts[t] < LEAST_ROWS]:
-        warnings.warn(
+        warn(
             f"task {list_labels(few, 4)} has fewer than {LEAST_ROWS} rows with a target and cannot be compared for; "
-            "it stays as a secondary",
-            UserWarning,
-            stacklevel=3,
+            "it stays as a secondary"
         )
     return enough
 
@@ -264,6 +248,8 @@ def quick_look(
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
+    if problem.kind != "regression":  # it was read before
+        raise ValueError(f"the target {target!r} holds labels, and the quick look is for numbers; compare takes both")
     keys, _ = choose("regression", int(problem.seen.sum()), methods)
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)

@@ -12,11 +12,12 @@ import numpy as np
 from borrow.covariance import choose_inducing
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData
 from borrow.estimators.base import one_or_list, warn
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
 from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
@@ -128,6 +129,7 @@ class FocusedGP(GPEstimator):
             return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels, known)
 
 
+@register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPRegressor(GPRegressor, FocusedGP):
     """Learn a primary task with the help of secondary ones: y_t = rho_t f_primary + a function of its own + noise.
@@ -178,6 +180,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         return self._relatedness(model)
 
 
+@register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from borrow.covariance import choose_inducing
 from borrow.covariance.inducing import MOST
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference
 from borrow.models.focused.alone import fit_alone

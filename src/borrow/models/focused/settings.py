@@ -10,7 +10,7 @@ import numpy as np
 
 from borrow.covariance.layout import STRETCH
 from borrow.data.labels import list_labels
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData
 from borrow.estimators.gp import EXACT, default_kernel
 from borrow.estimators.settings import numbers_by_label
 from borrow.inference import Inference

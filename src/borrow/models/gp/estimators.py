@@ -12,11 +12,12 @@ from borrow.covariance import choose_inducing
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema
-from borrow.data.task_data import TaskData, build
+from borrow.data.scaling import TaskData, build
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, EPLabels, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
 from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
@@ -146,6 +147,7 @@ class SingleTaskGP(PlainGP):
         )
 
 
+@register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     """One GP per task, nothing shared: what transfer has to beat.
@@ -215,6 +217,7 @@ class PooledGP(PlainGP):
         return PooledFit(*common, kernel, Z, fit.posterior, fit.uncertainty)
 
 
+@register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPRegressor(GPRegressor, PooledGP):
     """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
@@ -239,6 +242,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         return build(pooled, self.normalize_y)
 
 
+@register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     """One GP per task by EP, nothing shared: what transfer has to beat.
@@ -259,6 +263,7 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
         return super()._fit_binary(data, place)
 
 
+@register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPClassifier(EPClassifier, PooledGP):
     """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.

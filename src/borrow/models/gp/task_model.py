@@ -19,7 +19,7 @@ from borrow.estimators.settings import by_label
 from borrow.inference import ExactInference, Inference, priors
 from borrow.inference.priors import GaussianPrior
 from borrow.kernels import Kernel, resolve
-from borrow.kernels.stacked import TaskKernels
+from borrow.kernels.compose import TaskKernels
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks

@@ -13,14 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes
-from borrow.data.classes import read_classes
-from borrow.data.pool import Pool, read_points, read_pool, unfold_sparse
-from borrow.data.read import Schema, as_frame, lacks_task, read_targets
-from borrow.data.scaling import Scaling, units_of_new_task
+from borrow.data.pool import Pool, read_pool
+from borrow.data.read import read_inputs, read_new, read_targets
+from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.data.table import Table
-from borrow.data.task_data import build
 from borrow.estimators.base import Fitted, TaskEstimator, warn
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
@@ -77,7 +76,7 @@ class HierarchicalGP(TaskEstimator):
         return self._last_fit().prior_moments()[1]
 
     def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        return read_points(self, X, self._fit_of().schema, tasks)
+        return read_new(self, X, self._fit_of().schema, tasks, accept_sparse=True)
 
     def _warn_unfinished(self, fit: Fit) -> None:
         if not fit.converged:
@@ -135,6 +134,7 @@ class HierarchicalFit:
         return found_attributes(self.fit)
 
 
+@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
 @dataclass(eq=False, repr=False)
 class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """Learn the prior itself, mean and covariance function, from many tasks of few rows each.
@@ -230,7 +230,7 @@ class AdaptedRegressor:
         """Posterior mean, with standard deviation or covariance if asked."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        rows = read_inputs(self.source, X)
+        rows, _ = read_inputs(self.source, X, self.source.fitted_.schema, accept_sparse=True)
         mean = self.center + self.scale * self.task.mean(rows)
         if not (return_std or return_cov):
             return mean
@@ -268,6 +268,7 @@ class Margins:
         return expit(self.decision(X, task))
 
 
+@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
 @dataclass(eq=False, repr=False)
 class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
@@ -299,9 +300,8 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         check_arguments(self)
-        X, y, tasks = unfold_sparse(self, X, y, tasks)
-        X, codes, classes, tasks = read_classes(self, X, y, tasks)
-        pool, self._schema = read_pool(self, X, codes, tasks)
+        pool, self._schema = read_pool(self, X, y, tasks, classes=True)
+        classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
             models = [self._margins(pool, k, workers) for k in positives(classes)]
@@ -372,7 +372,7 @@ class AdaptedClassifier:
 
     def decision_function(self, X: Any) -> Array:
         """Log odds of `classes_[1]`; one column a class where there are more than two."""
-        rows = read_inputs(self.source, X)
+        rows, _ = read_inputs(self.source, X, self.source.fitted_.schema, accept_sparse=True)
         values = np.column_stack([m.log_odds(t.mean(rows), c, s) for m, t, c, s in self.tasks])
         return values[:, 0] if values.shape[1] == 1 else values
 
@@ -433,19 +433,10 @@ def tried_table(fit: Fit) -> Table:
     return Table({name: [t[name] for t in tried] for name in ("tau", "noise", "n_iter", "score")})
 
 
-def read_inputs(estimator: Any, X: Any) -> Any:
-    """Input columns of a table; the task column is dropped where it is there."""
-    schema: Schema = estimator.fitted_.schema
-    if schema.task is not None and not sparse.issparse(X) and not lacks_task(X, schema):
-        frame = as_frame(X)
-        keep = [j for j in range(np.shape(X)[1]) if j != schema.position]
-        X = np.asarray(X)[:, keep] if frame is None else frame.drop(schema.task).to_native()
-    return read_points(estimator, X, schema, None if len(schema.labels) == 1 else schema.labels[0])[0]
-
-
 def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     """Labelled rows of a task never seen."""
-    rows, (target, _) = read_inputs(estimator, X), read_targets(y)
+    rows, _ = read_inputs(estimator, X, estimator.fitted_.schema, accept_sparse=True)
+    target, _ = read_targets(y)
     if target.ndim != 1 or len(target) != rows.shape[0]:
         raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target a row")
     seen = np.isfinite(target)

@@ -7,17 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.read import Schema, lacks_task, split_task, without_task
+from borrow.data.read import Schema
 from borrow.estimators.base import Fitted
-from borrow.numerics.linalg import Array
-
-
-def inputs_alone(estimator: Any, X: Any, schema: Schema) -> Array:
-    """The input columns of X; the task column, where fit had one, may be there or not."""
-    if schema.task is not None and lacks_task(X, schema):
-        return without_task(estimator, X, schema)
-    column = schema.task if hasattr(X, "columns") and schema.names is not None else schema.position
-    return split_task(estimator, X, None, column, reset=False).features
 
 
 def with_names(fitted: Fitted, X: Any, schema: Schema) -> Fitted:

@@ -12,22 +12,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows, begins
-from borrow.data.classes import read_classes
 from borrow.data.labels import list_labels
-from borrow.data.read import Schema
-from borrow.data.scaling import Scaling, units_of_new_task
+from borrow.data.read import Schema, read_classes, read_inputs
+from borrow.data.scaling import Scaling, TaskData, build, units_of_new_task
 from borrow.data.table import Table
-from borrow.data.task_data import TaskData, build
 from borrow.estimators.base import Place, warn
 from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import priors
 from borrow.inference.ep import class_bias
 from borrow.inference.likelihoods import Probit
 from borrow.kernels import Kernel
-from borrow.models.ivm.adapt import inputs_alone, with_names
+from borrow.models.ivm.adapt import with_names
 from borrow.models.ivm.model import Active, condition, frozen_objective
 from borrow.models.ivm.noise import noise_from_rest, spectra
 from borrow.models.ivm.problems import Classification, Regression
@@ -110,6 +109,7 @@ class IVMFit(GPFit):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
+@register("ivm", "informative vectors", rank=6)
 @dataclass(eq=False, repr=False)
 class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
@@ -224,7 +224,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         their own figures as far as the rows carry them, else by those of the other tasks.
         """
         fitted: Any = self._fit_of()
-        features = inputs_alone(self, X, fitted.schema)
+        features, _ = read_inputs(self, X, fitted.schema)
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y has the shape {y.shape}; adapt takes one target a row")
@@ -279,6 +279,7 @@ class IVMLabels(LabelModel):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
+@register("ivm", "informative vectors", rank=6)
 @dataclass(eq=False, repr=False)
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).
@@ -345,13 +346,13 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         `classes_`; those that y lacks stay possible.
         """
         fitted = self._fit_of()
-        features = inputs_alone(self, X, fitted.schema)
+        features, _ = read_inputs(self, X, fitted.schema)
         if np.ndim(y) != 1 or len(y) != len(features):
             raise ValueError(f"X has {len(features)} rows and y the shape {np.shape(y)}; adapt takes one label a row")
         given = {"task": None, "optimizer": None, "workers": None, "n_active": max(len(features), 1)}
         child = clone(self).set_params(**given)
         fresh = child._unfitted()
-        _, codes, seen, _ = read_classes(fresh, features, y, None)
+        codes, _, seen = read_classes(y, type(self).__name__)
         if unknown := [v for v in seen.tolist() if v not in self.classes_.tolist()]:
             known = list_labels(self.classes_.tolist())
             raise ValueError(f"y holds the label {list_labels(unknown)}, which fit did not see; labels are {known}")

@@ -13,10 +13,11 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
-from borrow.data.task_data import TaskData, build
+from borrow.data.scaling import TaskData, build
 from borrow.estimators.base import warn
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
 from borrow.models.multitask.descriptors import descriptor_columns, features_of, split_descriptors
@@ -127,6 +128,7 @@ class MultiTaskGP(GPEstimator):
         return setup, optimise(setup, values, scales, self.prior, self.max_iter), None
 
 
+@register("symmetric", "symmetric GP", rank=2, most_rows=800)
 @dataclass(eq=False, repr=False)
 class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     """All tasks at once: cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x'), with K^f learnt from the data.
@@ -306,6 +308,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         return replace(published, attributes={**fitted.attributes, **published.attributes})
 
 
+@register("symmetric", "symmetric GP", rank=2, most_rows=800)
 @dataclass(eq=False, repr=False)
 class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').

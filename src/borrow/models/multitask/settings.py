@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import Design, choose_inducing
-from borrow.data.scaling import column_scales
-from borrow.data.task_data import TaskData
+from borrow.data.scaling import TaskData, column_scales
 from borrow.estimators.gp import EXACT, default_kernel
 from borrow.estimators.settings import is_matrix, is_number
 from borrow.inference import ExactInference, Inference
