@@ -6,12 +6,13 @@ A concrete classifier answers `_fit_binary`: given rows of all tasks with target
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
 from borrow.data.cells import Codes, Rows, Stacked
@@ -56,6 +57,21 @@ class BinaryModel(Protocol):
     def probability(self, X: Array, task: Codes) -> Array:
         """Probability of +1."""
 
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes of this model, by name."""
+
+
+class LogOdds(ABC):
+    """A model whose decision is the log odds of +1. Abstract."""
+
+    @abstractmethod
+    def decision(self, X: Array, task: Codes) -> Array:
+        """Log odds of +1."""
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """Probability of +1."""
+        return expit(self.decision(X, task))
+
 
 @dataclass(eq=False, repr=False)
 class TaskClassifier(ClassifierMixin, TaskEstimator):
@@ -79,7 +95,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         """The public attributes of the models, one per class against the rest."""
-        return {}
+        each = [m.attributes(self._schema.labels) for m in models]
+        return {name: one_or_list([found[name] for found in each]) for name in each[0]}
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Fit to a table, as a regressor; y holds labels of any kind, None or NaN where a row has none."""
@@ -154,12 +171,11 @@ class GPClassifier(TaskClassifier, GPEstimator):
     max_iter: int = 200
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
-        each = [m.attributes(self._schema.labels) for m in models]
         return {
             "log_marginal_likelihood_": float(sum(m.evidence for m in models)),
             "n_iter_": max(max(m.n_iter for m in models), 1),
             "converged_": all(m.converged for m in models),
-            **{name: one_or_list([found[name] for found in each]) for name in each[0]},
+            **super()._attributes(models),
         }
 
 

@@ -51,25 +51,26 @@ def single_objective(
 ) -> Objective:
     """Evidence of one GP by {kernel, the likelihood's parameters, and Z where there is one, in column scales}."""
 
-    def condition(values: Values, start: Any) -> Result:
+    def condition(values: Values, rows: PlacedTasks, start: Any) -> Result:
         Z = values["Z"] * scales if "Z" in values else None
-        return condition_single(tasks, kernel.with_theta(values["kernel"]), values, infer, Z, start)
+        return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, Z, start)
 
-    return evidence_objective(condition, lambda fit, values: _gradient(fit, "Z" in values, scales))
+    return evidence_objective(tasks, condition, lambda fit, values, _: _gradient(fit, "Z" in values, scales))
 
 
 def evidence_objective(
-    condition: Callable[[Values, Any], Result],
-    gradient: Callable[[Result, Values], Values],
+    model: Any,
+    condition: Callable[[Values, Any, Any], Result],
+    gradient: Callable[[Result, Values, Any], Values],
     report: Callable[[float], None] | None = None,
 ) -> Objective:
-    """Log evidence and its gradient by `values`. EP starts from the sites of the call before."""
+    """Log evidence of a model and its gradient by `values`. EP starts from the sites of the call before."""
     start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
-        fit = condition(values, start)
-        start, by = fit.start, gradient(fit, values)
+        fit = condition(values, model, start)
+        start, by = fit.start, gradient(fit, values, model)
         if report is not None:
             report(fit.evidence)
         return fit.evidence, by
