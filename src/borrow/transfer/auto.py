@@ -13,7 +13,7 @@ from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
 from borrow.estimators.registry import register
-from borrow.models.focused.model import primary_code
+from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison

@@ -133,14 +133,14 @@ def _batches(groups: list[Group], device: Device) -> list[Group]:
 def _as_one(groups: list[Group], device: Device) -> Group:
     """Groups of as many tasks, padded to the rows of the largest, along a leading axis."""
     unit = groups[0].seen.unit
-    features = [
+    seen, held = (
         Features(device.put(_stacked([f.at for f in parts], -1 if unit else 0)), unit)
         for parts in ([g.seen for g in groups], [g.held for g in groups])
-    ]
+    )
     count, Y = (device.put(_stacked(parts, 0)) for parts in ([g.count for g in groups], [g.Y for g in groups]))
     held_cells = _stacked([g.held_cells for g in groups], -1)
     tasks = device.put(np.stack([g.tasks for g in groups]))
-    return Group(tasks, *features, held_cells, count, Y, sum(g.n_cells for g in groups))
+    return Group(tasks, seen, held, held_cells, count, Y, sum(g.n_cells for g in groups))
 
 
 def _stacked(parts: Sequence[Any], fill: int) -> Any:

@@ -84,7 +84,7 @@ from borrow.numerics.linalg import (
     weigh_rows,
 )
 from borrow.numerics.optimise import NOISE_FLOOR
-from borrow.tasks.placed import cache_key
+from borrow.tasks.cache import CacheKey
 from borrow.tasks.workers import Workers
 
 
@@ -161,7 +161,7 @@ class Moments:
     mean: Array  # of every cell that is held out, NaN where its task has no other
     variance: Array
     squares: float  # sum of (f^l)^2 over tasks and labelled inputs, where rows are held out
-    key: str  # under which the tasks keep their columns V_l
+    key: CacheKey  # under which the tasks keep their columns V_l
 
 
 def start(basis: Basis, noise: float) -> State:
@@ -174,7 +174,7 @@ class Question:
     """What the tasks are asked given mu, K and the noise."""
 
     state: State
-    key: str
+    key: CacheKey
     moments: bool  # S and v
     held: bool  # predictions of the rows that are held out
     gram: Array | None  # Phi'Phi of all labelled inputs; None for the identity
@@ -239,7 +239,8 @@ def sum_of_squares(gram: Array | None, theta: Array) -> float:
 
 def _posteriors(shard: GroupShard, question: Question) -> TaskPosteriors:
     """The posteriors of a shard's tasks, as they were kept or made again."""
-    return shard.cache.recall("posteriors", question.key, lambda: TaskPosteriors(shard, question))
+    kept: TaskPosteriors | None = shard.cache.get("posteriors", question.key)
+    return kept if kept is not None else shard.cache.keep("posteriors", question.key, TaskPosteriors(shard, question))
 
 
 def _sums(shard: GroupShard, question: Question) -> tuple[Any, ...]:
@@ -259,7 +260,7 @@ def expect(state: State, problem: Problem, moments: bool = True) -> Moments:
     """
     held = problem.held
     gram = problem.basis.gram if len(held) else None
-    question = Question(state, cache_key(), moments, len(held) > 0, gram)
+    question = Question(state, CacheKey(), moments, len(held) > 0, gram)
     S, v, residual, evidence, predictions, squares = problem.tasks.total(_sums, question)
     mean, variance = np.concatenate(predictions, axis=1)[:, held]
     return Moments(S, v, residual, evidence, mean, variance, squares, question.key)
