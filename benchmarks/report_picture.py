@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 from PIL import Image  # comes with matplotlib
 
+from borrow.transfer.methods import LABELS
 from browser import Browser, find_chromium
 from results import FIGURES, write_result
 
@@ -38,16 +39,16 @@ def run_demo(folder: Path) -> Path:
     call = [sys.executable, "-c", DEMO, "demo", "--output", str(folder), "--json"]
     said = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
     seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = said["compiler"]
-    keep = ("method", "label", "error", "std_error", "difference", "low", "high", "log_density", "coverage")
+    verdict = said["verdicts"][0]
+    keep = ("method", "error", "std_error", "difference", "low", "high", "log_density", "coverage")
     write_result(
         "report_demo",
         {
             "command": "borrow demo",
             "seed": 0,
-            "verdict": found["verdict"]["answer"],
-            "sentence": found["verdict"]["sentence"],
-            "table": [{k: row[k] for k in keep} for row in found["rows"]],
+            "verdict": verdict["answer"],
+            "sentence": verdict["sentence"],
+            "table": [{"label": LABELS[row["method"]], **{k: row[k] for k in keep}} for row in said["table"]],
             "seconds": round(seconds, 1),
             "processor seconds": round(used.ru_utime + used.ru_stime, 1),
             "cores": os.cpu_count(),

@@ -373,6 +373,7 @@ def test_hostile_names_stay_text_everywhere(tmp_path, monkeypatch):
     call = ["--target", "y=", "--task", 'task, "t"', "-m", "single", "--save", "m"]
     outputs = [
         good("info", "odd.csv"),
+        good("info", "odd.csv", "--json"),
         good("fit", "odd.csv", *call),
         good("fit", "odd.csv", *call[:4], "-p", "[/]", "--save", "f"),
         good("info", "m"),
@@ -381,8 +382,9 @@ def test_hostile_names_stay_text_everywhere(tmp_path, monkeypatch):
     ]
     for answer in outputs:
         assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", answer.output)
-    assert "\\x1b[31mESC\\x07\\u202e" in outputs[2].stdout
-    assert "[red]x[/red]" in outputs[2].stdout
+    assert "\\x1b[31mESC\\x07\\u202e" in outputs[3].stdout
+    assert "[red]x[/red]" in outputs[3].stdout
+    assert json.loads(outputs[1].stdout)["columns"][0]["values"] == ODD
     assert outputs[-1].exit_code == 2
     kept = pl.read_csv(good("predict", "m", "odd.csv").stdout.encode())
     assert kept[:, 0].to_list() == ODD * 6
@@ -470,3 +472,11 @@ def test_info_takes_commas_that_may_separate_thousands_for_text(tmp_path, monkey
     a, b = json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]
     assert (a["kind"], a["values"]) == ("text", ["1,000", "2,500"])
     assert (b["kind"], b["least"], b["most"]) == ("numbers", 0.5, 2.0)
+
+
+def test_info_of_infinite_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,inf\n2,-3\n")
+    a, b = json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]
+    assert (a["least"], a["most"]) == (1.0, 2.0)
+    assert (b["kind"], b["least"], b["most"]) == ("numbers", -3.0, None)  # JSON has no infinity
+    assert re.search(r"^b +numbers +0 +2 +-3 to inf", good("info", tmp_path / "t.csv").stdout, re.M)

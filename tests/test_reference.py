@@ -16,6 +16,7 @@ from run_page import ROOT
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
 BASES = {c.__name__: c for c in (EPClassifier, GPClassifier, GPRegressor, TaskClassifier, TaskRegressor)}
+VERBS = {"compare", "quick_look", "suggest"}
 ESTIMATORS = [n for n in borrow.__all__ if n.endswith(("Regressor", "Classifier"))]
 
 
@@ -45,13 +46,14 @@ def arguments(cls):
 
 def test_every_public_name_is_in_the_reference():
     pages = "\n".join(p.read_text() for p in (ROOT / "docs").rglob("*.md"))
-    for name, home in borrow._HOMES.items():
+    homes = {name: getattr(borrow, name).__module__ for name in borrow.__all__ if name[0].isupper() or name in VERBS}
+    for name, home in homes.items():
         assert f"::: {home}.{name}\n" in pages, f"{name} has no entry in the reference"
     for module in ("kernels", "datasets", "report"):
         for name in getattr(borrow, module).__all__:
             found = getattr(getattr(borrow, module), name)
             assert f"::: {found.__module__}.{name}\n" in pages, f"{module}.{name} has no entry in the reference"
-    for module in set(borrow.__all__) - set(borrow._HOMES):
+    for module in set(borrow.__all__) - set(homes):
         assert f"`borrow.{module}`" in pages
 
 
@@ -65,7 +67,6 @@ def test_reference_describes_every_parameter_of_a_kernel():
 
 
 def test_everything_public_can_be_had():
-    assert set(borrow.__all__) >= set(borrow._HOMES)
     for name in borrow.__all__:
         assert getattr(borrow, name) is not None
         assert name in dir(borrow)

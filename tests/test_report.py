@@ -15,10 +15,10 @@ import pytest
 import borrow
 import report_samples as samples
 from borrow import report
-from borrow.report import calibration, learnt, page, sections, svg
-from borrow.report.compared import _verdict as plain_verdict
-from borrow.report.compared import suggested
-from borrow.report.predictor import Points, Predictor, remembered
+from borrow.data.plain import to_json
+from borrow.report import calibration, content, page, svg
+from borrow.report.format import aligned, number, shortened, tick_labels
+from borrow.report.predictions import Points, Predictor, effects, predictions, remembered
 from borrow.transfer.compare import compare
 from borrow.transfer.problem import read_problem
 
@@ -82,8 +82,8 @@ def test_summary_says_what_the_comparison_says(summary, compared):
 def test_headline_and_interval_agree_with_the_numbers(summary):
     verdict = summary["parts"][0]["verdict"]
     rows = {r["method"]: r for r in summary["parts"][0]["comparison"]["rows"]}
-    assert svg.number(rows["single"]["error"]) in verdict["interval"]
-    assert svg.number(rows[verdict["method"]]["error"]) in verdict["interval"]
+    assert number(rows["single"]["error"]) in verdict["interval"]
+    assert number(rows[verdict["method"]]["error"]) in verdict["interval"]
     if verdict["answer"] == "helps":
         share = 100 * -verdict["difference"] / rows["single"]["error"]
         assert f"{share:.0f} % less error" in verdict["headline"]
@@ -103,7 +103,7 @@ def test_verdict_in_plain_words(answer, numbers, headline, interval):
     names = dict(zip(("difference", "low", "high"), numbers, strict=True))
     verdict = SimpleNamespace(answer=answer, primary="a", best="focused", level=0.95, folds=10, advice=[], **names)
     verdict.sentence = "the sentence itself"
-    said = plain_verdict(SimpleNamespace(scoring="mean absolute error"), verdict, [{"method": "single", "error": 0.8}])
+    said = content.verdict_words(verdict, 0.8, "mean absolute error")
     assert headline in said["headline"]
     assert interval in said["interval"]
 
@@ -185,7 +185,7 @@ def test_effect_of_a_switch_is_the_average_difference_and_its_band_is_exact():
     y = 2.0 * X[:, 0] + X[:, 1] + 0.1 * rng.randn(30)
     model = borrow.SingleTaskGPRegressor().fit(X, y)
     predictor, points = Predictor.of(model), Points(X, y, (0,) * 30)
-    found = learnt.effects(predictor, points, 0, "y", None)
+    found = effects(predictor, points, 0, "y", None)
     (switch,) = found["switches"]
     on, off = X.copy(), X.copy()
     on[:, 0], off[:, 0] = 1.0, 0.0
@@ -202,13 +202,13 @@ def test_map_stands_the_right_way_up():
     rng = np.random.RandomState(0)
     X = rng.uniform(0, 1, (40, 2))
     model = borrow.SingleTaskGPRegressor().fit(X, 5.0 * X[:, 1] + X[:, 0])  # grows up, and a little to the right
-    part = learnt.predictions(Predictor.of(model), Points(X, X[:, 1], (0,) * 40), 0, "y", None, [])
+    part = predictions(Predictor.of(model), Points(X, X[:, 1], (0,) * 40), 0, "y", None, [])
     mean = np.array(part["mean"])
     assert part["form"] == "map"
     assert mean[-1].mean() > mean[0].mean() + 3
     assert mean[:, -1].mean() > mean[:, 0].mean()
     sample = samples.surface()
-    sample["predictions"].update(part)
+    sample["predictions"].update(to_json(part))
     root = ElementTree.fromstring(
         re.search(r"<svg.*?class=\"figure tall\".*?</svg></div>", page.render(sample))[0][:-6]
     )
@@ -223,11 +223,11 @@ def test_correlations_of_both_models():
     X, tasks = np.array(table["x1"])[:, None], table["task"]
     symmetric = borrow.MultiTaskGPRegressor(max_iter=30).fit(X, table["y"], tasks=tasks)
     B = symmetric.task_covariance_
-    found = learnt.correlations(Predictor.of(symmetric), "b")
+    found = content.correlations(Predictor.of(symmetric), "b")
     assert found["tasks"][0] == "b"
     i, j = list(symmetric.tasks_).index("b"), list(symmetric.tasks_).index(found["tasks"][1])
     assert found["values"][0][1] == pytest.approx(B[i, j] / np.sqrt(B[i, i] * B[j, j]), abs=1e-3)
-    focused = learnt.shared_correlations(["p", "q", "r"], np.array([1.0, 0.5, -0.5]), "p")
+    focused = content.shared_correlations(["p", "q", "r"], np.array([1.0, 0.5, -0.5]), "p")
     assert focused["tasks"] == ["p", "q", "r"]
     assert focused["values"] == [[1.0, 0.5, -0.5], [0.5, 1.0, -0.25], [-0.5, -0.25, 1.0]]
 
@@ -254,7 +254,7 @@ def test_an_auto_estimator_brings_its_comparison():
     assert [p["primary"] for p in found["parts"]] == ["b"]
     assert found["parts"][0]["verdict"]["answer"] == model.verdict_.answer
     assert found["predictions"]["form"] == "map"
-    assert Predictor.of(model).primary() == "b"
+    assert Predictor.of(model).primary == "b"
 
 
 REGRESSORS = ["SingleTaskGP", "PooledGP", "MultiTaskGP", "HierarchicalGP", "MultiTaskRBF", "MultiTaskIVM", "FocusedGP"]
@@ -297,8 +297,8 @@ def test_no_primary_is_every_task_in_turn():
 
 @pytest.mark.parametrize("there", [0, 1, 5])
 def test_an_unfinished_comparison_says_so(compared, there):
-    content = compared[1].to_dict()
-    comparison = type(compared[1]).from_dict({**content, "records": content["records"][:there], "relations": []})
+    stored = compared[1].to_dict()
+    comparison = type(compared[1]).from_dict({**stored, "records": stored["records"][:there], "relations": []})
     found = report.summary(comparison)
     assert strict(found) == found
     assert found["parts"][0]["comparison"]["notes"][0].startswith(f"Not finished: {there} of 9 fits")
@@ -345,7 +345,7 @@ def test_suggestions_become_a_table(compared):
     assert found["columns"] == ["rank", "task", "x1", "reduction", "remaining"]
     assert found["rows"][1] == [2, "b", 1.0, 0.1, 0.2]
     many = {"rank": [1], **{f"flag {j}": [j % 2] for j in range(6)}, "reduction": [0.1]}
-    found = suggested(many, [f"flag {j}" for j in range(6)])
+    found = content.suggested(many, [f"flag {j}" for j in range(6)])
     assert found["rows"] == [[1, "flag 1, flag 3, flag 5", 0.1]]
 
 
@@ -368,6 +368,23 @@ def test_other_data_than_those_compared_are_refused(compared):
     other = {**table, "y": [v + 1.0 for v in table["y"]]}
     with pytest.raises(ValueError, match="not the data that were compared"):
         report.summary(comparison, table=other)
+
+
+def test_a_problem_that_was_read_already_is_the_table(compared, summary):
+    table, comparison = compared
+    problem = read_problem(table, "y", "task")
+    found = report.summary(comparison, table=problem)
+    assert {k: v for k, v in found.items() if k != "made"} == {k: v for k, v in summary.items() if k != "made"}
+    with pytest.raises(ValueError, match="not the data that were compared"):
+        report.summary(comparison, table=problem.take(range(1, len(problem.y))))
+
+
+def test_asking_a_model_of_a_frame_is_no_warning_of_the_report():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(make_table())
+    found = report.summary(compare(table, "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False), table=table)
+    assert found["suggestions"]["rows"]  # asked with arrays, whose columns have no names
+    assert found["made"]["warnings"] == []
 
 
 def test_a_newer_summary_is_refused_with_a_sentence(tmp_path):
@@ -468,8 +485,8 @@ def test_policy_allows_exactly_what_is_inside():
 def test_many_tasks_are_not_all_detailed():
     summary = samples.every_task()
     summary["parts"] = [{**summary["parts"][i % 3], "primary": f"task {i}"} for i in range(30)]
-    shown = sections.detailed(summary["parts"])
-    assert len(shown) == sections.MOST_DETAILS
+    shown = page.detailed(summary["parts"])
+    assert len(shown) == page.MOST_DETAILS
     assert all(p["verdict"]["answer"] != "cannot tell" for p in shown)
     text = page.render(summary)
     assert "Details follow for 8 of 30 tasks" in text
@@ -503,7 +520,7 @@ def test_without_jinja_the_error_names_the_extra():
     ],
 )
 def test_numbers_as_they_are_written(value, text):
-    assert svg.number(value) == text
+    assert number(value) == text
 
 
 def test_ticks_are_round_and_inside():
@@ -515,19 +532,19 @@ def test_ticks_are_round_and_inside():
         assert 1 <= len(found) <= 6
         assert low - 1e-6 * (high - low) <= min(found)
         assert max(found) <= high + 1e-6 * (high - low)
-        assert len(set(svg.tick_labels(found))) == len(found)
+        assert len(set(tick_labels(found))) == len(found)
     assert svg.ticks(2.0, 2.0) == [2.0]
 
 
 def test_aligned_numbers_share_their_decimals():
-    write = sections.aligned([{"a": 0.116, "b": -0.057}, {"a": 0.466, "b": None}], "a", "b")
+    write = aligned([{"a": 0.116, "b": -0.057}, {"a": 0.466, "b": None}], "a", "b")
     assert [write(v) for v in (0.116, -0.057, -0.00001, None)] == ["0.116", "\u22120.057", "0.000", "\u2013"]
 
 
 def test_long_and_wide_names_are_cut():
-    assert svg.shortened("abcdefgh", 20) == "abcdefgh"
-    assert svg.shortened("a" * 30, 10) == "a" * 9 + "\u2026"
-    assert len(svg.shortened("\u6f22" * 30, 10)) < 7
+    assert shortened("abcdefgh", 20) == "abcdefgh"
+    assert shortened("a" * 30, 10) == "a" * 9 + "\u2026"
+    assert len(shortened("\u6f22" * 30, 10)) < 7
 
 
 def test_nothing_is_said_of_relations_that_were_not_measured():

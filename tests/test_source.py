@@ -109,7 +109,7 @@ def test_parquet_reads_only_what_is_asked_for(tmp_path):
     pl.DataFrame({"a": [1.0], "b": ["x"]}).write_parquet(tmp_path / "t.parquet")
     source = s.open_source(str(tmp_path / "t.parquet"))
     assert source.columns == ("a", "b")
-    assert not source.is_text
+    assert source.separator == ""
     assert source.read(["b"]).columns == ["b"]
 
 

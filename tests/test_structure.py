@@ -25,7 +25,7 @@ LAYERS = [
     {"store"},
     {"datasets"},
     {"plot", "report"},
-    {"cli"},
+    {"cli", "__main__"},
     {"testing"},
 ]
 

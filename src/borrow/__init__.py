@@ -1,6 +1,7 @@
 """borrow: learn one task by borrowing strength from its relatives, and know when not to.
 
-Reading order: data -> kernels -> covariance -> inference -> models. Estimators are imported when first asked for.
+Reading order: numerics -> data -> kernels -> tasks -> covariance -> inference -> estimators -> models -> transfer ->
+report -> command line. Nothing is imported before it is asked for; estimators come from the registry.
 """
 
 from importlib import import_module
@@ -8,36 +9,24 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+#: Public names beside the estimators, and where they are.
 _HOMES = {
-    "DirichletProcessClassifier": "borrow.models.reference.dirichlet_process",
-    "FocusedGPClassifier": "borrow.models.focused.estimators",
-    "FocusedGPRegressor": "borrow.models.focused.estimators",
-    "MultiTaskGPClassifier": "borrow.models.multitask.estimators",
-    "MultiTaskGPRegressor": "borrow.models.multitask.estimators",
-    "MultiTaskRBFRegressor": "borrow.models.rbf.estimators",
-    "MultiTaskIVMClassifier": "borrow.models.ivm.estimators",
-    "MultiTaskIVMRegressor": "borrow.models.ivm.estimators",
-    "HierarchicalGPClassifier": "borrow.models.hierarchical.estimators",
-    "HierarchicalGPRegressor": "borrow.models.hierarchical.estimators",
-    "PooledGPClassifier": "borrow.models.gp.estimators",
-    "PooledGPRegressor": "borrow.models.gp.estimators",
-    "RegularizedMultiTaskClassifier": "borrow.models.reference.regularized",
-    "SharedStructureClassifier": "borrow.models.reference.shared_structure",
-    "SingleTaskGPClassifier": "borrow.models.gp.estimators",
-    "SingleTaskGPRegressor": "borrow.models.gp.estimators",
     "Comparison": "borrow.transfer.comparison",
     "Verdict": "borrow.transfer.verdict",
     "compare": "borrow.transfer.compare",
-    "AutoClassifier": "borrow.transfer.auto",
-    "AutoRegressor": "borrow.transfer.auto",
     "quick_look": "borrow.transfer.compare",
     "suggest": "borrow.transfer.suggest",
 }
 
-#: Modules that are part of the public face beside the names above.
+#: Modules that are part of the public face.
 _MODULES = ("datasets", "kernels", "report", "store", "transfer")
 
-__all__ = sorted([*_HOMES, *_MODULES])
+
+def _estimators() -> dict[str, Any]:
+    """Every registered estimator by its name, those of this package loaded first."""
+    import_module("borrow.models").load()
+    import_module("borrow.transfer.auto")
+    return {entry.name: entry.estimator for entry in import_module("borrow.estimators.registry").entries()}
 
 
 def __getattr__(name: str) -> Any:
@@ -45,8 +34,12 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name in _MODULES:
         return import_module(f"borrow.{name}")
+    if name == "__all__":
+        return sorted([*_HOMES, *_MODULES, *_estimators()])
+    if name[:1].isupper() and name in (found := _estimators()):  # lower case may be a module on its way
+        return found[name]
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__getattr__("__all__")])

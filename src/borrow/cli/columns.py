@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from borrow.cli.output import fail
-from borrow.cli.read import Source
+from borrow.cli.read import CLOSENESS, Source, open_source
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 
 #: What stands for no value in a CSV file, beside nothing at all.
@@ -26,11 +26,12 @@ GROUPED = r"^[-+]?\d{1,3}(?:[,.' _’\u00a0\u202f]\d{2,3})+(?:[.,]\d+)?$"
 class Table:
     """Features as floats, task labels, and the target; in a frame with columns of these names."""
 
+    name: str  # of the file
     frame: pl.DataFrame
     target: str
     task: str | None
     features: list[str]
-    dropped: int = 0
+    dropped: int
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -39,7 +40,27 @@ class Table:
 
     def inputs(self) -> pl.DataFrame:
         """What an estimator gets as X: features, and the task column last."""
-        return self.frame.select([*self.features, *([] if self.task is None else [self.task])])
+        return self.frame.select(self.features if self.task is None else [*self.features, self.task])
+
+    def counts(self) -> list[list[Any]]:
+        """Each task with the number of its rows that have a target; all rows as one task where none is named."""
+        seen = self.frame.drop_nulls(self.target)
+        if self.task is None:
+            return [[None, seen.height]]
+        return [[label, int((seen[self.task] == label).sum())] for label in self.labels]
+
+
+def open_table(
+    data: str,
+    delimiter: str | None,
+    target: str,
+    task: str | None,
+    features: Sequence[str] | None,
+    ignore: Sequence[str] | None = None,
+    drop_missing: bool = True,
+) -> Table:
+    """The columns that are needed of a file, or of standard input for `-`, read and checked."""
+    return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
 
 
 def read_table(
@@ -51,78 +72,66 @@ def read_table(
     drop_missing: bool = False,
 ) -> Table:
     """The columns that are needed, read and checked."""
+    tasks = [] if task is None else [task]
     source.require([target], "--target")
-    source.require([] if task is None else [task], "--task")
+    source.require(tasks, "--task")
     if target == task:
         fail(f"--target and --task are both {target!r}; they are two columns")
-    used = choose_features(source, [target, *([] if task is None else [task])], features, ignore)
-    frame = source.read([*used, *([] if task is None else [task]), target])
-    if frame.height == 0:
-        fail(f"{source.name} has column names and no rows")
-    read = {name: frame[name] for name in frame.columns}
-    read |= as_numbers(source, frame.select(used), remedy="leave it out with --ignore, or encode it as numbers")
-    read[target] = as_target(read[target], source)
+    used = choose_features(source, [target, *tasks], features, ignore)
+    needed = [*used, *tasks]
+    frame = source.read([*needed, target])
+    read = as_numbers(source, frame.select(used), remedy="leave it out with --ignore, or encode it as numbers")
+    read |= {name: as_labels(frame[name]) for name in tasks}
+    read[target] = as_target(frame[target], source)
     if read[target].null_count() == frame.height:
         fail(f"every value of --target {target!r} is missing in {source.name}; there is nothing to learn from")
-    if task is not None:
-        read[task] = as_labels(read[task])
-    table = pl.DataFrame([read[name].alias(name) for name in frame.columns])
-    needed = [*used, *([] if task is None else [task])]
-    short = {n: table[n].null_count() for n in needed if table[n].null_count()}
-    if short and not drop_missing:
-        listed = ", ".join(f"{n!r} ({k:,})" for n, k in short.items())
-        first = next(iter(short))
-        row = table[first].is_null().arg_max()
+    table = pl.DataFrame([values.alias(name) for name, values in read.items()])
+    lacking = {n: table[n].null_count() for n in needed if table[n].null_count()}
+    if lacking and not drop_missing:
+        listed = ", ".join(f"{n!r} ({k:,})" for n, k in lacking.items())
+        first = table[next(iter(lacking))].is_null().arg_max()
         fail(
-            f"values are missing in {listed}, the first {source.place(row)}; leave these rows out with "
+            f"values are missing in {listed}, the first {source.place(first)}; leave these rows out with "
             "--drop-missing, or a column with --ignore (only the target may be missing)"
         )
     whole = table.drop_nulls(needed)
     if whole.height == 0:
-        fail(
-            f"every row of {source.name} lacks a value of {list_labels(list(short))}; leave a column out with --ignore"
-        )
-    return Table(whole, target, task, used, table.height - whole.height)
+        names = list_labels(list(lacking))
+        fail(f"every row of {source.name} lacks a value of {names}; leave a column out with --ignore")
+    return Table(source.name, whole, target, task, used, table.height - whole.height)
 
 
 def choose_features(
     source: Source, roles: Sequence[str], features: Sequence[str] | None, ignore: Sequence[str]
 ) -> list[str]:
     """Input columns: those named, or all that are neither target nor task nor ignored."""
-    left_out = split_names(ignore, source)
-    source.require(left_out, "--ignore")
-    if features:
-        named = split_names(features, source)
-        source.require(named, "--features")
-        for name in named:
-            if name in roles:
-                fail(f"--features names {name!r}, which is the {'target' if name == roles[0] else 'task'} column")
-    else:
-        named = [c for c in source.columns if c not in roles]
-    used = list(dict.fromkeys(c for c in named if c not in left_out))
+    left_out, named = (
+        _split_names(given, source, option) for given, option in ((ignore, "--ignore"), (features or [], "--features"))
+    )
+    for name in named:
+        if name in roles:
+            fail(f"--features names {name!r}, which is the {'target' if name == roles[0] else 'task'} column")
+    asked = named if features else [c for c in source.columns if c not in roles]
+    used = list(dict.fromkeys(c for c in asked if c not in left_out))
     if not used:
         fail(f"no input column is left beside {list_labels(roles)}; a model needs at least one")
     return used
 
 
-def split_names(given: Sequence[str], source: Source) -> list[str]:
+def _split_names(given: Sequence[str], source: Source, option: str) -> list[str]:
     """Names of columns: each a name as it stands, or several between commas."""
-    out: list[str] = []
-    for text in given:
-        out += [text] if text in source.columns else [part.strip() for part in text.split(",") if part.strip()]
-    return out
+    parts = [[text] if text in source.columns else [part.strip() for part in text.split(",")] for text in given]
+    names = [name for part in parts for name in part if name]
+    source.require(names, option)
+    return names
 
 
 def as_numbers(source: Source, frame: pl.DataFrame, remedy: str) -> dict[str, pl.Series]:
     """Columns as floats, null where missing; the columns that hold text are all named."""
-    read, text = {}, {}
-    for name in frame.columns:
-        found = to_numbers(frame[name], source.separator)
+    read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
+    for name, found in read.items():
         refuse_separators(source, frame[name], found)
-        if found.odd is not None:
-            text[name] = found.odd
-        read[name] = found.values
-    if text:
+    if text := {name: found.odd for name, found in read.items() if found.odd is not None}:
         name, row = next(iter(text.items()))
         value = frame[name][row]
         kind = "text" if isinstance(value, str) else type(value).__name__
@@ -131,7 +140,7 @@ def as_numbers(source: Source, frame: pl.DataFrame, remedy: str) -> dict[str, pl
             f"column {name!r} of {source.name} holds {kind} ({short(value)} {source.place(row)}) where numbers are "
             f"expected{more}; {remedy}"
         )
-    return read
+    return {name: found.values for name, found in read.items()}
 
 
 class Numbers(NamedTuple):
@@ -186,42 +195,37 @@ def refuse_separators(source: Source, column: pl.Series, found: Numbers) -> None
     )
 
 
-def present(column: pl.Series) -> pl.Series:
+def present(column: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
     """Text without blanks around it, null where it stands for no value."""
     text = column.str.strip_chars()
-    return text.set(text.is_in(MISSING).fill_null(True), None)
+    return text.set(text.is_in(missing).fill_null(True), None)
+
+
+def whole_or_text(text: pl.Series, pattern: str) -> pl.Series:
+    """Whole numbers where every value that is there is written like one, else the text as it is."""
+    seen = text.drop_nulls()
+    return text.cast(pl.Int64) if len(seen) and seen.str.contains(pattern).all() else text
 
 
 def as_labels(column: pl.Series) -> pl.Series:
     """Task labels: whole numbers where all are written as such, else text; null where missing."""
-    if column.dtype in (pl.Categorical, pl.Enum):
-        return column.cast(pl.String)
     if column.dtype != pl.String:
-        return column
-    text = column.str.strip_chars()
-    text = text.set((text == "").fill_null(True), None)
-    distinct = text.drop_nulls().unique().to_list()
-    if distinct and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", v) for v in distinct):
-        return text.cast(pl.Int64)
-    return text
+        return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
+    return whole_or_text(present(column, [""]), r"^(0|-?[1-9]\d{0,17})$")
 
 
 def as_target(column: pl.Series, source: Source) -> pl.Series:
     """A target: numbers (whole where all are), or text; the library says what is wrong with a mixture."""
-    if column.dtype in (pl.Categorical, pl.Enum):
-        return column.cast(pl.String)
+    if column.dtype.is_decimal() or column.dtype.is_float():
+        return column.cast(pl.Float64).fill_nan(None)
     if column.dtype != pl.String:
-        return (
-            column.cast(pl.Float64).fill_nan(None) if column.dtype.is_decimal() or column.dtype.is_float() else column
-        )
+        return as_labels(column)
     found, text = to_numbers(column, source.separator), present(column)
     refuse_separators(source, column, found)
     if found.odd is None:
-        seen = text.drop_nulls()
-        whole = len(seen) > 0 and bool(seen.str.contains(r"^[-+]?\d{1,18}$").all())
-        return text.cast(pl.Int64) if whole else found.values
-    share = float(found.values.is_not_null().sum()) / max(len(text.drop_nulls()), 1)
-    if share > 0.5:
+        whole = whole_or_text(text, r"^[-+]?\d{1,18}$")
+        return found.values if whole.dtype == pl.String else whole
+    if len(found.values.drop_nulls()) > 0.5 * len(text.drop_nulls()):
         fail(
             f"--target {column.name!r} of {source.name} holds text ({short(column[found.odd])} "
             f"{source.place(found.odd)}) among numbers; correct it, or leave it empty where nothing was observed"
@@ -229,12 +233,19 @@ def as_target(column: pl.Series, source: Source) -> pl.Series:
     return text
 
 
-def find_label(given: str, labels: Sequence[Any], option: str) -> Any:
-    """The label that is written like this; the nearest one is offered where there is none."""
-    for label in labels:
-        if str(label) == given.strip() or label == given:
-            return label
-    fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{did_you_mean(given, labels, 0.5)}")
+def match_label(given: Any, labels: Sequence[Any]) -> Any:
+    """The label that is written like this, or None."""
+    text = str(given).strip()
+    return next((label for label in labels if str(label) == text or label == given), None)
+
+
+def find_label(given: str | None, labels: Sequence[Any], option: str) -> Any:
+    """The label that is written like this, None for None; the nearest one is offered where there is no such label."""
+    label = None if given is None else match_label(given, labels)
+    if given is not None and label is None:
+        near = did_you_mean(given, labels, CLOSENESS)
+        fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{near}")
+    return label
 
 
 def short(value: Any) -> str:

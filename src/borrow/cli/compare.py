@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+import borrow
 from borrow.cli import options as o
+from borrow.cli.columns import Table, find_label, open_table
 from borrow.cli.output import (
+    BOLD,
+    DIM,
     INTERRUPTED,
+    UNBROKEN,
+    SafeTable,
     check_files,
-    counting,
+    command_line,
     fail,
-    noted,
+    library_warnings,
     number,
-    paper,
     percent,
-    plain_table,
-    say,
-    tell_warnings,
+    print_result,
+    progress,
+    refuse,
 )
+from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
 
 EXAMPLE = (
@@ -29,7 +36,6 @@ EXAMPLE = (
     "--store run.jsonl --report report.html --seed 0"
 )
 
-LAST = {"coverage": "covers", "calibration": "calib."}
 NAMES = {"store": "Results", "save": "Model", "report": "Report"}
 
 
@@ -82,22 +88,24 @@ def run(
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
     The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
     """
-    import borrow
-    from borrow.cli.columns import find_label, read_table
-    from borrow.cli.read import open_source
-
-    check_files({"DATA": data}, {"--store": stored, "--save": save, "--report": report})
-    if save is not None and primary is None:
-        fail("--save needs --primary: a model is fitted for the task that matters")
-    if jobs == 0:
-        fail("--jobs 0: expected a number of fits at once, or -1 for one a core")
-    table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
-    label = None if primary is None else find_label(primary, table.labels, "--primary")
+    files = {"--store": stored, "--save": save, "--report": report}
+    check_files({"DATA": data}, files)
+    refuse(
+        {
+            "--save needs --primary: a model is fitted for the task that matters": save is not None and primary is None,
+            "--jobs 0: expected a number of fits at once, or -1 for one a core": jobs == 0,
+            "--quick needs --primary, the task that matters": quick and primary is None,
+        }
+    )
+    if report is not None:
+        import jinja2  # noqa: F401  # asked for before the work rather than after it
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
     if quick:
         look(table, label, chosen, scoring, seed, as_json)
         return
-    with noted() as warned, counting("fit") as progress:
+    with library_warnings() as warned, progress("fit") as told:
         try:
             found = borrow.compare(
                 table.frame,
@@ -112,230 +120,203 @@ def run(
                 n_jobs=jobs,
                 random_state=seed,
                 store=stored,
-                progress=progress,
+                progress=told,
             )
         except KeyboardInterrupt:
             again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
             fail(f"interrupted{again}", INTERRUPTED)
-    files = {"store": stored, "save": save, "report": report}
-    if save is not None or report is not None:
-        call = command_line(data, target, task, primary, methods, folds, repeats, features, ignore, seed)
-        with noted() as more:
-            finish(found, table, label, save, report, call)
-        warned += [w for w in more if w not in warned]
-    written = {k: str(v) for k, v in files.items() if v is not None}
-    if as_json:
-        say({**as_dict(found), "dropped": table.dropped, "files": written, "warnings": warned})
-        return
-    tell_warnings(warned)
-    show(found, table.dropped)
-    for name, place in written.items():
-        paper().print(f"{NAMES[name]}: {place}", soft_wrap=True)
-
-
-def finish(found: Any, table: Any, primary: Any, save: Path | None, report: Path | None, call: str) -> None:
-    """Fit the method to use to all rows; save it, and write the report."""
-    from borrow import store
-    from borrow.cli.suggest import unmeasured
-
-    model = None
-    if primary is not None:
-        model = fit_winner(found, table, primary)
+    with library_warnings() as more:
+        parts = explained(found, table, "this command") if save is not None or report is not None else {}
         if save is not None:
-            method = found.verdict(primary).method
-            rows = [[to_json(t), n] for t, n in found.rows.items()]
-            about = {"target": found.target, "kind": found.kind, "method": method, "rows": rows, "seed": found.seed}
-            store.save(model, save, about)
-    if report is not None:
-        from borrow.report import summary, write
+            method = found.verdict(label).method
+            about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
+            borrow.store.save(parts["model"], save, {**about, "rows": to_json(list(found.rows.items()))})
+        if report is not None:
+            call = command_line(
+                "compare",
+                data,
+                target=target,
+                task=task,
+                primary=primary,
+                methods=None if methods == "auto" else methods,
+                folds=folds,
+                repeats=None if folds is None else repeats,
+                features=features,
+                ignore=ignore,
+                seed=seed,
+            )
+            borrow.report.write(report, borrow.report.summary(**parts, command=call))
+    warned += [w for w in more if w not in warned]
+    written = {name.removeprefix("--"): str(path) for name, path in files.items() if path is not None}
+    tables = {"table": found.table().rows(), "verdicts": [v.to_dict() for v in found.verdicts().values()]}
+    result = {**described(found), "skipped": found.skipped, **tables}
+    result |= {"dropped": table.dropped, "files": written, "warnings": warned}
+    print_result(result, as_json, lambda: lines_of(found, table.dropped, written))
 
-        next_rows = None if model is None else unmeasured(model, table, primary)
-        write(report, summary(found, model, table.frame, command=call, suggestions=next_rows))
+
+def described(found: borrow.Comparison) -> dict[str, Any]:
+    """What was compared, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
+    names = [
+        "kind",
+        "target",
+        "task",
+        "features",
+        "tasks",
+        "primaries",
+        "methods",
+        "scoring",
+        "cv",
+        "seed",
+        "digest",
+        "versions",
+    ]
+    return {**{name: getattr(found, name) for name in names}, "rows": list(found.rows.items())}
 
 
-def fit_winner(found: Any, table: Any, primary: Any) -> Any:
-    """The method to use, fitted to all rows."""
+def explained(found: borrow.Comparison, table: Table, compared_by: str) -> dict[str, Any]:
+    """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
     from borrow.transfer.problem import read_problem
 
     problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
-    return problem.fit(found.verdict(primary).method, primary, found.seed)
-
-
-def as_dict(found: Any) -> dict[str, Any]:
-    """The comparison as JSON: tables and verdicts, not the single rows."""
-    about = {n: getattr(found, n) for n in ("kind", "target", "task", "features", "tasks", "primaries", "methods")}
-    verdicts = [v.to_dict() for v in found.verdicts().values()]
-    return {
-        **about,
-        "rows": [[t, n] for t, n in found.rows.items()],
-        "scoring": found.scoring,
-        "cv": found.cv,
-        "seed": found.seed,
-        "digest": found.digest,
-        "versions": found.versions,
-        "skipped": found.skipped,
-        "table": found.table().rows(),
-        "verdicts": verdicts,
-    }
-
-
-def show(found: Any, dropped: int = 0) -> None:
-    """The verdict, what it rests on, and what to do."""
-    page = paper()
-    if dropped:
-        page.print(f"{dropped:,} rows were left out: they lack an input or a task.")
+    if problem.digest() != found.digest:
+        fail(f"{table.name} is not the table that {compared_by} compared; give that one, or leave out --data")
+    parts: dict[str, Any] = {"comparison": found, "table": table.frame}
     if len(found.primaries) > 1:
-        show_all(found)
-        return
+        return parts
     primary = found.primaries[0]
-    verdict = found.verdict(primary)
-    page.print(verdict.sentence, style="bold")
-    page.print()
-    page.print(methods_table(found, primary))
-    page.print(
+    model = problem.fit(found.verdict().method, primary, found.seed)
+    return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
+
+
+def lines_of(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> list[Any]:
+    """The verdict, what it rests on, what to do, and the files that were written."""
+    left_out = [f"{dropped:,} rows were left out: they lack an input or a task."] if dropped else []
+    answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
+    return [*left_out, *answer, *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items())]
+
+
+def one_primary(found: borrow.Comparison) -> list[Any]:
+    """The comparison for one primary, in words and tables."""
+    verdict, secondaries = found.verdict(), []
+    covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
+    errors = (
         f"Error: {found.scoring}, mean over folds. Difference: from no transfer, negative is better; intervals hold "
-        "for all methods together with 95 %. Density: log predictive density, higher is better. "
-        + ("Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""),
-        style="dim",
+        f"for all methods together with 95 %. Density: log predictive density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
-        page.print()
-        page.print(secondaries_table(verdict.secondaries))
-        page.print(
+        relations = (
             "Correlation and share (of the task's variation): with the primary's function, by the focused GP. Gain: "
-            "error without the task less error with it.",
-            style="dim",
+            "error without the task less error with it."
         )
-    page.print()
-    for line in verdict.advice:
-        page.print(line)
-    for method, why in found.skipped.items():
-        page.print(f"Left out: {method} ({why}).", style="dim")
+        secondaries = ["", secondaries_table(verdict.secondaries), (relations, DIM)]
+    skipped = [(f"Left out: {method} ({why}).", DIM) for method, why in found.skipped.items()]
+    return [
+        (verdict.sentence, BOLD),
+        "",
+        methods_table(found),
+        (errors, DIM),
+        *secondaries,
+        "",
+        *verdict.advice,
+        *skipped,
+    ]
 
 
-def methods_table(found: Any, primary: Any) -> Any:
-    """One row a method."""
+def methods_table(found: borrow.Comparison) -> SafeTable:
+    """One row per method."""
     from borrow.transfer.methods import LABELS
 
-    last = "coverage" if found.kind == "regression" else "calibration"
-    table = plain_table("", ["method"], ["error", "difference", "interval", "density", LAST[last], "time"], 2)
-    rows = found.table(primary).rows()
+    last, short = ("coverage", "covers") if found.kind == "regression" else ("calibration", "calib.")
+    table = SafeTable(["method"], ["error", "difference", "interval", "density", short, "time"], apart=2)
+    rows = found.table().rows()
     least = min((r["error"] for r in rows if r["error"] == r["error"]), default=None)
     for r in rows:
-        alone = r["method"] == "single"
         table.add_row(
             LABELS[r["method"]],
             number(r["error"]),
-            "" if alone else number(r["difference"]),
-            "" if alone else between(r),
+            *(("", "") if r["method"] == "single" else (number(r["difference"]), between(r["low"], r["high"]))),
             number(r["log_density"]),
             percent(r[last]) if last == "coverage" else number(r[last]),
-            seconds(r["seconds"]),
-            style="bold" if r["error"] == least else "",
+            duration(r["seconds"]),
+            **(BOLD if r["error"] == least else {}),
         )
     return table
 
 
-def secondaries_table(secondaries: Any) -> Any:
-    """One row a secondary task, the most related first."""
-    table = plain_table("The other tasks", ["task"], ["rows", "correlation", "share", "gain", "interval"], 2)
-    rows = sorted(
-        secondaries.rows(), key=lambda r: -abs(r["correlation"]) if r["correlation"] == r["correlation"] else 1
-    )
-    for r in rows:
-        table.add_row(
-            str(r["task"]),
-            f"{r['rows']:,}",
-            number(r["correlation"]),
-            percent(r["share"]),
-            number(r["gain"]),
-            between(r),
-        )
-    return table
+def secondaries_table(secondaries: Any) -> SafeTable:
+    """One row per secondary task, the most related first."""
+
+    def cells(r: dict[str, Any]) -> list[str]:
+        shares = number(r["correlation"]), percent(r["share"])
+        return [str(r["task"]), f"{r['rows']:,}", *shares, number(r["gain"]), between(r["low"], r["high"])]
+
+    rows = sorted(secondaries.rows(), key=lambda r: -np.nan_to_num(abs(r["correlation"]), nan=-1))
+    names = ["rows", "correlation", "share", "gain", "interval"]
+    return SafeTable(["task"], names, map(cells, rows), 2, "The other tasks")
 
 
-def between(row: dict[str, Any]) -> str:
+def between(low: float, high: float) -> str:
     """An interval in few digits."""
-    return "-" if row["low"] != row["low"] else f"{row['low']:.2g} to {row['high']:.2g}"
+    return "-" if low != low else f"{low:.2g} to {high:.2g}"
 
 
-def seconds(value: float) -> str:
+def duration(seconds: float) -> str:
     """A time in few letters."""
-    return f"{value:.1f} s" if value < 100 else f"{value / 60:.0f} min" if value < 6000 else f"{value / 3600:.1f} h"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def show_all(found: Any) -> None:
-    """One row a primary."""
+def every_primary(found: borrow.Comparison) -> list[Any]:
+    """The comparison for every task in turn: one row per primary."""
     from borrow.transfer.methods import LABELS
 
-    page = paper()
-    table = plain_table("", ["task", "the other data", "method"], ["rows", "error alone", "difference", "interval"], 2)
-    count: dict[str, int] = {}
-    for primary, verdict in found.verdicts().items():
-        alone = found.table(primary).rows()[0]["error"]
-        count[verdict.answer] = count.get(verdict.answer, 0) + 1
-        table.add_row(
+    verdicts = found.verdicts()
+    rows = [
+        [
             str(primary),
             verdict.answer,
             "-" if verdict.best is None else LABELS[verdict.best],
             f"{found.rows[primary]:,}",
-            number(alone),
+            number(found.table(primary).rows()[0]["error"]),
             number(verdict.difference),
-            between({"low": verdict.low, "high": verdict.high}),
-        )
-    words = ", ".join(f"{answer} for {n}" for answer, n in count.items())
-    page.print(f"Every task in turn, {len(found.primaries)} of them. The other data: {words}.", style="bold")
-    page.print()
-    page.print(table)
-    page.print(f"Error: {found.scoring}. Give --primary to see more of one of them.", style="dim")
+            between(verdict.low, verdict.high),
+        ]
+        for primary, verdict in verdicts.items()
+    ]
+    answers = Counter(verdict.answer for verdict in verdicts.values())
+    words = ", ".join(f"{answer} for {n}" for answer, n in answers.items())
+    return [
+        (f"Every task in turn, {len(verdicts)} of them. The other data: {words}.", BOLD),
+        "",
+        SafeTable(["task", "the other data", "method"], ["rows", "error alone", "difference", "interval"], rows, 2),
+        (f"Error: {found.scoring}. Give --primary to see more of one of them.", DIM),
+    ]
 
 
-def look(table: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
-    """The quick look: a table, said to be optimistic."""
-    from borrow.transfer.compare import quick_look
+def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
+    """Print the quick look: a table, said to be optimistic."""
     from borrow.transfer.methods import LABELS
 
-    if primary is None:
-        fail("--quick needs --primary, the task that matters")
-    with noted() as warned:
-        found = quick_look(
+    with library_warnings() as warned:
+        found = borrow.quick_look(
             table.frame, table.target, table.task, primary, methods, scoring=scoring, features=table.features,
             random_state=seed,
         )  # fmt: skip
-    if as_json:
-        say({"quick": True, "table": found.rows(), "warnings": warned})
-        return
-    tell_warnings(warned)
-    page = paper()
-    shown = plain_table("", ["method"], ["error", "log density", "coverage", "seconds"])
-    for r in found.rows():
-        cells = number(r["error"]), number(r["log_density"]), percent(r["coverage"]), f"{r['seconds']:.1f}"
-        shown.add_row(LABELS[r["method"]], *cells)
-    page.print(shown)
-    page.print(
+    rows = found.rows()
+    cells = [
+        [
+            LABELS[r["method"]],
+            number(r["error"]),
+            number(r["log_density"]),
+            percent(r["coverage"]),
+            f"{r['seconds']:.1f}",
+        ]
+        for r in rows
+    ]
+    warning = (
         "A quick look, and optimistic: what is left out was there when hyper-parameters were learnt. Without --quick "
-        "every fold is fitted anew, and there is a verdict.",
-        style="dim",
+        "every fold is fitted anew, and there is a verdict."
     )
-
-
-def command_line(
-    data: str,
-    target: str,
-    task: str,
-    primary: str | None,
-    methods: str,
-    folds: int | None,
-    repeats: int,
-    features: list[str] | None,
-    ignore: list[str] | None,
-    seed: int,
-) -> str:
-    """The call, for the page that says how it was made."""
-    words = ["borrow", "compare", data, "--target", target, "--task", task]
-    words += [] if primary is None else ["--primary", primary]
-    words += [] if methods == "auto" else ["--methods", methods]
-    words += [] if folds is None else ["--folds", str(folds), "--repeats", str(repeats)]
-    words += [w for name in features or [] for w in ("--features", name)]
-    words += [w for name in ignore or [] for w in ("--ignore", name)]
-    return shlex.join([*words, "--seed", str(seed)])
+    shown = [SafeTable(["method"], ["error", "log density", "coverage", "seconds"], cells), (warning, DIM)]
+    print_result({"quick": True, "table": rows, "warnings": warned}, as_json, lambda: shown)

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import borrow
 from borrow.cli import options as o
-from borrow.cli.output import check_files, fail, noted, number, paper, percent, plain_table, say, steps, tell_warnings
+from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.output import (
+    BOLD,
+    DIM,
+    UNBROKEN,
+    SafeTable,
+    check_files,
+    fail,
+    library_warnings,
+    number,
+    percent,
+    print_result,
+    progress,
+    tell,
+)
 from borrow.data.plain import to_json
 
-METHODS = ["auto", "single", "pooled", "symmetric", "focused", "hierarchical", "rbf", "ivm"]
 #: Rows in one matrix from which on a word is said before the wait.
 MANY = 3000
+
+
+def _methods() -> list[str]:
+    """Keys that --method takes, for completion; nothing heavy is imported before it is asked for."""
+    from borrow.transfer.methods import LABELS
+
+    return ["auto", *LABELS]
+
+
 EXAMPLE = "borrow fit scores.csv --target score --task school --primary 'St Mary' --save model.borrow"
 
 
@@ -32,7 +56,7 @@ def run(
             "-m",
             help="auto (compare first, fit the winner), single, pooled, symmetric, focused, hierarchical, rbf or ivm; "
             "default: focused with a primary, else symmetric.",
-            autocompletion=lambda: METHODS,
+            autocompletion=lambda: _methods(),
         ),
     ] = "",
     save: Annotated[Path, typer.Option("--save", "-o", help="File for the model.")] = Path("model.borrow"),
@@ -45,61 +69,49 @@ def run(
     as_json: o.Json = False,
 ) -> None:
     """Learn a model from a table and save it to a file."""
-    from borrow import store
-    from borrow.cli.columns import find_label, read_table
-    from borrow.cli.read import open_source
-
     check_files({"DATA": data}, {"--save": save})
-    table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
-    label = None if primary is None else find_label(primary, table.labels, "--primary")
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    label = find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)
     start = time.perf_counter()
-    with noted() as warned, steps(1) as step:
-        if step:
-            step("fitting")
+    with library_warnings() as warned, progress("fitting", counted=False):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
-    about |= {"model": str(save), "dropped": table.dropped, "warnings": warned}
-    about["relatedness"] = related(model)
-    if as_json:
-        say(about)
-        return
-    tell_warnings(warned)
-    show(about)
+    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
+    about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
+    print_result(about, as_json, lambda: lines_of(about))
 
 
-def tell_large(table: Any, method: str, primary: Any) -> None:
-    """A word before the wait: exact methods take the cube of the rows of a task, or of all tasks."""
+def tell_large(table: Table, method: str, primary: Any) -> None:
+    """Say a word before the wait: exact methods take the cube of the rows of a task, or of all tasks."""
     joint = method in ("symmetric", "hierarchical") or (not method and primary is None)
     counts = [table.frame.height] if joint or table.task is None else table.frame[table.task].value_counts()["count"]
     if max(counts) > MANY and method not in ("pooled", "rbf", "ivm"):
-        typer.echo(
-            f"borrow: {max(counts):,} rows {'in all' if joint else 'of one task'} may take long and much memory; "
-            "--method pooled, rbf or ivm suits many rows",
-            err=True,
+        tell(
+            f"{max(counts):,} rows {'in all' if joint else 'of one task'} may take long and much memory; "
+            "--method pooled, rbf or ivm suits many rows"
         )
 
 
-def fit_table(table: Any, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
+def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
-    from borrow.transfer.methods import LABELS
+    from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target
 
     kind, y, _ = read_target(table.frame[table.target], table.target, kind)
+    labels = table.labels
     if not method:
-        method = "single" if len(table.labels) < 2 else "focused" if primary is not None else "symmetric"
+        method = "single" if len(labels) < 2 else "focused" if primary is not None else "symmetric"
     if method not in ("auto", *LABELS):
         fail(f"--method {method!r}: expected auto, {', '.join(LABELS)}")
-    if method in ("auto", "focused") and primary is None and len(table.labels) > 1:
-        fail(
-            f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, table.labels))}"
-        )
-    model = estimator(kind, method, table.task, primary, seed).fit(table.inputs(), y)
-    counts = table.frame.drop_nulls(table.target)
-    rows = {None: counts.height}
-    if table.task is not None:
-        rows = {t: counts.filter(counts[table.task] == t).height for t in table.labels}
+    if method in ("auto", "focused") and primary is None and len(labels) > 1:
+        fail(f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, labels))}")
+    if method == "auto":
+        automatic = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
+        model = automatic(task=table.task, primary=primary, random_state=seed)
+    else:
+        model = build(kind, method, table.task, primary, seed)
+    model.fit(table.inputs(), y)
     about: dict[str, Any] = {
         "class": type(model).__name__,
         "method": method,
@@ -108,52 +120,37 @@ def fit_table(table: Any, primary: Any, method: str, kind: str, seed: int) -> tu
         "task": table.task,
         "primary": primary,
         "features": table.features,
-        "rows": [[to_json(t), n] for t, n in rows.items()],
+        "rows": table.counts(),
         "seed": seed,
         "evidence": to_json(getattr(model, "log_marginal_likelihood_", None)),
     }
     if method == "auto":
-        about["chosen"], about["verdict"] = model.method_, getattr(model.verdict_, "sentence", None)
+        about |= {"chosen": model.method_, "verdict": getattr(model.verdict_, "sentence", None)}
     return model, about
-
-
-def estimator(kind: str, method: str, task: Any, primary: Any, seed: int) -> Any:
-    """The estimator of a method, not yet fitted."""
-    import borrow
-    from borrow.transfer.methods import build
-
-    if method == "auto":
-        name = "AutoRegressor" if kind == "regression" else "AutoClassifier"
-        return getattr(borrow, name)(task=task, primary=primary, random_state=seed)
-    return build(kind, method, task, primary, seed)
 
 
 def related(model: Any) -> list[dict[str, Any]]:
     """How the tasks are related, where the model says so; for more than two classes, of the first against the rest."""
     inner = getattr(model, "model_", model)
-    if not hasattr(inner, "relatedness"):
-        return []
-    found = inner.relatedness()
-    rows: list[dict[str, Any]] = (found[0] if isinstance(found, list) else found).rows()
-    return [to_json(row) for row in rows]
+    found = inner.relatedness() if hasattr(inner, "relatedness") else None
+    table = found[0] if isinstance(found, list) else found
+    return [] if table is None else to_json(table.rows())
 
 
-def show(about: dict[str, Any]) -> None:
+def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     """What was fitted, in words and a table."""
-    page = paper()
-    rows = about["rows"]
-    total, n = sum(k for _, k in rows), len(rows)
-    words = f"{about['class']} fitted to {total:,} rows" + (f" of {n} tasks" if n > 1 else "")
-    page.print(f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}.")
+    n = len(about["rows"])
+    words = f"{about['class']} fitted to {sum(k for _, k in about['rows']):,} rows" + (
+        f" of {n} tasks" if n > 1 else ""
+    )
+    yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
     if about["dropped"]:
-        page.print(f"{about['dropped']:,} rows were left out: they lack an input or a task.")
+        yield f"{about['dropped']:,} rows were left out: they lack an input or a task."
     if about.get("verdict"):
-        page.print(about["verdict"], style="bold")
+        yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:
-        table = plain_table("", ["task"], ["rows", "rho", "std error", "correlation", "share"])
-        for row in about["relatedness"]:
-            cells = [number(row[c]) for c in ("rows", "rho", "std_error", "correlation")]
-            table.add_row(str(row["task"]), *cells, percent(row["share"]))
-        page.print(table)
-        page.print("Share: part of the task's variation that is the primary's function.", style="dim")
-    page.print(f"Saved to {about['model']}; borrow predict {about['model']} NEW.csv uses it.", soft_wrap=True)
+        columns = ("rows", "rho", "std_error", "correlation")
+        rows = [[str(r["task"]), *(number(r[c]) for c in columns), percent(r["share"])] for r in about["relatedness"]]
+        yield SafeTable(["task"], ["rows", "rho", "std error", "correlation", "share"], rows)
+        yield "Share: part of the task's variation that is the primary's function.", DIM
+    yield f"Saved to {about['model']}; borrow predict {about['model']} NEW.csv uses it.", UNBROKEN

@@ -6,10 +6,11 @@ import functools
 import json
 import os
 import re
+import shlex
 import stat
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,22 +21,37 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from borrow.cli import INSTALL
 from borrow.data.plain import to_json
 from borrow.data.table import format_value
 from borrow.numerics.warned import capture_warnings
 
-INSTALL = "the command line needs packages that are not installed ({}): pip install 'borrow[app]'"
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-
-CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 for anything else, 130 when interrupted."
+EXIT_CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 for anything else, 130 when interrupted."
 #: Arguments of the library that are options here, for its messages.
 OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing"
+#: Warnings that are printed; more are counted.
+MOST_WARNINGS = 5
+#: How a line may be printed; an unbroken one is as long as the path in it.
+BOLD, DIM, UNBROKEN = {"style": "bold"}, {"style": "dim"}, {"soft_wrap": True}
 
 
 def fail(sentence: str, code: int = WRONG) -> NoReturn:
     """Say what is wrong and leave."""
-    typer.echo(f"borrow: {visible(sentence)}", err=True)
+    tell(sentence)
     raise typer.Exit(code)
+
+
+def tell(sentence: str) -> None:
+    """Print a sentence on standard error, so that results can be piped."""
+    typer.echo(f"borrow: {visible(sentence)}", err=True)
+
+
+def refuse(reasons: Mapping[str, bool]) -> None:
+    """Fail with the first sentence that holds."""
+    for sentence, holds in reasons.items():
+        if holds:
+            fail(sentence)
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,107 +79,66 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _explained(problem: Exception) -> tuple[str, int]:
-    """A sentence, and whether the call was wrong or something else was."""
+    """A sentence, and whether the call was wrong or something else was.
+
+    A ValueError or TypeError was raised on purpose where it comes from this package or from scikit-learn's checks.
+    """
     text = " ".join(str(problem).split()) or type(problem).__name__
     if isinstance(problem, MemoryError):
         return f"there is not enough memory: {text}", FAILED
     if isinstance(problem, OSError):
         where = f"{str(problem.filename)!r}: " if problem.filename else ""
         return f"{where}{problem.strerror or text}", WRONG
-    if (
-        isinstance(problem, (ValueError, TypeError))
-        and not isinstance(problem, np.linalg.LinAlgError)
-        and _ours(problem)
-    ):
+    last = traceback.extract_tb(problem.__traceback__)[-1].filename
+    ours = last.startswith(str(Path(__file__).parent.parent)) or "validation" in last
+    if ours and isinstance(problem, (ValueError, TypeError)) and not isinstance(problem, np.linalg.LinAlgError):
         return in_options(text), WRONG
     return f"something went wrong ({type(problem).__name__}: {text}); BORROW_DEBUG=1 shows where", FAILED
 
 
-def _ours(problem: Exception) -> bool:
-    """Whether the error was raised on purpose: by this package, or by scikit-learn's checks."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    here = str(Path(__file__).parent.parent)
-    return bool(frames) and (frames[-1].filename.startswith(here) or "validation" in frames[-1].filename)
-
-
 def in_options(text: str) -> str:
     """A message of the library in the words of the command line: `primary='s9'` is `--primary 's9'`."""
-    text = re.sub(rf"\b({OPTIONS})=(?=['\"\w(\[-])", lambda m: f"--{m[1].replace('_', '-')} ", text)
-    return re.sub(rf"\b({OPTIONS})=", lambda m: f"--{m[1].replace('_', '-')}", text)
+    found = rf"\b({OPTIONS})=(?=(['\"\w(\[-])?)"
+    return re.sub(found, lambda m: f"--{m[1].replace('_', '-')}{' ' * bool(m[2])}", text)
 
 
-def noted() -> AbstractContextManager[list[str]]:
-    """Warnings of the library, collected, in the words of the command line."""
+def library_warnings() -> AbstractContextManager[list[str]]:
+    """Collect the warnings of the library, in the words of the command line."""
     return capture_warnings(lambda w: in_options(" ".join(str(w.message).split())))
 
 
-def tell_warnings(found: list[str], most: int = 5) -> None:
-    """On standard error, so that results can be piped."""
-    for text in found[:most]:
-        typer.echo(f"borrow: warning: {visible(text)}", err=True)
-    if len(found) > most:
-        typer.echo(f"borrow: and {len(found) - most} more warnings", err=True)
+def tell_warnings(found: Sequence[str]) -> None:
+    """Print warnings on standard error: the first few, and how many more there are."""
+    for text in found[:MOST_WARNINGS]:
+        tell(f"warning: {text}")
+    if len(found) > MOST_WARNINGS:
+        tell(f"and {len(found) - MOST_WARNINGS} more warnings")
 
 
 @contextmanager
-def steps(total: int) -> Iterator[Any]:
-    """A bar on standard error, only on a terminal; yields a function that is told each step as it begins, or None."""
-    with _bar(TimeElapsedColumn()) as bar:
-        if bar is None:
-            yield None
-            return
-        job = bar.add_task("starting", total=total)
+def progress(what: str, counted: bool = True) -> Iterator[Any]:
+    """Show a bar on standard error, only on a terminal, with the time left where steps are counted.
 
-        def step(text: str) -> None:
-            started = bar.tasks[0].description != "starting"
-            bar.update(job, description=text, advance=1 if started else 0)
-
-        yield step
-
-
-@contextmanager
-def counting(what: str) -> Iterator[Any]:
-    """A bar with the time left; yields a function of (done, total), or False where there is no terminal."""
-    with _bar(TimeElapsedColumn(), TextColumn("spent, about"), TimeRemainingColumn(), TextColumn("left")) as bar:
-        if bar is None:
-            yield False
-            return
-        jobs: dict[int, Any] = {}
+    Yields a function of (done, total), or False where there is no terminal.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield False
+        return
+    left = (TextColumn("spent, about"), TimeRemainingColumn(), TextColumn("left")) if counted else ()
+    parts = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left
+    with Progress(*parts, console=console, transient=True) as bar:
+        job = bar.add_task(what, total=None)
 
         def count(done: int, total: int) -> None:
-            if total not in jobs:
-                jobs.clear()
-                for old in bar.task_ids:
-                    bar.remove_task(old)
-                jobs[total] = bar.add_task(what, total=total)
-            bar.update(jobs[total], completed=done, description=f"{what} {done} of {total}")
+            if bar.tasks[0].total != total:
+                bar.reset(job, total=total)
+            bar.update(job, completed=done, description=f"{what} {done} of {total}")
 
         yield count
 
 
-@contextmanager
-def _bar(*columns: Any) -> Iterator[Any]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    parts = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), *columns
-    with Progress(*parts, console=console, transient=True) as bar:
-        yield bar
-
-
-def writable(folder: Path, option: str = "--output") -> Path:
-    """The folder, made if need be; an answer before the work rather than after it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        fail(f"cannot make the output folder {str(folder)!r} ({error.strerror}); give another with {option}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        fail(f"cannot write to the output folder {str(folder)!r}; give another with {option}")
-    return folder
-
-
-def check_files(inputs: dict[str, Path | str | None], outputs: dict[str, Path | None]) -> None:
+def check_files(inputs: Mapping[str, Path | str | None], outputs: Mapping[str, Path | None]) -> None:
     """Refuse an output that cannot be written, or that is an input or another output, before any work is done.
 
     Files are the same where the system says so: links and other ways to write a path make no difference.
@@ -172,26 +147,28 @@ def check_files(inputs: dict[str, Path | str | None], outputs: dict[str, Path | 
     for option, path in [*inputs.items(), *outputs.items()]:
         if path is None or (str(path) == "-" and option in outputs):
             continue
-        if option in outputs:
-            _refuse_unwritable(Path(path), option)
+        name = f"{option} {str(path)!r}"
         same = _identity(path)
-        if option in outputs and same in taken:
-            fail(
-                f"{option} {str(path)!r} is the same file as {taken[same]}, which it would overwrite; give another name"
+        if option in outputs:
+            place = Path(path)
+            refuse(
+                {
+                    f"{name} is a folder; give the name of a file": place.is_dir(),
+                    # The file written would take the place of the device or pipe.
+                    f"{name} is a device or a pipe; give the name of a file": place.exists() and not place.is_file(),
+                    f"{name}: there is no folder {str(place.parent)!r}; make it, or give another name": not (
+                        place.parent.is_dir()
+                    ),
+                    f"{name} cannot be written; give another name": not os.access(
+                        place if place.exists() else place.parent, os.W_OK
+                    ),
+                    f"{name} is the same file as {taken.get(same)}, which it would overwrite; give another name": (
+                        same in taken
+                    ),
+                }
             )
         if same is not None:
-            taken.setdefault(same, f"{option} {str(path)!r}")
-
-
-def _refuse_unwritable(path: Path, option: str) -> None:
-    if path.is_dir():
-        fail(f"{option} {str(path)!r} is a folder; give the name of a file")
-    if path.exists() and not path.is_file():  # the file written would take the place of the device or pipe
-        fail(f"{option} {str(path)!r} is a device or a pipe; give the name of a file")
-    if not path.parent.is_dir():
-        fail(f"{option} {str(path)!r}: there is no folder {str(path.parent)!r}; make it, or give another name")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        fail(f"{option} {str(path)!r} cannot be written; give another name")
+            taken.setdefault(same, name)
 
 
 def _identity(path: Path | str) -> tuple[Any, ...] | None:
@@ -205,49 +182,71 @@ def _identity(path: Path | str) -> tuple[Any, ...] | None:
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
-def say(value: Any) -> None:
-    """JSON on standard output; NaN becomes null."""
-    typer.echo(json.dumps(to_json(value), allow_nan=False, ensure_ascii=False))
+def command_line(*words: str, **options: Any) -> str:
+    """A call of `borrow` as a line for the shell: options that are None are left out, lists are repeated."""
+    given = [(n, v) for n, value in options.items() for v in (value if isinstance(value, list) else [value])]
+    return shlex.join(["borrow", *words, *(w for n, v in given if v is not None for w in (f"--{n}", str(v)))])
 
 
-def visible(text: str) -> str:
+def print_result(result: dict[str, Any], as_json: bool, lines: Callable[[], Iterable[Any]]) -> None:
+    """Print a result, warnings included, as JSON; or its warnings on standard error, and these lines."""
+    if as_json:
+        print_json(result)
+    else:
+        tell_warnings(result.get("warnings", []))
+        print_lines(*lines())
+
+
+def print_lines(*lines: Any) -> None:
+    """Print texts and tables on standard output; a pair is a text and how to print it."""
+    console = SafeConsole()
+    for line in lines:
+        text, options = line if isinstance(line, tuple) else (line, {})
+        console.print(text, **options)
+
+
+def print_json(value: Any) -> None:
+    """Print JSON on standard output; NaN becomes null, and what a terminal would obey is escaped."""
+    text = json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)
+    typer.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))
+
+
+def visible(text: Any) -> Any:
     """Text whose control characters show as such: a label from a file must not steer the terminal."""
+    if not isinstance(text, str):
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-class Paper(Console):
-    """Standard output: plain where it is no terminal, 80 columns where nothing says otherwise."""
+class SafeConsole(Console):
+    """Standard output: plain where it is no terminal, 80 columns where nothing says otherwise. Text stays as it is."""
 
     def __init__(self) -> None:
         super().__init__(highlight=False, markup=False, emoji=False)
 
     def print(self, *objects: Any, **more: Any) -> None:
-        """Text is shown as it is."""
-        super().print(*(visible(o) if isinstance(o, str) else o for o in objects), **more)
+        """Print text with its control characters visible."""
+        super().print(*map(visible, objects), **more)
 
 
-class Words(Table):
-    """A table whose cells are shown as they are."""
+class SafeTable(Table):
+    """A table without a box, words to the left and numbers to the right, whose cells are shown as they are."""
+
+    def __init__(
+        self, left: Sequence[str], right: Sequence[str], rows: Iterable[Any] = (), apart: int = 3, title: str = ""
+    ) -> None:
+        look: dict[str, Any] = {"box": None, "padding": (0, apart, 0, 0), "pad_edge": False, "header_style": "dim"}
+        super().__init__(title=title, title_justify="left", title_style="bold", **look)
+        for name in left:
+            self.add_column(name, overflow="fold", min_width=min(len(name), 8))
+        for name in right:
+            self.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            self.add_row(*row)
 
     def add_row(self, *cells: Any, **more: Any) -> None:
-        """One row."""
-        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **more)
-
-
-def paper() -> Paper:
-    """Where results go."""
-    return Paper()
-
-
-def plain_table(title: str, left: list[str], right: list[str], apart: int = 3) -> Table:
-    """A table without a box: words to the left, numbers to the right."""
-    look: dict[str, Any] = {"box": None, "padding": (0, apart, 0, 0), "pad_edge": False, "header_style": "dim"}
-    table = Words(title=title, title_justify="left", title_style="bold", **look)
-    for name in left:
-        table.add_column(name, overflow="fold", min_width=min(len(name), 8))
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+        """Add one row of cells with their control characters visible."""
+        super().add_row(*map(visible, cells), **more)
 
 
 def percent(share: float | None) -> str:
@@ -256,5 +255,5 @@ def percent(share: float | None) -> str:
 
 
 def number(value: Any) -> str:
-    """Three significant digits, a dash where there is none."""
+    """Three significant digits; a dash where there is none."""
     return "-" if value is None else format_value(value)

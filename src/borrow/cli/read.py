@@ -23,18 +23,21 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
-import typer
 from numpy.typing import NDArray
 
-from borrow.cli.output import fail
+from borrow.cli.output import fail, refuse, tell
 from borrow.data.labels import did_you_mean, list_labels
 
 BLOCK = 1 << 22
+#: How near a name must be to be offered, from 0 to 1.
+CLOSENESS = 0.5
 SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
 SNIFFED_LINES = 20
 UNNAMED = " "  # no name of a column: those have no blanks around them
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK, GZIP, PARQUET = b"\xef\xbb\xbf", b"\x1f\x8b", b"PAR1"
+#: How files begin that are no tables.
+BEGINNINGS = {"model": b"PK", "comparison": b'{"format": "borrow comparison"'}
 
 
 class Records(NamedTuple):
@@ -90,19 +93,14 @@ class Source:
 
     name: str
     columns: tuple[str, ...]
-    separator: str  # of a text file; empty for Parquet
+    separator: str  # of a text file, whose values are text until they are read as numbers; empty for Parquet
     opened: Callable[[], AbstractContextManager[Any]]
-    unnamed_last: bool = False  # every line ends with a separator, the header too
+    width: int = 0  # fields of every record: one more than columns where every line ends with a separator
     #: Rows from which on lines run ahead of rows by another number (blank lines, line ends inside quotation marks), and
     #: that number, for each block that was read.
     ahead: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = field(
         default_factory=lambda: [(np.array([0]), np.array([2]))]
     )
-
-    @property
-    def is_text(self) -> bool:
-        """CSV, whose values are text until they are read as numbers."""
-        return bool(self.separator)
 
     @property
     def separated_by(self) -> str:
@@ -112,41 +110,45 @@ class Source:
     def place(self, row: int | None) -> str:
         """Where a row stands: the line of a text file (the header is line 1), the row of another (the first is 0)."""
         at = row or 0
-        if not self.is_text:
+        if not self.separator:
             return f"in row {at}"
-        rows, gaps = next(block for block in reversed(self.ahead) if block[0][0] <= at)
+        rows, gaps = (np.concatenate(parts) for parts in zip(*self.ahead, strict=True))
         return f"in line {at + gaps[np.searchsorted(rows, at, 'right') - 1]}"
 
     def read(self, wanted: Sequence[str] | None = None) -> pl.DataFrame:
-        """These columns (all, if none are named), in this order."""
-        return pl.concat(self.parts(wanted), rechunk=False)
+        """These columns (all, if none are named), in this order; there must be rows."""
+        frame = pl.concat(self.parts(wanted), rechunk=False)
+        if frame.height == 0:
+            fail(f"{self.name} has column names and no rows")
+        return frame
 
     def parts(self, wanted: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """The same in portions, as they are read."""
         names = list(self.columns if wanted is None else wanted)
         self.require(names)
-        if not self.is_text:
-            yield self._parquet(names)
+        if not self.separator:
+            yield _parquet(self.name, self.opened, pl.read_parquet, columns=names)
             return
-        at = {self.columns.index(n): n for n in names}
-        if self.unnamed_last:
-            at[len(self.columns)] = UNNAMED
-        rows = -1  # the first record is the header
+        used = {i: n for i, n in enumerate([*self.columns, UNNAMED][: self.width]) if n in {*names, UNNAMED}}
+        rows, gap = -1, 2  # the first record is the header
         with self.opened() as file:
             for block, lines in self._blocks(file):
                 frame = pl.read_csv(
-                    block, has_header=False, columns=sorted(at), separator=self.separator, infer_schema=False
+                    block, has_header=False, columns=list(used), separator=self.separator, infer_schema=False
                 )
                 if frame.height != len(lines):
                     fail(f"{self.name} cannot be read as CSV at or after line {lines[0]}")
-                frame.columns = [at[i] for i in sorted(at)]
+                frame.columns = list(used.values())
                 gaps = lines - np.arange(rows, rows + len(lines))
-                changed = np.flatnonzero(np.diff(gaps, prepend=self.ahead[-1][1][-1]))
-                if len(changed):
-                    self.ahead.append((rows + changed, gaps[changed]))
-                frame, rows = frame.slice(max(-rows, 0)), rows + len(lines)
-                if self.unnamed_last:
-                    self._refuse_values(frame[UNNAMED], rows - frame.height)
+                changed, gap = np.flatnonzero(np.diff(gaps, prepend=gap)), gaps[-1]
+                self.ahead.append((rows + changed, gaps[changed]))
+                frame, first, rows = frame.slice(max(-rows, 0)), max(rows, 0), rows + len(lines)
+                if UNNAMED in used.values() and (held := frame[UNNAMED].str.strip_chars().fill_null("") != "").any():
+                    row = held.arg_max() or 0
+                    fail(
+                        f"the last column of {self.name} has no name and holds {frame[UNNAMED][row]!r} "
+                        f"{self.place(first + row)}; name it in the first line"
+                    )
                 yield frame.select(names)
 
     def require(self, names: Sequence[str], option: str = "") -> None:
@@ -154,17 +156,10 @@ class Source:
         for name in names:
             if name not in self.columns:
                 what = f"{option} {name!r}" if option else f"{name!r}"
-                near = did_you_mean(name, self.columns, 0.5)
+                near = did_you_mean(name, self.columns, CLOSENESS)
                 fail(f"{what} is not a column of {self.name}; columns are {list_labels(self.columns)}{near}")
             if self.columns.count(name) > 1:
                 fail(f"{self.name} has {self.columns.count(name)} columns called {name!r}; rename them")
-
-    def _parquet(self, names: list[str]) -> pl.DataFrame:
-        try:
-            with self.opened() as file:
-                return pl.read_parquet(file, columns=names)
-        except Exception as problem:  # polars has many
-            fail(f"{self.name} is a damaged Parquet file: {first_line(problem)}")
 
     def _blocks(self, file: BinaryIO) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
         """Checked records without blank lines, some megabytes at a time, with the lines that they begin in."""
@@ -174,95 +169,97 @@ class Source:
             rest += more or b"\n"  # behind the last line, which may lack its end; one too many is a blank line
             records = find_records(rest, self.separator)
             check_quotes(self.name, rest, records.quotes, self.separator, line, not more)
-            if len(records.ends):
-                cut = int(records.ends[-1]) + 1
-                block, rest = rest[:cut], rest[cut:]
-                check_utf8(self.name, block, line)
-                kept, lines = self._check(block, records, line)
-                if kept:
-                    yield kept, lines
-                line += block.count(b"\n")
+            if not len(records.ends):
+                continue
+            cut = int(records.ends[-1]) + 1
+            block, rest = rest[:cut], rest[cut:]
+            check_utf8(self.name, block, line)
+            self._check_fields(block, records, line)
+            lines, blank = records.lines + line, records.blank
+            line += block.count(b"\n")
+            if blank.any():
+                keep = np.ones(len(block), bool)
+                keep[records.starts[blank]] = keep[records.ends[blank]] = False
+                block = np.frombuffer(block, np.uint8)[keep].tobytes()
+            if block:
+                yield block, lines[~blank]
 
-    def _check(self, block: bytes, records: Records, line: int) -> tuple[bytes, NDArray[np.intp]]:
-        """Every record has as many fields as the header; blank lines are taken out."""
-        width = len(self.columns) + self.unnamed_last
-        blank, lines = records.blank, records.lines + line
-        wrong = np.flatnonzero((records.fields != width) & ~blank)
-        if len(wrong):
-            found, here = records.fields[wrong[0]], lines[wrong[0]]
-            ending = block[: records.ends[wrong[0]]].rstrip(b"\r").endswith(self.separator.encode())
-            if found == width + 1 and ending:
-                fail(
-                    f"{self.name} has {self.separated_by} at the end of line {here} and none at the end of the header; "
-                    "take it off all lines, or put one at the end of the header too"
-                )
+    def _check_fields(self, block: bytes, records: Records, line: int) -> None:
+        """Refuse a record that has not as many fields as the header."""
+        wrong = np.flatnonzero((records.fields != self.width) & ~records.blank)
+        if not len(wrong):
+            return
+        found, here, end = records.fields[wrong[0]], records.lines[wrong[0]] + line, records.ends[wrong[0]]
+        if found == self.width + 1 and block[:end].rstrip(b"\r").endswith(self.separator.encode()):
             fail(
-                f"{self.name} has {found} field(s) in line {here} where the header has {width}; put fields that hold "
-                f"{self.separated_by} into quotation marks"
+                f"{self.name} has {self.separated_by} at the end of line {here} and none at the end of the header; "
+                "take it off all lines, or put one at the end of the header too"
             )
-        if blank.any():
-            keep = np.ones(len(block), bool)
-            keep[records.starts[blank]] = keep[records.ends[blank]] = False
-            block = np.frombuffer(block, np.uint8)[keep].tobytes()
-        return block, lines[~blank]
+        fail(
+            f"{self.name} has {found} field(s) in line {here} where the header has {self.width}; put fields that hold "
+            f"{self.separated_by} into quotation marks"
+        )
 
-    def _refuse_values(self, column: pl.Series, first: int) -> None:
-        """The column without a name behind the last separator must be empty."""
-        held = column.str.strip_chars().fill_null("") != ""
-        if held.any():
-            row = held.arg_max() or 0
-            fail(
-                f"the last column of {self.name} has no name and holds {column[row]!r} {self.place(first + row)}; name "
-                "it in the first line"
-            )
+
+def _parquet(name: str, opened: Callable[[], Any], read: Callable[..., Any], **options: Any) -> Any:
+    """What polars reads of a Parquet file."""
+    try:
+        with opened() as file:
+            return read(file, **options)
+    except Exception as problem:  # polars has many
+        first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        fail(f"{name} is a damaged Parquet file: {first}")
 
 
 def open_source(place: str, delimiter: str | None = None) -> Source:
     """A file, or standard input for `-`."""
     if place == "-":
-        if sys.stdin.isatty():
-            fail("standard input is a terminal; pipe a table into the command, or give a file")
+        if sys.stdin is None or sys.stdin.isatty():
+            what = "closed" if sys.stdin is None else "a terminal"
+            fail(f"standard input is {what}; pipe a table into the command, or give a file")
         stream = sys.stdin.buffer
         head = stream.read(BLOCK)
-        if head[:4] == b"PAR1":  # its table of contents is at the end
-            whole = head + stream.read()
-            return _source("standard input", whole, lambda: io.BytesIO(whole), delimiter)
-        return _source("standard input", head, lambda: nullcontext(_Chained(head, stream)), delimiter)
+        if head[:4] == PARQUET:  # its table of contents is at the end
+            head += stream.read()
+            return _source("standard input", lambda: io.BytesIO(head), delimiter)
+        return _source("standard input", lambda: nullcontext(_Chained(head, stream)), delimiter)
     path = Path(place)
     refuse_absent(path)
     if path.is_dir():
         fail(f"{place!r} is a folder; give a CSV or Parquet file")
     try:
-        with path.open("rb") as file:
-            head = file.read(BLOCK)
+        return _source(repr(place), lambda: path.open("rb"), delimiter)
     except OSError as problem:
         fail(f"{place!r} cannot be read: {problem.strerror}")
-    return _source(repr(place), head, lambda: path.open("rb"), delimiter)
 
 
 def refuse_absent(path: Path) -> None:
     """A file that is not there, with the nearest one that is."""
     if not path.exists():
-        near = ""
-        if path.parent.is_dir():
-            near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()], 0.5)
-        fail(f"there is no file {str(path)!r}{near}")
+        files = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        fail(f"there is no file {str(path)!r}{did_you_mean(path.name, files, CLOSENESS)}")
 
 
-def _source(name: str, head: bytes, opened: Callable[[], Any], delimiter: str | None) -> Source:
-    """What the first bytes say of a table."""
-    if head[:2] == b"\x1f\x8b":
-        packed = opened
-        opened = functools.partial(_unpacked, packed, name)
-        head = _unpacked_head(head, name)
+def file_kind(path: Path) -> str:
+    """What a file begins as: "model", "comparison" (of `borrow compare --store`), or else "table"."""
+    refuse_absent(path)
+    head = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(64)
+    return next((kind for kind, begin in BEGINNINGS.items() if head.startswith(begin)), "table")
+
+
+def _source(name: str, opened: Callable[[], Any], delimiter: str | None) -> Source:
+    """What the first bytes say of a table. They are looked at before anything is read."""
+    head = _head(opened)
+    if head[:2] == GZIP:
+        opened = functools.partial(_unpacked, opened, name)
+        head = _head(opened)
     if not head.strip():
         fail(f"{name} is empty; give a table with a line of column names and rows below it")
-    if head[:4] == b"PAR1":
-        try:
-            with opened() as file:
-                return Source(name, tuple(pl.read_parquet_schema(file)), "", opened)
-        except Exception as problem:  # polars has many
-            fail(f"{name} is a damaged Parquet file: {first_line(problem)}")
+    if head[:4] == PARQUET:
+        return Source(name, tuple(_parquet(name, opened, pl.read_parquet_schema)), "", opened)
     text = _as_text(head, name)
     body = text.lstrip(b"\r\n")
     line = 1 + text.count(b"\n", 0, len(text) - len(body))
@@ -274,15 +271,17 @@ def _source(name: str, head: bytes, opened: Callable[[], Any], delimiter: str | 
     header = pl.read_csv(sample[: records.ends[0]], has_header=False, separator=separator, infer_schema=False)
     columns = tuple((c or "").strip() for c in header.row(0))
     _check_header(columns, name)
-    source = Source(name, columns, separator, opened)
+    source = Source(name, columns if columns[-1] else columns[:-1], separator, opened, len(columns))
     if not columns[-1]:
-        source.columns, source.unnamed_last = columns[:-1], True
-        typer.echo(
-            f"borrow: the first line of {name} ends with {source.separated_by}: the last column has no name and "
-            "is left out",
-            err=True,
-        )
+        ends = f"the first line of {name} ends with {source.separated_by}"
+        tell(f"{ends}: the last column has no name and is left out")
     return source
+
+
+def _head(opened: Callable[[], Any]) -> bytes:
+    """The first bytes. Half a block of what gzip unpacks takes less than the block of standard input that is kept."""
+    with opened() as file:
+        return file.read(BLOCK // 2)
 
 
 @contextmanager
@@ -293,13 +292,6 @@ def _unpacked(packed: Callable[[], Any], name: str) -> Iterator[Any]:
             yield gzip.GzipFile(fileobj=file)
         except (OSError, EOFError, zlib.error) as problem:
             fail(f"{name} is a damaged gzip file: {problem}")
-
-
-def _unpacked_head(head: bytes, name: str) -> bytes:
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, BLOCK)
-    except zlib.error as problem:
-        fail(f"{name} is a damaged gzip file: {problem}")
 
 
 class _Chained:
@@ -315,25 +307,24 @@ class _Chained:
 
 def _as_text(head: bytes, name: str) -> bytes:
     """Text without a mark of byte order; what is no text is named by what it is."""
-    if head[:2] == b"PK":
-        kind = "a model saved by borrow (see `borrow info`)" if head[30:39] == b"page.json" else "a zip or Excel file"
-        fail(f"{name} is {kind}, not a table; give CSV or Parquet")
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        fail(f"{name} is UTF-16 text; save it as UTF-8")
-    if b"\0" in head:
-        fail(f"{name} is not a table: it holds bytes that are no text; give CSV or Parquet")
-    head = head.removeprefix(BYTE_ORDER_MARK)
-    if b"\n" not in head and b"\r" in head:
-        fail(f"{name} has line ends of an old kind (CR alone); save it with usual ones")
-    return head
+    model = head[30:39] == b"page.json"
+    kind = "a model saved by borrow (see `borrow info`)" if model else "a zip or Excel file"
+    refuse(
+        {
+            f"{name} is {kind}, not a table; give CSV or Parquet": head[:2] == b"PK",
+            f"{name} is UTF-16 text; save it as UTF-8": head[:2] in (b"\xff\xfe", b"\xfe\xff"),
+            f"{name} is not a table: it holds bytes that are no text; give CSV or Parquet": b"\0" in head,
+            f"{name} has line ends of an old kind (CR alone); save it with usual ones": b"\r" in head
+            and b"\n" not in head,
+        }
+    )
+    return head.removeprefix(BYTE_ORDER_MARK)
 
 
 def _separator(sample: bytes, name: str, given: str | None) -> str:
     """The character between fields: the one that splits the first lines into as many fields each, most of them."""
-    widths = {}
-    for s in SEPARATORS:
-        records = find_records(sample, s)
-        widths[s] = records.fields[~records.blank]
+    records = {s: find_records(sample, s) for s in SEPARATORS}
+    widths = {s: found.fields[~found.blank] for s, found in records.items()}
     fit = {s: int(w[0]) for s, w in widths.items() if len(w) and w[0] > 1}
     even = {s: n for s, n in fit.items() if (widths[s] == n).sum() >= 0.9 * len(widths[s]) - 1}
     found = max(even or fit, key=lambda s: fit[s], default=None)
@@ -348,17 +339,16 @@ def _separator(sample: bytes, name: str, given: str | None) -> str:
 
 
 def _check_header(columns: tuple[str, ...], name: str) -> None:
-    if len(columns) == 1:
-        known = ", ".join(SEPARATORS.values())
-        fail(
-            f"{name} has one column only, {columns[0]!r}: none of {known} separates its first line; if something else "
-            "does, say so with --delimiter"
-        )
     numbers = sum(bool(re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", c, re.I)) for c in columns)
-    if numbers > len(columns) / 2:
-        fail(f"the first line of {name} holds numbers ({list_labels(columns, 4)}); it must name the columns")
-    if all(not c for c in columns):
-        fail(f"the first line of {name} names no columns")
+    first = f"the first line of {name}"
+    refuse(
+        {
+            f"{name} has one column only, {columns[0]!r}: none of {', '.join(SEPARATORS.values())} separates its first "
+            "line; if something else does, say so with --delimiter": len(columns) == 1,
+            f"{first} holds numbers ({list_labels(columns, 4)}); it must name the columns": numbers > len(columns) / 2,
+            f"{first} names no columns": not any(columns),
+        }
+    )
 
 
 def check_utf8(name: str, text: bytes, line: int) -> None:
@@ -368,8 +358,3 @@ def check_utf8(name: str, text: bytes, line: int) -> None:
     except UnicodeDecodeError as odd:
         here = line + text.count(b"\n", 0, odd.start)
         fail(f"{name} is not UTF-8 text in line {here}; save it as UTF-8")
-
-
-def first_line(problem: Exception) -> str:
-    """The first line of another library's message."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from borrow.data.cells import Codes
+if TYPE_CHECKING:  # messages need no linear algebra
+    from borrow.data.cells import Codes
 
 
 def sort_labels(values: Iterable[Any]) -> tuple[Hashable, ...]:

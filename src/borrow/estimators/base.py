@@ -31,7 +31,12 @@ class Fitted:
 
 @dataclass(eq=False, repr=False)
 class TaskEstimator(BaseEstimator):
-    """What every estimator shares. Abstract."""
+    """What every estimator shares. Abstract.
+
+    Attributes
+    ----------
+    fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
+    """
 
     task: str | int | None = None
     _: KW_ONLY

@@ -74,7 +74,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     Attributes
     ----------
-    fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
     tasks_ : labels of the tasks, sorted.
     classes_ : the classes, sorted.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.

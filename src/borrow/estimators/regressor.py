@@ -73,7 +73,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     Attributes
     ----------
-    fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
     tasks_ : labels of the tasks, sorted.
     noise_ : dict by label of noise variances, in the units of y.
     log_marginal_likelihood_ : log evidence of y as given, priors not included.

@@ -4,8 +4,7 @@
 JSON unchanged; `write(path, summary)` makes the page; `read(path)` takes the summary out of a page again.
 """
 
-from borrow.report.files import read, write
-from borrow.report.page import render
-from borrow.report.summary import summary
+from borrow.report.content import summary
+from borrow.report.page import read, render, write
 
 __all__ = ["read", "render", "summary", "write"]

@@ -1,4 +1,8 @@
-"""One self-contained HTML page from a summary: sections, then a Jinja2 template that escapes everything."""
+"""One self-contained HTML page from a summary: sections, then a Jinja2 template that escapes everything.
+
+No number is computed here. A section is a heading, a lead and blocks, each with the name that the template knows it by:
+`text`, `list` and `code`; `facts`, pairs of names and values; `table`; `figure` and `group`, one or several figures.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,63 @@ import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from borrow import __version__
 from borrow.data.plain import to_json
-from borrow.report import sections, sections_model, svg
+from borrow.numerics.files import write_atomically
+from borrow.report import svg
+from borrow.report.content import check
+from borrow.report.format import aligned, count, hundredths, number, percent, text_of, whole
 
-#: Of the summary. A page holds the number that its summary had.
-FORMAT, VERSION = "borrow.report", 1
+Part = Mapping[str, Any]
+Block = dict[str, Any]
+#: Name of a column, the field of a row that it shows, and how its numbers are written (None for text).
+Column = tuple[str, str, Callable[[Any], str] | None]
+#: Primaries that get sections of their own; advice where every task was judged in turn; points of a curve in its table.
+MOST_DETAILS, MOST_ADVICE, MOST_POINTS = 8, 6, 13
+BADGES = {"helps": "Helps", "hurts": "Hurts", "cannot tell": "Cannot tell"}
 
 
-def render(summary: Mapping[str, Any]) -> str:
+def write(path: str | os.PathLike[str], summary: Part) -> Path:
+    """Write the page; what was there before is replaced in one step, when the page is complete."""
+    target = Path(path)
+    page = render(summary)
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(target)!r} is a folder; give the name of an HTML file in it")
+    try:
+        write_atomically(target, page.encode())
+    except OSError as error:
+        raise OSError(
+            f"cannot write the report to {str(target)!r} ({error.strerror or error}); give another path"
+        ) from error
+    return target
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The summary inside a page that `write` made."""
+    try:
+        page = Path(path).read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is no report of borrow: it is not text") from None
+    found = re.search(r'<script type="application/json" id="summary">([^<]*)</script>', page)
+    if found is None:
+        raise ValueError(
+            f"{str(path)!r} is no report of borrow: it holds no summary; give a page made by borrow report"
+        )
+    try:
+        content = json.loads(found[1])
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the summary in {str(path)!r} is damaged ({error}); make the report again") from None
+    check(content)
+    return dict(content)
+
+
+def render(summary: Part) -> str:
     """The whole page as text. Needs Jinja2, which `borrow[app]` brings."""
     try:
         import jinja2
@@ -28,87 +76,30 @@ def render(summary: Mapping[str, Any]) -> str:
             f"a report needs {absent.name}, which is not installed: pip install 'borrow[app]'", name=absent.name
         ) from None
     check(summary)
-    summary = to_json(summary, text=svg.text_of)
-    names = svg.names()
+    summary = to_json(summary, text=text_of)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string(_file("report.html.j2"))
+    shown, ids = _sections(summary), itertools.count(1)
+    for part in shown:  # ids owe nothing to the data
+        drawn = [f for kind, content in part["blocks"] if kind.startswith(("figure", "group")) for f in content]
+        for f, name in itertools.product(drawn, ("bar", "svg")):
+            if f[name] is not None:  # built as a tree: text is text
+                f[name] = Markup(svg.markup(f[name], f"figure-{next(ids)}"))
+        part["id"] = f"part-{next(ids)}"
     style, script = _file("report.css"), _file("report.js")
-    shown = _sections(summary, names)
-    for block in _figures(shown):
-        block["svg"], block["bar"] = Markup(block["svg"]), Markup(block["bar"])  # built as trees: text is text
-    return template.render(
-        title=_title(summary),
-        brand="does the other data help?",
+    # JSON that no text inside can end: no <, > or & is left in it.
+    data = json.dumps(summary, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    data = data.translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
+    return environment.from_string(_file("report.html.j2")).render(
         version=summary["borrow"],
-        verdicts=sections.verdicts(summary),
-        facts=sections.headline_facts(summary),
+        verdict=verdict(summary),
+        numbers=numbers_of(summary),
         sections=shown,
         style=Markup(style),
         style_hash=_hash(style),
         script=Markup(script),
         script_hash=_hash(script),
-        data=Markup(_script_safe(summary)),
+        data=Markup(data),
     )
-
-
-def check(summary: Mapping[str, Any]) -> None:
-    """Refuse what is no summary, or one of a version that this borrow does not know."""
-    if not isinstance(summary, Mapping) or summary.get("format") != FORMAT:
-        raise ValueError(
-            f"summary is no summary of a report: expected a dict with format={FORMAT!r}, as borrow.report.summary() "
-            "returns it"
-        )
-    version = summary.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(f"the summary has version {version!r}; expected a whole number, 1 to {VERSION}")
-    if version > VERSION:
-        made = summary.get("borrow", "a newer version")
-        raise ValueError(
-            f"the summary was made by a newer borrow ({made}, summary version {version}; this is borrow {__version__}, "
-            f"which reads up to version {VERSION}): update borrow, or make the summary again with this one"
-        )
-
-
-def _sections(summary: Mapping[str, Any], names: Any) -> list[dict[str, Any]]:
-    shown = []
-    many = len(summary["parts"]) > 1
-    kind = summary["data"]["kind"]
-    if many:
-        shown.append(sections.overview_section(summary["parts"], names))
-    details = sections.detailed(summary["parts"])
-    for part in details:
-        if part["comparison"]:
-            shown.append(sections.comparison_section(part, kind, names, many))
-        if part["secondaries"]:
-            shown.append(sections.secondaries_section(part, names, many))
-    if summary["covariance"]:
-        shown.append(sections.covariance_section(summary["covariance"], names))
-    if summary["predictions"]:
-        shown.append(sections_model.predictions_section(summary["predictions"], names))
-    for part in details:
-        if part["calibration"]:
-            primary = part["primary"] if many else None
-            shown.append(sections_model.calibration_section(part["calibration"], names, primary))
-    if summary["suggestions"]:
-        shown.append(sections_model.suggestions_section(summary["suggestions"], names))
-    shown.append(sections_model.made_section(summary["made"], names))
-    return shown
-
-
-def _figures(shown: list[dict[str, Any]]) -> Any:
-    blocks = itertools.chain.from_iterable(s["blocks"] for s in shown)
-    for block in blocks:
-        if block["kind"] == "figure":
-            yield block
-        elif block["kind"] == "group":
-            yield from block["figures"]
-
-
-def _title(summary: Mapping[str, Any]) -> str:
-    judged = [p for p in summary["parts"] if p.get("verdict")]
-    if len(judged) == 1:
-        return f"{judged[0]['primary']}: {sections.BADGES[judged[0]['verdict']['answer']].lower()} \u00b7 borrow"
-    return f"{summary['data']['target'] or 'Report'} \u00b7 borrow"
 
 
 def _file(name: str) -> str:
@@ -119,7 +110,393 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _script_safe(summary: Mapping[str, Any]) -> str:
-    """JSON that no text inside can end: no <, > or & is left in it."""
-    text = json.dumps(summary, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def verdict(summary: Part) -> Block:
+    """What stands on top, and the title: one verdict, or how many of each where every task was judged in turn."""
+    judged, target = [p for p in summary["parts"] if p["verdict"]], summary["data"]["target"]
+    question = f"Does the data of the other tasks help to predict \u201c{target}\u201d"
+    if not judged:
+        return {
+            "title": target or "Report",
+            "role": "",
+            "question": f"{(summary['model'] or {}).get('class', 'A model')} of {target or 'a target'}",
+            "badge": "Not compared",
+            "sentence": "This page shows what the model learnt; whether the other data helped was not measured.",
+            "interval": "",
+            "advice": ["Run borrow compare on the data to find out whether borrowing helps the task that matters."],
+        }
+    if len(judged) == 1:
+        found, primary = judged[0]["verdict"], judged[0]["primary"]
+        return {
+            "title": f"{primary}: {found['answer']}",
+            "role": found["answer"].replace(" ", "-"),
+            "question": f"{question} for \u201c{primary}\u201d?",
+            "badge": BADGES[found["answer"]],
+            "sentence": found["headline"],
+            "interval": found["interval"],
+            "advice": found["advice"],
+        }
+    helps, hurts, open_ = (sum(p["verdict"]["answer"] == answer for p in judged) for answer in BADGES)
+    return {
+        "title": target or "Report",
+        "role": "helps" if helps and not hurts else "hurts" if hurts and not helps else "",
+        "question": f"{question}? Every task in turn.",
+        "badge": "Every task",
+        "sentence": f"Borrowing helps {helps} of {count(len(judged), 'task')}, hurts {hurts}, and for {open_} the data "
+        "cannot tell.",
+        "interval": "",
+        "advice": [f"{p['primary']}: {a}" for p in judged for a in p["verdict"]["advice"][:1]][:MOST_ADVICE],
+    }
+
+
+def numbers_of(summary: Part) -> list[tuple[str, str]]:
+    """A line of figures under the verdict."""
+    data, parts = summary["data"], summary["parts"]
+    mine = parts[0]["primary"] if len(parts) == 1 else None
+    others = [t["rows"] or 0 for t in data["tasks"] if t["task"] != mine]
+    rows = f", {sum(others):,} rows" if any(others) else ""
+    known = [
+        ("tasks", f"{len(others):,}{rows}" if mine is None else None),
+        (f"rows of {mine}", None if mine is None else whole(parts[0]["rows"])),
+        ("other tasks", None if mine is None else count(len(others), "task") + rows),
+        ("inputs", count(len(data["features"]), "column")),
+        ("cross-validation", data["cv"]),
+    ]
+    return [(name, value) for name, value in known if value is not None]
+
+
+def _sections(summary: Part) -> list[Block]:
+    """The sections of what the summary has, in order."""
+    parts, details = summary["parts"], detailed(summary["parts"])
+    many = len(parts) > 1
+    shown = [overview_section(parts)] if many else []
+    for part in details:
+        shown += [comparison_section(part, many)] if part["comparison"] else []
+        shown += [secondaries_section(part, many)] if part["secondaries"] else []
+    shown += [covariance_section(summary["covariance"])] if summary["covariance"] else []
+    shown += [predictions_section(summary["predictions"])] if summary["predictions"] else []
+    shown += [calibration_section(part, many) for part in details if part["calibration"]]
+    shown += [suggestions_section(summary["suggestions"])] if summary["suggestions"] else []
+    return [*shown, made_section(summary["made"])]
+
+
+def section(heading: str, lead: str, *blocks: tuple[str, Any]) -> Block:
+    """A part of the page; a block without content is left out."""
+    return {"heading": heading, "lead": lead, "blocks": [(kind, content) for kind, content in blocks if content]}
+
+
+def figure(drawn: svg.Element, caption: str = "", margin: str = "", **more: Any) -> Block:
+    """A figure with what stands around it."""
+    empty: Block = {"heading": "", "legend": [], "table": None, "bar": None, "classes": ""}
+    return {"svg": drawn, "caption": caption, "margin": margin, **empty, **more}
+
+
+def table(caption: str, columns: Sequence[Column], rows: Sequence[Part], judged: str | None = None) -> Block:
+    """A table that sorts; the row of the method `judged` stands out."""
+    return {"caption": caption, "columns": columns, "rows": rows, "judged": judged}
+
+
+def columns_of(write: Callable[[Any], str] | None, *fields: str) -> list[Column]:
+    """Columns that are called as their fields are, written in one way."""
+    return [(field.replace("_", " "), field, write) for field in fields]
+
+
+def intervals(
+    rows: Sequence[Part],
+    fields: tuple[str, str, str, str],
+    sure: Callable[[Part], Any],
+    title: str,
+    axis: str,
+    caption: str,
+    sides: tuple[str, str] | None = None,
+    limits: tuple[float, float] | None = None,
+    otherwise: str = "unsure",
+    **more: Any,
+) -> list[Block]:
+    """A figure of dots with intervals, where there are any rows; those that are `sure` stand out, others are hollow.
+
+    `fields` are the label, value, low and high of a row.
+    """
+    names = dict(zip(("label", "value", "low", "high"), fields, strict=True))
+    dots = [
+        {**row, **{name: row[field] for name, field in names.items()}, "role": "judged" if sure(row) else otherwise}
+        for row in rows
+    ]
+    return [figure(svg.intervals(dots, title, axis, sides, limits), caption, "named", **more)] if dots else []
+
+
+def detailed(parts: Sequence[Part]) -> list[Part]:
+    """The primaries whose sections are shown, in the order given: all, or of many those with the clearest answers."""
+
+    def clear(i: int) -> float:
+        low, high = ((parts[i]["verdict"] or {}).get(k) for k in ("low", "high"))
+        if low is None or high is None or high <= low:
+            return 0.0
+        return abs(low + high) / (high - low)  # the distance from zero in half widths
+
+    return [parts[i] for i in sorted(sorted(range(len(parts)), key=clear, reverse=True)[:MOST_DETAILS])]
+
+
+def overview_section(parts: Sequence[Part]) -> Block:
+    """One line per task, where every task was judged in turn."""
+    rows = [
+        {
+            "task": p["primary"],
+            "rows": p["rows"],
+            "borrowing": BADGES[p["verdict"]["answer"]].lower(),
+            "method": p["verdict"]["label"],
+            **{k: p["verdict"][k] for k in ("difference", "low", "high")},
+        }
+        for p in parts
+        if p["verdict"]
+    ]
+    drawn = intervals(
+        rows,
+        ("task", "difference", "low", "high"),
+        lambda r: r["borrowing"] != "cannot tell",
+        "Difference from no transfer, every task",
+        "difference in error from no transfer",
+        "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell.",
+        ("less", "more error"),
+    )
+    columns = [*columns_of(None, "task"), ("rows", "rows", whole), *columns_of(None, "borrowing", "method")]
+    columns += columns_of(aligned(rows, "difference", "low", "high"), "difference", "low", "high")
+    lead = f"Details follow for {MOST_DETAILS} of {len(parts)} tasks, those with the clearest answers."
+    return section(
+        "Every task in turn",
+        lead if len(parts) > MOST_DETAILS else "",
+        ("figure", drawn),
+        ("table", table("Every task as the one that matters.", columns, rows)),
+    )
+
+
+def comparison_section(part: Part, many: bool) -> Block:
+    """The methods against no transfer: dots with intervals, then the table."""
+    found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
+    rows, level, score = found["rows"], percent(found["level"]), found["score"]
+    drawn = intervals(
+        [r for r in rows if r["method"] != "single"],
+        ("label", "difference", "low", "high"),
+        lambda r: r["method"] == chosen,
+        f"Difference of each method from no transfer, {part['primary']}",
+        "difference in error from no transfer",
+        f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together with "
+        f"{level} and account for folds that share rows. Where a bar crosses the line, the folds do not show a "
+        "difference.",
+        ("less error", "more error"),
+        otherwise="plain",
+    )
+    numbers = "coverage" in rows[0]
+    errors = aligned(rows, "error", "std_error", "difference", "low", "high")
+    columns = [("method", "label", None), ("error", "error", errors), ("\u00b1", "std_error", errors)]
+    columns += columns_of(errors, "difference", "low", "high") + columns_of(aligned(rows, "log_density"), "log_density")
+    sure = ("in 90 % band", "coverage", percent), ("too sure by", "calibration", aligned(rows, "calibration"))
+    columns += [sure[0] if numbers else sure[1], *columns_of(aligned(rows, "seconds"), "seconds")]
+    explained = "" if numbers else " too sure by is mean confidence less share of right answers;"
+    caption = (
+        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
+        f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
+        f"higher is better;{explained} seconds: processor time of all fits."
+    )
+    return section(
+        f"Comparison for {part['primary']}" if many else "Comparison",
+        found["lead"],
+        ("figure", drawn),
+        ("table", table(caption, columns, rows, chosen)),
+        ("list", found["notes"]),
+    )
+
+
+def secondaries_section(part: Part, many: bool) -> Block:
+    """Which of the other tasks carry the gain."""
+    found, primary = part["secondaries"], part["primary"]
+    rows, most = found["rows"], found["shown"]
+    related = intervals(
+        [r for r in rows if r["correlation"] is not None][:most],
+        ("task", "correlation", "correlation_low", "correlation_high"),
+        lambda r: r["clear"],
+        f"Correlation of each task with {primary}",
+        "correlation with the primary",
+        found["correlation_caption"],
+        limits=(-1.05, 1.05),
+        heading="How related",
+    )
+    lost = intervals(
+        [r for r in rows if r["gain"] is not None][:most],
+        ("task", "gain", "low", "high"),
+        lambda r: r["low"] is not None and r["low"] > 0,
+        f"Loss of accuracy for {primary} when a task is left out",
+        "more error without it",
+        found["gain_caption"],
+        ("no use", "of use"),
+        heading="What is lost without it",
+    )
+    gain = aligned(rows, "gain", "low", "high")
+    optional = [
+        *columns_of(aligned(rows, "rho", least=2), "rho"),
+        *columns_of(hundredths, "correlation"),
+        ("\u00b1", "std_error", aligned(rows, "std_error", least=2)),
+        ("shared", "share", percent),
+        ("lost without it", "gain", gain),
+        *columns_of(gain, "low", "high"),
+    ]
+    columns = [*columns_of(None, "task"), *columns_of(whole, "rows")]
+    columns += [c for c in optional if any(r.get(c[1]) is not None for r in rows)]
+    return section(
+        f"Who is related to {primary}" if many else "Which of the other tasks carry it",
+        found["lead"],
+        ("group two" if related and lost else "group ", [*related, *lost]),
+        ("table", table(found["caption"], columns, rows)),
+    )
+
+
+def covariance_section(covariance: Part) -> Block:
+    """The heat map of correlations between tasks."""
+    tasks, values = covariance["tasks"], covariance["values"]
+    rows = [{"task": t, **{str(j): v for j, v in enumerate(line)}} for t, line in zip(tasks, values, strict=True)]
+    columns = [*columns_of(None, "task"), *((t, str(j), hundredths) for j, t in enumerate(tasks))]
+    numbers = table("Correlations between tasks.", columns, rows) if len(tasks) <= 14 else None
+    drawn = svg.heat_map(tasks, values, "Correlations between tasks")
+    heat = figure(drawn, covariance["caption"], "named heat", table=numbers)
+    return section("How the tasks hang together", covariance["lead"], ("figure", [heat]))
+
+
+def predictions_section(part: Part) -> Block:
+    """What the model says: curves, maps or effects, as the number of inputs allows."""
+    blocks = {"curve": _curves, "map": _maps, "effects": _effects}[part["form"]](part)
+    return section(part["heading"], part["lead"], *blocks, ("list", part["notes"]))
+
+
+def _legend(part: Part, alone: Any, points: Any) -> list[tuple[str, str]]:
+    """Roles and names of what a figure shows."""
+    known = [("borrowed", part["label"], True), ("alone", "no transfer", alone), ("point", "measured", points)]
+    return [(role, words) for role, words, there in known if there]
+
+
+def _curves(part: Part) -> list[tuple[str, Any]]:
+    feature, target, first = part["feature"], part["target"], part["panels"][0]
+    titles = [f"Prediction of {target} for {panel['task']}" for panel in part["panels"]]
+    large = figure(
+        svg.curve(first, titles[0], feature, target),
+        part["caption"],
+        "tall",
+        legend=_legend(part, first["alone"], first["points"]["x"]),
+        table=_curve_table(first, feature),
+    )
+    small = [
+        figure(svg.curve(panel, title, feature, target, 130.0), "", "tall", heading=panel["task"])
+        for panel, title in zip(part["panels"][1:], titles[1:], strict=True)
+    ]
+    return [("figure", [large]), ("group many", small)]
+
+
+def _curve_table(panel: Part, feature: str) -> Block:
+    step = max(1, (len(panel["x"]) - 1) // (MOST_POINTS - 1))
+    fields = ("x", "mean", "low", "high") if panel["low"] is not None else ("x", "mean")
+    rows = [{f: panel[f][i] for f in fields} for i in range(0, len(panel["x"]), step)]
+    write = aligned(rows, "mean", "low", "high")
+    columns = [(feature, "x", aligned(rows, "x")), ("prediction", "mean", write), *columns_of(write, *fields[2:])]
+    return table("Some points of the curve.", columns, rows)
+
+
+def _maps(part: Part) -> list[tuple[str, Any]]:
+    fields = ["mean"] if part["std"] is None else ["mean", "std"]
+    drawn = [
+        figure(
+            svg.surface(part, field, part[f"{field}_heading"]),
+            margin="tall",
+            heading=part[f"{field}_heading"],
+            bar=svg.colour_bar(part, field),
+            classes="map",
+        )
+        for field in fields
+    ]
+    columns = [(f, str(i), number) for i, f in enumerate(part["features"])]
+    columns += [("prediction", "mean", number), ("\u00b1", "std", number)][: len(fields)]
+    drawn[-1]["table"] = table("Some points of the map.", columns, part["corners"])
+    return [("group two", drawn), ("text", part["caption"])]
+
+
+def _effects(part: Part) -> list[tuple[str, Any]]:
+    switches, target = part["switches"], part["target"]
+    write = aligned(switches, "value", "low", "high")
+    columns = [("input", "feature", None), *columns_of(None, "from", "to"), ("effect", "value", write)]
+    columns += columns_of(write, "low", "high")
+    drawn = intervals(
+        switches,
+        ("feature", "value", "low", "high"),
+        lambda r: r["low"] is not None and (r["low"] > 0 or r["high"] < 0),
+        "Effect of each input with two values",
+        f"change in {target}",
+        part["switch_caption"],
+        legend=_legend(part, any(r["alone"] for r in switches), False),
+        table=table("Average change between the two values of an input.", columns, switches),
+    )
+    small = [
+        figure(
+            svg.curve(panel, f"Average {target} over {name}", name, target, 150.0),
+            margin="tall",
+            heading=name,
+            table=_curve_table(panel, name),
+        )
+        for panel in part["curves"]
+        for name in [panel["feature"]]
+    ]
+    return [("figure", drawn), ("group many", small), ("text", part["curve_caption"] if small else "")]
+
+
+def calibration_section(part: Part, many: bool) -> Block:
+    """Do bands and probabilities mean what they say?"""
+    found, title = part["calibration"], "Promised and found"
+    if found["form"] == "coverage":
+        drawn, what = svg.coverage(found, title), "bands"
+        rows = [
+            {"level": level, **{m["method"]: m["share"][i] for m in found["all"]}}
+            for i, level in enumerate(found["levels"])
+        ]
+        columns: list[Column] = [("band", "level", percent)]
+        columns += [(m["label"], m["method"], percent) for m in found["all"]]
+        numbers = table("Share of held-out rows inside each band.", columns, rows)
+    else:
+        drawn, what = svg.reliability(found, title), "probabilities"
+        rows = [{"method": m["label"], **b} for m in found["all"] for b in m["bins"]]
+        columns = [*columns_of(None, "method"), *columns_of(percent, "predicted"), ("came true", "observed", percent)]
+        columns += [*columns_of(percent, "low", "high"), ("rows", "n", whole)]
+        numbers = table("Predictions by probability, and how often they came true.", columns, rows)
+    legend = [(m["role"], m["label"]) for m in found["methods"]]
+    return section(
+        f"Can the {what} be trusted" + (f" for {part['primary']}?" if many else "?"),
+        found["lead"],
+        ("figure", [figure(drawn, found["caption"], "square", legend=legend, table=numbers)]),
+    )
+
+
+def suggestions_section(part: Part) -> Block:
+    """What to measure next."""
+    rows = [dict(zip(part["columns"], row, strict=True)) for row in part["rows"]]
+    columns: list[Column] = []
+    for name, numeric in zip(part["columns"], part["numeric"], strict=True):
+        counts = numeric and all(float(row[name] or 0).is_integer() for row in rows)
+        columns += columns_of(whole if counts else aligned(rows, name) if numeric else None, name)
+    return section("What to measure next", part["lead"], ("table", table(part["caption"], columns, rows)))
+
+
+def made_section(made: Part) -> Block:
+    """How the page was made."""
+    seconds = None if made["seconds"] is None else f"{number(made['seconds'], 3)} s, summed over the fits"
+    pairs = [
+        ("data", made["digest"]),
+        ("seed", made["seed"]),
+        ("cross-validation", made["cv"]),
+        ("model", made["model"]),
+        ("processor time", seconds),
+        ("versions", ", ".join(f"{name} {version}" for name, version in made["versions"].items())),
+        ("written", made["written"]),
+    ]
+    return section(
+        "How this was made",
+        "What is needed to make these numbers again. The digest is of the data as they were read.",
+        ("code", made["command"]),
+        ("facts", [pair for pair in pairs if pair[1] is not None]),
+        ("text", "Warnings along the way:" if made["warnings"] else ""),
+        ("list", [f"{w['text']} ({w['times']}\u00d7)" for w in made["warnings"]]),
+    )

@@ -1,4 +1,4 @@
-"""Drawing on inline SVG: numbers to marks, text to text.
+"""The figures of a report: each takes a part of the summary and returns inline SVG with its text alternative.
 
 Elements are built as a tree, never as strings, so that a task called `<script>` stays text. Across, marks stand at per
 cents of the plot's width; up and down, at pixels. So a figure fills the width it is given, on a desk or a phone, while
@@ -7,74 +7,32 @@ its letters keep their size. Colours are classes: the page's style sheet says wh
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+from borrow.report.format import number, percent, shortened, tick_labels
+
 Element = ElementTree.Element
 
-#: Characters that a page must not hold: control characters, those that turn the direction of what follows, halves of
-#: surrogate pairs, non-characters.
-_FOREIGN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
-)
-
-
-def text_of(value: Any) -> str:
-    """Any label as text that a page may hold; what it may not becomes the replacement character."""
-    return _FOREIGN.sub("\ufffd", str(value))
-
-
-def shortened(text: str, most: int) -> str:
-    """The text, cut to so many letters; wide letters count double."""
-    width, room = 0, most - 1
-    for i, letter in enumerate(text):
-        width += 0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
-        if width > room and i < len(text) - 1:
-            return text[:i].rstrip() + "\u2026"
-    return text
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits, a true minus, a dash where there is no number."""
-    if value is None or not math.isfinite(value):
-        return "\u2013"
-    if value == 0:
-        return "0"
-    size = math.floor(math.log10(abs(value)))
-    if -4 <= size < 6:
-        shown = f"{value:,.{max(digits - 1 - size, 0)}f}"
-        if float(shown.replace(",", "")) == 0:
-            return "0"
-        return shown.replace("-", "\u2212")
-    power = str(size).replace("-", "\u2212")
-    return f"{value / 10**size:.{digits - 1}f}".replace("-", "\u2212") + f"e{power}"
+#: Height of a row with a dot and an interval, and of one with two; of a figure of shares; of what is under a plot.
+ROW, DOUBLE, SQUARE, AXIS = 30.0, 36.0, 260.0, 44.0
+#: Letters that fit into the margin to the left of a plot (the classes of the style sheet).
+LETTERS, NARROW = 22, 17
+#: Opacity of the largest number of a map.
+DEEPEST = 0.9
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers from low to high, at most so many."""
     if not high > low:
         return [low]
-    raw = (high - low) / max(most, 1)
-    unit = 10.0 ** math.floor(math.log10(raw))
+    unit = 10.0 ** math.floor(math.log10((high - low) / most))
     step = next(unit * k for k in (1, 2, 5, 10, 20) if (high - low) / (unit * k) <= most)
-    first = math.ceil(low / step - 1e-9)
-    return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def tick_labels(values: Sequence[float]) -> list[str]:
-    """Labels of ticks, all with the digits that the closest two need."""
-    apart = min((abs(b - a) for a, b in itertools.pairwise(values)), default=max(map(abs, values), default=1.0) or 1.0)
-    largest = max(map(abs, values), default=1.0) or 1.0
-    if largest >= 1e6 or largest < 1e-4:
-        return [number(v, 2) for v in values]
-    digits = max(0, -math.floor(math.log10(apart) + 1e-9))
-    return [f"{v:,.{digits}f}".replace("-", "\u2212") for v in values]
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
 
 
 @dataclass(frozen=True)
@@ -89,66 +47,62 @@ class Scale:
     @classmethod
     def around(cls, values: Sequence[float], room: float = 0.06, **more: Any) -> Scale:
         """A scale that holds the values with some room on both sides."""
-        low, high = (min(values), max(values)) if len(values) else (0.0, 1.0)
+        low, high = min(values), max(values)
         pad = room * (high - low) or max(abs(high), 1.0) * 0.5
         return cls(low - pad, high + pad, **more)
 
     def __call__(self, value: float) -> float:
         """The place of a number along the length."""
-        share = (value - self.low) / (self.high - self.low)
-        share = min(max(share, -0.5), 1.5)  # far outside is outside
+        share = min(max((value - self.low) / (self.high - self.low), -0.5), 1.5)  # far outside is outside
         return self.length * (1.0 - share if self.flip else share)
 
     def percent(self, value: float) -> str:
         """The place as a per cent of the width."""
-        return f"{self(value):.3f}%" if self.length == 100.0 else f"{100.0 * self(value) / self.length:.3f}%"
+        return f"{100.0 * self(value) / self.length:.3f}%"
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round numbers on the scale, and how they are written."""
+        values = ticks(self.low, self.high)
+        return list(zip(values, tick_labels(values), strict=True))
 
 
 def add(parent: Element, name: str, text: Any = None, **attributes: Any) -> Element:
     """One more element; `text_anchor` is written text-anchor, `class_` is class; numbers get three decimals."""
-    child = ElementTree.SubElement(parent, name)
-    for key, value in attributes.items():
-        shown = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else text_of(value)
-        child.set(key.rstrip("_").replace("_", "-"), shown)
-    if text is not None:
-        child.text = text_of(text)
+    shown = {
+        key.rstrip("_").replace("_", "-"): f"{v:.3f}".rstrip("0").rstrip(".") if isinstance(v, float) else str(v)
+        for key, v in attributes.items()
+    }
+    child = ElementTree.SubElement(parent, name, shown)
+    child.text = None if text is None else str(text)
     return child
 
 
-def canvas(height: float, title: str, description: str, name: str, classes: str = "") -> Element:
-    """An empty figure with its text alternative; `name` makes the ids of it and is never a label of the data."""
-    root = ElementTree.Element("svg")
-    for key, value in {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "role": "img",
-        "class": f"figure {classes}".strip(),
-        "width": "100%",
-        "height": f"{height:g}",
-        "aria-labelledby": f"{name}-title {name}-text",
-    }.items():
-        root.set(key, value)
-    add(root, "title", title, id=f"{name}-title")
-    add(root, "desc", description, id=f"{name}-text")
+def canvas(height: float, title: str, description: str, classes: str = "") -> Element:
+    """An empty figure with its text alternative."""
+    looks = {"role": "img", "class": f"figure {classes}".strip(), "width": "100%", "height": f"{height:g}"}
+    root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **looks})
+    add(root, "title", title)
+    add(root, "desc", description)
     return root
 
 
-def stretched(parent: Element, height: float) -> Element:
-    """A layer for paths: 1000 units across whatever the width, pixels down; lines keep their thickness."""
-    return add(
-        parent, "svg", width="100%", height=float(height), viewBox=f"0 0 1000 {height:g}", preserveAspectRatio="none"
-    )
+def markup(root: Element, name: str) -> str:
+    """The figure as it stands in the page; `name` makes the ids that tie it to its text alternative."""
+    root.set("aria-labelledby", f"{name}-title {name}-text")
+    for child, kind in zip(root, ("title", "text"), strict=False):
+        child.set("id", f"{name}-{kind}")
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def stretched(parent: Element, width: int, height: float, deep: float | None = None) -> Element:
+    """A layer of `width` units across whatever the width of the plot, and `deep` (else pixels) down."""
+    box = f"0 0 {width} {height if deep is None else deep:g}"
+    return add(parent, "svg", width="100%", height=float(height), viewBox=box, preserveAspectRatio="none")
 
 
 def line_path(x: Sequence[float], y: Sequence[float]) -> str:
-    """A path through points; it breaks where a number is missing."""
-    parts, pen = [], "M"
-    for u, v in zip(x, y, strict=True):
-        if math.isfinite(u) and math.isfinite(v):
-            parts.append(f"{pen}{u:.1f} {v:.1f}")
-            pen = "L"
-        else:
-            pen = "M"
-    return "".join(parts)
+    """A path through points."""
+    return "M" + "L".join(f"{u:.1f} {v:.1f}" for u, v in zip(x, y, strict=True))
 
 
 def band_path(x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
@@ -156,45 +110,255 @@ def band_path(x: Sequence[float], low: Sequence[float], high: Sequence[float]) -
     return line_path([*x, *reversed(x)], [*high, *reversed(low)]) + "Z"
 
 
-def label(parent: Element, x: str, y: float, text: str, most: int = 60, **more: Any) -> Element:
+def label(parent: Element, x: str, y: float, text: str, most: int, **more: Any) -> None:
     """Text, shortened where it is long; the whole of it is then in its tooltip."""
-    whole = text_of(text)
-    short = shortened(whole, most)
-    element = add(parent, "text", short, x=x, y=float(y), **more)
-    if short != whole:
-        element.text = None
-        tip = add(element, "title", whole)
-        tip.tail = short
-    return element
+    short = shortened(text, most)
+    element = add(parent, "text", text if short == text else None, x=x, y=y, **more)
+    if short != text:
+        add(element, "title", text).tail = short
 
 
-def bottom_axis(root: Element, scale: Scale, y: float, title: str, most: int = 5, top: float = 0.0) -> None:
+def bottom_axis(root: Element, scale: Scale, y: float, title: str, top: float = 0.0) -> None:
     """Grid lines, numbers under them and what they are."""
-    values = ticks(scale.low, scale.high, most)
-    for value, shown in zip(values, tick_labels(values), strict=True):
+    for value, shown in scale.ticks():
         at = scale.percent(value)
-        add(root, "line", x1=at, x2=at, y1=float(top), y2=float(y), class_="grid")
+        add(root, "line", x1=at, x2=at, y1=top, y2=y, class_="grid")
         add(root, "text", shown, x=at, y=y + 16.0, text_anchor="middle", class_="tick")
-    if title:
-        label(root, "100%", y + 34.0, title, 50, text_anchor="end", class_="axis")  # runs back under the margin
+    label(root, "100%", y + 34.0, title, 50, text_anchor="end", class_="axis")  # runs back under the margin
 
 
-def left_axis(root: Element, scale: Scale, title: str = "", most: int = 5, grid: bool = True) -> None:
+def left_axis(root: Element, scale: Scale, title: str, grid: bool = True) -> None:
     """Grid lines across, numbers to the left of them; the title stands over the plot."""
-    values = ticks(scale.low, scale.high, most)
-    for value, shown in zip(values, tick_labels(values), strict=True):
+    for value, shown in scale.ticks():
+        y = scale(value)
         if grid:
-            add(root, "line", x1="0%", x2="100%", y1=scale(value), y2=scale(value), class_="grid")
-        add(root, "text", shown, x="0", dx="-8", y=scale(value) + 4.0, text_anchor="end", class_="tick")
-    if title:
-        label(root, "0%", -14.0, title, 44, dx="-40", class_="axis")
+            add(root, "line", x1="0%", x2="100%", y1=y, y2=y, class_="grid")
+        add(root, "text", shown, x="0", dx="-8", y=y + 4.0, text_anchor="end", class_="tick")
+    label(root, "0%", -14.0, title, 44, dx="-40", class_="axis")
 
 
-def markup(root: Element) -> str:
-    """The figure as it stands in the page."""
-    return ElementTree.tostring(root, encoding="unicode")
+def name_row(root: Element, y: float, text: str, role: str) -> None:
+    """A label in the margin: what fits on a desk, and where that is too long for a phone a shorter one."""
+    place = {"dx": "-12", "text_anchor": "end"}
+    both = shortened(text, NARROW) != shortened(text, LETTERS)
+    label(root, "0", y, text, LETTERS, class_=f"name {role}{' wide' * both}", **place)
+    if both:
+        label(root, "0", y, text, NARROW, class_=f"name {role} narrow", aria_hidden="true", **place)
 
 
-def names() -> Iterator[str]:
-    """figure-1, figure-2, ...: ids that owe nothing to the data."""
-    return (f"figure-{i}" for i in itertools.count(1))
+def intervals(
+    rows: Sequence[Mapping[str, Any]],
+    title: str,
+    axis: str,
+    ends: tuple[str, str] | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Element:
+    """Dots with intervals, one row each, around zero.
+
+    A row has `label`, `value`, `low`, `high` (None where unknown), `role` (a class of the style sheet) and may have
+    `alone`: what no transfer says, a second, hollow interval under the first. `ends` says what lies left and right of
+    zero.
+    """
+    alone = [row["alone"] for row in rows if row.get("alone")]
+    shown = [v for row in [*rows, *alone] for v in (row["value"], row["low"], row["high"]) if v is not None]
+    scale = Scale(*limits) if limits else Scale.around([*shown, 0.0])
+    top, step = 22.0 if ends else 4.0, DOUBLE if alone else ROW
+    height = top + step * len(rows)
+    said = "; ".join(f"{row['label']}: {_said(row)}" for row in rows)
+    root = canvas(height + AXIS, title, f"{axis}. {said}.")
+    bottom_axis(root, scale, height, axis, top)
+    zero = scale.percent(0.0)
+    add(root, "line", x1=zero, x2=zero, y1=top - 4.0, y2=height, class_="zero")
+    if ends and scale(0.0) > 16:
+        add(root, "text", f"\u2190 {ends[0]}", x=zero, dx="-8", y=11.0, text_anchor="end", class_="tick")
+    if ends and scale(0.0) < 84:
+        add(root, "text", f"{ends[1]} \u2192", x=zero, dx="8", y=11.0, class_="tick")
+    for i, row in enumerate(rows):
+        y = top + step * (i + 0.5)
+        name_row(root, y + 4.0, row["label"], row["role"])
+        if row.get("alone"):
+            _interval(root, scale, y + 6.0, {**row["alone"], "label": "no transfer", "role": "alone"}, 3.5)
+            y -= 4.0
+        _interval(root, scale, y, row, 5.0)
+    return root
+
+
+def _interval(root: Element, scale: Scale, y: float, row: Mapping[str, Any], size: float) -> None:
+    if row["value"] is None:
+        add(root, "text", "not known", x=scale.percent(0.0), dx="8", y=y + 4.0, class_="tick")
+        return
+    group = add(root, "g", class_=f"mark {row['role']}")
+    add(group, "title", f"{row['label']}: {_said(row)}")
+    if None not in (row["low"], row["high"]):
+        low, high = scale.percent(row["low"]), scale.percent(row["high"])
+        add(group, "line", x1=low, x2=high, y1=y, y2=y, class_="bar")
+        for at in (low, high):
+            add(group, "line", x1=at, x2=at, y1=y - size + 1.0, y2=y + size - 1.0, class_="cap")
+    add(group, "circle", cx=scale.percent(row["value"]), cy=y, r=size, class_="dot")
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """A value and its interval in words."""
+    if row["value"] is None:
+        return "not known"
+    known = None not in (row["low"], row["high"])
+    return number(row["value"]) + f" ({number(row['low'])} to {number(row['high'])})" * known
+
+
+def heat_map(tasks: Sequence[str], values: Sequence[Sequence[float]], title: str) -> Element:
+    """Correlations between tasks: blue where they rise together, orange where one falls as the other rises."""
+    M, top = len(tasks), 74.0
+    cell, width = 30.0 if M <= 14 else 22.0 if M <= 24 else 15.0, 100.0 / M
+    pairs = sorted(((abs(values[i][j]), i, j) for i in range(M) for j in range(i)), reverse=True)
+    said = "; ".join(f"{tasks[i]} and {tasks[j]} {number(values[i][j], 2)}" for _, i, j in pairs[:3])
+    root = canvas(top + cell * M + 6.0, title, f"Correlations between {M} tasks. Strongest: {said}.")
+    for j, task in enumerate(tasks):
+        at = add(root, "svg", x=f"{width * (j + 0.5):.3f}%", y=top - 8.0, overflow="visible", width="1", height="1")
+        label(at, "0", 0.0, task, 11, transform="rotate(-50)", class_="tick")
+    for i, task in enumerate(tasks):
+        y = top + cell * i
+        name_row(root, y + cell / 2 + 4.0, task, "plain")
+        for j, value in enumerate(values[i]):
+            group, strength = add(root, "g"), min(abs(value), 1.0)
+            add(group, "title", f"{task}, {tasks[j]}: {number(value, 2)}")
+            box = {"x": f"{width * j:.3f}%", "y": y, "width": f"{width:.3f}%", "height": cell}
+            add(group, "rect", class_="cell", **box)
+            sign = "plus" if value >= 0 else "minus"
+            add(group, "rect", class_=f"heat {sign}", fill_opacity=round(DEEPEST * strength, 3), **box)
+            if M <= 14 and i != j:
+                strong = " full" if strength > 0.85 else " strong" if strength > 0.7 else ""
+                shown = f"{100 * value:.0f}".replace("-", "\u2212").replace("\u22120", "0")
+                place = {"x": f"{width * (j + 0.5):.3f}%", "y": y + cell / 2 + 4.0}
+                add(group, "text", shown, text_anchor="middle", class_=f"value{strong}", **place)
+    return root
+
+
+def curve(panel: Mapping[str, Any], title: str, feature: str, target: str, height: float = 240.0) -> Element:
+    """A prediction with its band over one input, and the measurements; beside it what no transfer says."""
+    points, alone = panel["points"] or {"x": [], "y": []}, panel.get("alone")
+    series = {"alone": alone, "borrowed": panel} if alone else {"borrowed": panel}
+    core = [*points["y"], *(v for s in series.values() for v in s["mean"])]
+    bands = [v for s in series.values() for edge in ("low", "high") for v in s[edge] or ()]
+    low, high = min(core), max(core)
+    room = 0.8 * (high - low) or max(abs(high), 1.0)  # bands may be far wider than what they are about
+    ends = max(min([*core, *bands]), low - room), min(max([*core, *bands]), high + room)
+    x = Scale.around([*panel["x"], *points["x"]], 0.02, length=1000.0)
+    y = Scale.around(ends, 0.07, length=height, flip=True)
+    mean, at = panel["mean"], panel["x"]
+    top, bottom = mean.index(max(mean)), mean.index(min(mean))
+    text = (
+        f"{target} as predicted over {feature} from {number(at[0])} to {number(at[-1])}: largest "
+        f"{number(mean[top])} at {number(at[top])}, least {number(mean[bottom])} at {number(at[bottom])}; "
+        f"{len(points['x'])} measurements."
+    )
+    root = canvas(height + AXIS, title, text, "tall")
+    bottom_axis(root, x, height, feature)
+    left_axis(root, y, target)
+    layer, across = stretched(root, 1000, height), [x(v) for v in at]
+    for role, one in series.items():
+        if one["low"] is not None:
+            edges = [[y(v) for v in one[edge]] for edge in ("low", "high")]
+            add(layer, "path", d=band_path(across, *edges), class_=f"band {role}")
+            for edge in edges:
+                add(layer, "path", d=line_path(across, edge), class_=f"edge {role}")
+        add(layer, "path", d=line_path(across, [y(v) for v in one["mean"]]), class_=f"curve {role}")
+    for u, v in zip(points["x"], points["y"], strict=True):
+        dot = add(root, "circle", cx=x.percent(u), cy=y(v), r=3.2, class_="point")
+        add(dot, "title", f"{feature} {number(u)}, {target} {number(v)}")
+    return root
+
+
+def surface(part: Mapping[str, Any], field: str, title: str) -> Element:
+    """A number over two inputs: the deeper the colour, the larger; dots where the primary was measured."""
+    height, values, (first, second) = 280.0, part[field], part["features"]
+    x, y = Scale(part["x"][0], part["x"][-1]), Scale(part["y"][0], part["y"][-1], height, flip=True)
+    low, high = _range(values)
+    text = f"{title} over {first} and {second}: from {number(low)} to {number(high)}."
+    root = canvas(height + AXIS, title, text, "tall")
+    rows, columns = len(values), len(values[0])  # evenly spaced: one unit per cell, so that neighbours share their edge
+    layer = stretched(root, columns, height, rows)
+    for i, row in enumerate(values):  # row i lies between y[i] and y[i + 1], the first at the bottom
+        for j, value in enumerate(row):
+            share = 0.5 if high == low else (value - low) / (high - low)
+            _shade(layer, field, j, rows - 1 - i, DEEPEST * share)
+    bottom_axis(root, x, height, first, height)
+    left_axis(root, y, second, grid=False)
+    for u, v in zip(part["points"]["x"], part["points"]["y"], strict=True):
+        add(root, "circle", cx=x.percent(u), cy=y(v), r=3.2, class_="point ringed")
+    return root
+
+
+def colour_bar(part: Mapping[str, Any], field: str) -> Element:
+    """What the depths of colour of a surface mean."""
+    low, high = _range(part[field])
+    root = canvas(34.0, "Scale of the colours", f"From {number(low)} to {number(high)}.")
+    layer = stretched(root, 20, 12, 1)
+    for k in range(20):
+        _shade(layer, field, k, 0, DEEPEST * (k + 0.5) / 20)
+    add(root, "text", number(low), x="0%", y=28.0, class_="tick")
+    add(root, "text", number((low + high) / 2), x="50%", y=28.0, text_anchor="middle", class_="tick")
+    add(root, "text", number(high), x="100%", y=28.0, text_anchor="end", class_="tick")
+    return root
+
+
+def _range(values: Sequence[Sequence[float]]) -> tuple[float, float]:
+    return min(map(min, values)), max(map(max, values))
+
+
+def _shade(layer: Element, field: str, x: int, y: int, depth: float) -> None:
+    """One cell of a surface."""
+    place = {"x": x, "y": y, "width": 1, "height": 1}
+    add(layer, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + depth, 3), **place)
+
+
+def coverage(part: Mapping[str, Any], title: str) -> Element:
+    """Share of held-out measurements inside the band, against what the band promised; the grey lens is chance."""
+    levels, methods = part["levels"], part["methods"]
+    ninety = min(range(len(levels)), key=lambda i: abs(levels[i] - 0.9))
+    said = "; ".join(f"{m['label']}: {percent(m['share'][ninety])} inside the 90 % band" for m in methods)
+    root, layer, x, y = _shares(title, said, "promised by the band", "found inside it")
+    grid = [k / 40 for k in range(41)]
+    edges = [[y(min(max(p + z * math.sqrt(p * (1 - p) / part["n"]), 0.0), 1.0)) for p in grid] for z in (-1.96, 1.96)]
+    add(layer, "path", d=band_path([1000 * p for p in grid], *edges), class_="chance")
+    add(layer, "path", d=line_path([0.0, 1000.0], [SQUARE, 0.0]), class_="ideal")
+    for method in methods:
+        path = line_path([1000 * p for p in levels], [y(v) for v in method["share"]])
+        add(layer, "path", d=path, class_=f"curve {method['role']}")
+        for level, share in zip(levels, method["share"], strict=True):
+            dot = add(root, "circle", cx=x.percent(level), cy=y(share), r=3.0, class_=f"spot {method['role']}")
+            add(dot, "title", f"{method['label']}: {percent(share)} inside the {percent(level)} band")
+    return root
+
+
+def reliability(part: Mapping[str, Any], title: str) -> Element:
+    """How often what was given a probability came true; bars are 95 % intervals of the share in each bin."""
+    said = "; ".join(
+        f"{m['label']}: "
+        + ", ".join(f"{percent(b['predicted'])} came true in {percent(b['observed'])}" for b in m["bins"])
+        for m in part["methods"]
+    )
+    root, layer, x, y = _shares(title, said, "predicted probability", "share that came true")
+    add(layer, "path", d=line_path([0.0, 1000.0], [SQUARE, 0.0]), class_="ideal")
+    for k, method in enumerate(part["methods"]):
+        for b in method["bins"]:
+            at = x.percent(min(max(b["predicted"] + 0.006 * (2 * k - 1), 0.0), 1.0))
+            group = add(root, "g", class_=f"mark {method['role']}")
+            add(group, "title", f"{method['label']}: {b['n']} rows at {percent(b['predicted'])}")
+            add(group, "line", x1=at, x2=at, y1=y(b["low"]), y2=y(b["high"]), class_="bar")
+            add(group, "circle", cx=at, cy=y(b["observed"]), r=4.0, class_="dot")
+    return root
+
+
+def _shares(title: str, said: str, across: str, up: str) -> tuple[Element, Element, Scale, Scale]:
+    """An empty plot of shares over shares, a layer for its paths, and its two scales."""
+    x, y = Scale(0.0, 1.0), Scale(0.0, 1.0, SQUARE, flip=True)
+    root = canvas(SQUARE + AXIS, title, f"{said}.", "square")
+    for k in range(0, 101, 25):
+        at, v = x.percent(k / 100), y(k / 100)
+        add(root, "line", x1=at, x2=at, y1=0.0, y2=SQUARE, class_="grid")
+        add(root, "line", x1="0%", x2="100%", y1=v, y2=v, class_="grid")
+        add(root, "text", f"{k} %", x=at, y=SQUARE + 16.0, text_anchor="middle", class_="tick")
+        add(root, "text", f"{k} %", x="0", dx="-8", y=v + 4.0, text_anchor="end", class_="tick")
+    add(root, "text", across, x="100%", y=SQUARE + 34.0, text_anchor="end", class_="axis")
+    add(root, "text", up, x="0", dx="-40", y=-14.0, class_="axis")
+    return root, stretched(root, 1000, SQUARE), x, y

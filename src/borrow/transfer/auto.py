@@ -13,6 +13,7 @@ from borrow.data.cells import Rows
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.registry import register
 from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
 from borrow.transfer.compare import compare_problem, read_seed
@@ -92,6 +93,7 @@ class _Auto(TaskEstimator):
         return getattr(self.model_, method)(X, tasks, *more)
 
 
+@register()
 class AutoRegressor(RegressorMixin, _Auto):
     """Fit the method that a comparison found to help the primary; no transfer where none is shown to.
 
@@ -128,6 +130,7 @@ class AutoRegressor(RegressorMixin, _Auto):
         return self._ask("predict", X, tasks, return_std, return_cov, include_noise)
 
 
+@register()
 class AutoClassifier(ClassifierMixin, _Auto):
     """`AutoRegressor` for labels.
 

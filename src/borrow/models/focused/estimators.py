@@ -18,6 +18,7 @@ from borrow.estimators.base import one_or_list, warn
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference.ep import class_bias
 from borrow.inference.hyper_uncertainty import HyperUncertainty, add_half
@@ -136,6 +137,7 @@ class FocusedFit(GPFit):
         return {**super().attributes(labels), **self.found.attributes(labels), "background_": loadings}
 
 
+@register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPRegressor(GPRegressor, FocusedGP):
     """Learn a primary task with the help of secondary ones: y_t = rho_t f_primary + a function of its own + noise.
@@ -214,6 +216,7 @@ class FocusedLabels(LabelModel):
         return {**super().attributes(labels), **self.found.attributes(labels)}
 
 
+@register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).

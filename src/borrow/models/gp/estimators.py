@@ -16,6 +16,7 @@ from borrow.data.scaling import TaskData, build
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import Inference
 from borrow.inference.ep import class_bias
@@ -69,6 +70,7 @@ class SingleTaskFit(GPFit):
         return {**super().attributes(labels), "kernels_": kernels, "kernel_": alone}
 
 
+@register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPRegressor(GPRegressor):
     """One GP per task, nothing shared: what transfer has to beat.
@@ -175,6 +177,7 @@ class PooledGP(GPEstimator):
         return found
 
 
+@register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPRegressor(GPRegressor, PooledGP):
     """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
@@ -221,6 +224,7 @@ class SingleTaskLabels(LabelModel):
         return {**super().attributes(labels), "kernels_": dict(zip(labels, self.kernels, strict=True))}
 
 
+@register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPClassifier(EPClassifier):
     """One GP per task by EP, nothing shared: what transfer has to beat.
@@ -276,6 +280,7 @@ class PooledLabels(LabelModel):
         return {**super().attributes(labels), "kernel_": self.kernel, "inducing_": self.Z}
 
 
+@register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPClassifier(EPClassifier, PooledGP):
     """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.

@@ -19,6 +19,7 @@ from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, TaskEstimator, warn
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
@@ -133,6 +134,7 @@ class HierarchicalFit:
         return found_attributes(self.fit)
 
 
+@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
 @dataclass(eq=False, repr=False)
 class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """Learn the prior itself, mean and covariance function, from many tasks of few rows each.
@@ -266,6 +268,7 @@ class Margins:
         return expit(self.decision(X, task))
 
 
+@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
 @dataclass(eq=False, repr=False)
 class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.

@@ -20,6 +20,7 @@ from borrow.estimators.base import warn
 from borrow.estimators.classifier import BinaryData, GPClassifier, Place, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import priors
 from borrow.inference.ep import class_bias
@@ -108,6 +109,7 @@ class IVMFit(GPFit):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
+@register("ivm", "informative vectors", rank=6)
 @dataclass(eq=False, repr=False)
 class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
@@ -277,6 +279,7 @@ class IVMLabels(LabelModel):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
+@register("ivm", "informative vectors", rank=6)
 @dataclass(eq=False, repr=False)
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).

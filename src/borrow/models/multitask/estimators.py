@@ -18,6 +18,7 @@ from borrow.estimators.base import warn
 from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference.ep import class_bias
 from borrow.models.multitask.em import maximise_by_em
@@ -108,6 +109,7 @@ class MultiTaskFit(GPFit):
         }
 
 
+@register("symmetric", "symmetric GP", rank=2, most_rows=800)
 @dataclass(eq=False, repr=False)
 class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     """All tasks at once: cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x'), with K^f learnt from the data.
@@ -312,6 +314,7 @@ class MultiTaskLabels(LabelModel):
         return {**super().attributes(labels), **found_attributes(self.setup, self.values)}
 
 
+@register("symmetric", "symmetric GP", rank=2, most_rows=800)
 @dataclass(eq=False, repr=False)
 class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').

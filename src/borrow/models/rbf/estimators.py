@@ -15,6 +15,7 @@ from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels
 from borrow.data.read import read_training
 from borrow.estimators.base import warn
+from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import by_label
 from borrow.models.rbf.designs import Network, width_bounds
@@ -149,6 +150,7 @@ class RBFFit:
         }
 
 
+@register("rbf", "RBF network", rank=5)
 @dataclass(eq=False, repr=False)
 class MultiTaskRBFRegressor(TaskRegressor):
     """Radial basis function networks for many tasks: hidden units chosen by what they explain in all of them.

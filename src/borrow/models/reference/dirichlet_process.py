@@ -57,6 +57,7 @@ from sklearn.utils import check_random_state
 from borrow.data.cells import Codes
 from borrow.estimators.base import one_or_list, warn
 from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.registry import register
 from borrow.estimators.settings import is_number
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 
@@ -180,6 +181,7 @@ def with_one(X: Array) -> Array:
     return np.column_stack([X, np.ones(len(X))])
 
 
+@register()
 @dataclass(eq=False, repr=False)
 class DirichletProcessClassifier(TaskClassifier):
     """Logistic regressions of tasks that fall into clusters; how many, the data say.

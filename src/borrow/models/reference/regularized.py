@@ -48,6 +48,7 @@ from sklearn.utils import check_random_state
 from borrow.data.cells import Codes
 from borrow.estimators.base import one_or_list
 from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.registry import register
 from borrow.estimators.settings import is_number
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
@@ -145,6 +146,7 @@ class Margin:
         return expit(self.decision(X, task))
 
 
+@register()
 @dataclass(eq=False, repr=False)
 class RegularizedMultiTaskClassifier(TaskClassifier):
     """Support vector machines whose weights are a common mean and a deviation a task.

@@ -48,6 +48,7 @@ from scipy.special import expit, log_expit
 from borrow.data.cells import Codes
 from borrow.estimators.base import one_or_list
 from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.registry import register
 from borrow.estimators.settings import numbers_by_label
 from borrow.numerics.linalg import Array
 
@@ -121,6 +122,7 @@ class Linear:
         return expit(self.decision(X, task))
 
 
+@register()
 @dataclass(eq=False, repr=False)
 class SharedStructureClassifier(TaskClassifier):
     """Linear classifiers whose weights share a low-dimensional subspace, found from all tasks.

@@ -1,0 +1,87 @@
+"""The estimators that there are. Each declares itself once, where it is written; everything else reads it here.
+
+`compare`, `Auto*`, the command line, the report, the store, the reference and `borrow.__init__` know an estimator by
+its entry. An estimator from outside is registered in the same way and is then found in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, TypeVar
+
+from sklearn.base import RegressorMixin
+
+Class = TypeVar("Class", bound=type)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an estimator declares of itself.
+
+    `key` names the method that it is in comparisons, `label` says it in words, `rank` is its place in every table.
+    Above `most_rows` rows in all, `methods="auto"` leaves it out: it would take minutes per fold. An estimator without
+    a key is public and stands in no comparison.
+    """
+
+    estimator: type
+    key: str | None = None
+    label: str = ""
+    rank: int = 100
+    most_rows: float = inf
+
+    @property
+    def name(self) -> str:
+        """The public name of the class."""
+        return self.estimator.__name__
+
+    @property
+    def kind(self) -> str:
+        """What it predicts: "regression" for numbers, "classification" for labels."""
+        return "regression" if issubclass(self.estimator, RegressorMixin) else "classification"
+
+    def takes(self, argument: str) -> bool:
+        """Whether the constructor has this argument, as `primary` or `workers`."""
+        names: list[str] = self.estimator._get_param_names()  # type: ignore[attr-defined]
+        return argument in names
+
+
+_entries: dict[str, Entry] = {}
+
+
+def register(
+    key: str | None = None, label: str = "", rank: int = 100, most_rows: float = inf
+) -> Callable[[Class], Class]:
+    """Declare an estimator; used as a decorator of its class."""
+
+    def declare(estimator: Class) -> Class:
+        _entries[estimator.__name__] = Entry(estimator, key, label, rank, most_rows)
+        return estimator
+
+    return declare
+
+
+def entries() -> list[Entry]:
+    """All entries, in the order of every table."""
+    return sorted(_entries.values(), key=lambda e: (e.rank, e.name))
+
+
+def by_name(name: str) -> Entry | None:
+    """The entry of the class with this name; None where there is none."""
+    return _entries.get(name)
+
+
+def by_key(key: str, kind: str) -> Entry | None:
+    """The estimator of a method for this kind of target; None where there is none."""
+    return next((e for e in entries() if e.key == key and e.kind == kind), None)
+
+
+def methods() -> dict[str, str]:
+    """Label by key of every method that can be compared, in the order of every table."""
+    return {e.key: e.label for e in entries() if e.key is not None}
+
+
+def entry_of(model: Any) -> Entry | None:
+    """The entry of a fitted or unfitted estimator, or of the class that it derives from."""
+    return next((_entries[c.__name__] for c in type(model).__mro__ if c.__name__ in _entries), None)

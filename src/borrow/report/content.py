@@ -1,0 +1,469 @@
+"""Everything a report says, as one plain dict: texts, numbers, lists; None where a number is not known.
+
+It goes through JSON unchanged. `page.render` turns it into HTML and computes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from borrow import __version__
+from borrow.data.plain import to_json
+from borrow.numerics.linalg import Array
+from borrow.numerics.warned import capture_warnings
+from borrow.report import calibration
+from borrow.report.format import number, text_of
+from borrow.report.predictions import Points, Predictor, predictions, remembered
+from borrow.transfer.attribute import correlation_error
+from borrow.transfer.compare import versions
+from borrow.transfer.comparison import LEVEL, Comparison
+from borrow.transfer.methods import LABELS, key_of
+from borrow.transfer.problem import Problem, read_problem
+from borrow.transfer.suggest import suggest
+
+#: Of the summary. A page holds the number that its summary had.
+FORMAT, VERSION = "borrow.report", 1
+#: Warnings listed; suggestions made, and rows that they are chosen from; tasks in the figures and in the heat map.
+MOST_WARNINGS, NEXT, MOST_CANDIDATES, MOST_SECONDARIES, MOST_TASKS = 8, 5, 200, 16, 30
+
+SYMMETRIC = "Learnt by the symmetric model: how the functions of each two tasks go together at the same input."
+FOCUSED = (
+    "As the focused model has it: tasks are tied through the primary's function alone, so two others correlate by the "
+    "product of their correlations with it. What they share beyond that is not shown."
+)
+
+
+def summary(
+    comparison: Comparison | None = None,
+    model: Any = None,
+    table: Any = None,
+    command: str | None = None,
+    suggestions: Any = None,
+    target: str | None = None,
+) -> dict[str, Any]:
+    """Collect what there is to say.
+
+    Parameters
+    ----------
+    comparison : what `borrow.compare` returned; or leave it out and give a model alone. That of an Auto estimator is
+        found in the model.
+    model : a fitted estimator, for predictions and relatedness. With a comparison of one primary and its table, and no
+        model, the method that the verdict says to use is fitted.
+    table : the data that were compared (checked by their digest), or for a model alone rows to show it on. A problem
+        that was read from the table already is taken as it is.
+    command : the command line, for "how this was made".
+    suggestions : what `borrow.suggest` returned. None asks it, where model and table allow, about rows without a
+        target, or else about inputs that other tasks were measured at and the primary was not; False leaves it out.
+    target : name of the target, for a model without a comparison.
+    """
+    if comparison is None and model is None:
+        raise ValueError("give a comparison, a fitted model, or both: there is nothing to report on")
+    if comparison is not None and not isinstance(comparison, Comparison):
+        raise ValueError(f"comparison is {type(comparison).__name__}; expected what borrow.compare returned")
+    with capture_warnings() as said:
+        if comparison is None:
+            comparison = getattr(model, "comparison_", None)  # an Auto estimator brings its own
+        if comparison is None:
+            content, predictor = _of_model(model, table, suggestions, target)
+        else:
+            content, predictor = _of_comparison(comparison, model, table, suggestions)
+    about = {"format": FORMAT, "version": VERSION, "borrow": __version__}
+    made = {"made": _made(comparison, predictor, command, said)}
+    found: dict[str, Any] = to_json(about | content | made, text=text_of)
+    return found
+
+
+def check(summary: Mapping[str, Any]) -> None:
+    """Refuse what is no summary, or one of a version that this borrow does not know."""
+    if not isinstance(summary, Mapping) or summary.get("format") != FORMAT:
+        raise ValueError(
+            f"summary is no summary of a report: expected a dict with format={FORMAT!r}, as borrow.report.summary() "
+            "returns it"
+        )
+    version = summary.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"the summary has version {version!r}; expected a whole number, 1 to {VERSION}")
+    if version > VERSION:
+        raise ValueError(
+            f"the summary was made by a newer borrow ({summary.get('borrow', 'a newer version')}, summary version "
+            f"{version}; this is borrow {__version__}, which reads up to version {VERSION}): update borrow, or make "
+            "the summary again with this one"
+        )
+
+
+def _of_comparison(
+    comparison: Comparison, model: Any, table: Any, suggestions: Any
+) -> tuple[dict[str, Any], Predictor | None]:
+    """Every part but how it was made, and the model that is shown."""
+    problem = None if table is None else _problem_of(comparison, table)
+    verdicts = comparison.verdicts()
+    parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
+    primary = comparison.primaries[0] if len(verdicts) == 1 else None
+    predictor, alone = _models(comparison, problem, model, verdicts.get(primary))
+    covariance = _covariance(comparison, problem, predictor, primary)
+    shown = None
+    if predictor is not None:
+        problem = None if problem is None else _in_order_of(predictor, problem)
+        points = remembered(predictor) if problem is None else points_of(problem)
+        if primary is not None:
+            shown = _predictions(predictor, points, primary, comparison.target, alone, parts)
+        if suggestions is None and problem is not None and predictor.regression:
+            suggestions = _ask_suggest(predictor, problem, primary)
+    content = {
+        "data": {
+            "kind": comparison.kind,
+            "target": comparison.target,
+            "task": comparison.task,
+            "features": comparison.features,
+            "tasks": [{"task": str(t), "rows": comparison.rows[t]} for t in comparison.tasks],
+            "cv": cv_words(comparison),
+        },
+        "model": _about(predictor),
+        "parts": parts,
+        "covariance": covariance,
+        "predictions": shown,
+        "suggestions": suggested(suggestions, comparison.features if predictor is None else predictor.features),
+    }
+    return content, predictor
+
+
+def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> tuple[dict[str, Any], Predictor | None]:
+    """The same of a model without a comparison."""
+    predictor = Predictor.of(model)
+    task = predictor.model.fitted_.schema.task
+    primary = predictor.labels[0] if predictor.primary is None else predictor.primary
+    points = remembered(predictor)
+    if table is not None and target is not None and task is not None:
+        points = points_of(read_problem(table, target, str(task), list(predictor.features)))
+    parts = _model_parts(predictor)
+    content = {
+        "data": {
+            "kind": "regression" if predictor.regression else "classification",
+            "target": target,
+            "task": None if task is None else str(task),
+            "features": predictor.features,
+            "tasks": [{"task": str(t), "rows": None} for t in predictor.labels],
+            "cv": None,
+        },
+        "model": _about(predictor),
+        "parts": parts,
+        "covariance": correlations(predictor, primary),
+        "predictions": _predictions(predictor, points, primary, target or "target", None, parts),
+        "suggestions": suggested(suggestions, predictor.features),
+    }
+    return content, predictor
+
+
+def _about(predictor: Predictor | None) -> dict[str, str] | None:
+    return None if predictor is None else {"class": type(predictor.model).__name__, "label": predictor.label}
+
+
+def _problem_of(comparison: Comparison, table: Any) -> Problem:
+    """The data that were compared."""
+    names = comparison.target, comparison.task, comparison.features, comparison.kind
+    problem = table if isinstance(table, Problem) else read_problem(table, *names)
+    if (digest := problem.digest()) != comparison.digest:
+        raise ValueError(
+            f"table is not the data that were compared: its digest is {digest[:12]}\u2026 and that of the "
+            f"comparison {comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without "
+            "predictions"
+        )
+    return problem
+
+
+def _models(
+    comparison: Comparison, problem: Problem | None, model: Any, verdict: Any
+) -> tuple[Predictor | None, Predictor | None]:
+    """The model to show, and no transfer to show beside it; fitted here where only the data were given."""
+    if verdict is None or (model is None and problem is None):
+        return (None if model is None else Predictor.of(model)), None
+    key = verdict.method if model is None else key_of(getattr(model, "model_", model)) or ""
+    alone = None
+    if problem is not None and model is None:
+        model = problem.fit(key, verdict.primary, comparison.seed)
+    if problem is not None and key != "single":
+        alone = Predictor.of(
+            problem.fit("single", verdict.primary, comparison.seed), comparison.features, "no transfer"
+        )
+    return Predictor.of(model, comparison.features, LABELS.get(key)), alone
+
+
+def _in_order_of(predictor: Predictor, problem: Problem) -> Problem:
+    """The problem with its columns as the model has them: by name, or by place where it has names of its own."""
+    names, features = problem.features, predictor.features
+    if len(names) != len(features):
+        raise ValueError(
+            f"the model has the inputs {', '.join(features)} and the comparison {', '.join(names)}; give the model "
+            "that was fitted to the same columns"
+        )
+    columns = [names.index(f) if sorted(names) == sorted(features) else j for j, f in enumerate(features)]
+    return replace(problem, features=features, X=problem.X[:, columns])
+
+
+def points_of(problem: Problem) -> Points:
+    """The rows of a table; labels are not drawn as points."""
+    y = problem.y if problem.kind == "regression" else np.full(len(problem.y), np.nan)
+    return Points(problem.X, np.asarray(y, dtype=float), problem.tasks)
+
+
+def _predictions(
+    predictor: Predictor,
+    points: Points | None,
+    primary: Any,
+    target: str,
+    alone: Predictor | None,
+    parts: Sequence[Mapping[str, Any]],
+) -> dict[str, Any] | None:
+    """What the model predicts, beside the primary for the tasks that are most related to it."""
+    if points is None or not len(points.X):
+        return None
+    rows = [r for p in parts if p["secondaries"] for r in p["secondaries"]["rows"]]
+    known = {r["task"]: abs(r["correlation"] or 0.0) for r in rows}
+    others = sorted((t for t in predictor.labels if t != primary), key=lambda t: -known.get(str(t), 0.0))
+    return predictions(predictor, points, primary, target, alone, others)
+
+
+def cv_words(comparison: Comparison) -> str:
+    """The folds in words."""
+    folds, repeats = comparison.cv["folds"], comparison.cv["repeats"]
+    return f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
+
+
+def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
+    """One primary: verdict, comparison, secondaries, calibration."""
+    primary, others = verdict.primary, len(comparison.tasks) - 1
+    rows = [{**row, "label": LABELS[row["method"]]} for row in comparison.table(primary).rows()]
+    single = next(row for row in rows if row["method"] == "single")
+    single.update(difference=0.0, low=None, high=None)
+    by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
+    fits = [len(records) for records in by_method.values()]
+    folds = comparison.cv["folds"] * comparison.cv["repeats"]  # of the first primary; others may have had fewer rows
+    planned = len(fits) * (folds if len(comparison.primaries) == 1 else max(fits))
+    unfinished = f"Not finished: {sum(fits)} of {planned} fits are there; run it again to go on."
+    notes = [
+        *([unfinished] if sum(fits) < planned else []),
+        *(f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()),
+        *(f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()),
+    ]
+    lead = (
+        f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
+        f"{primary}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
+    )
+    relations: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
+    rho = {r["task"]: r["rho"] for r in relations}
+    secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
+    return {
+        "primary": str(primary),
+        "rows": comparison.rows[primary],
+        "verdict": verdict_words(verdict, single["error"], comparison.scoring),
+        "comparison": {"score": comparison.scoring, "level": LEVEL, "lead": lead, "rows": rows, "notes": notes},
+        "secondaries": related(secondaries, comparison.scoring),
+        "calibration": calibration.coverage(by_method, LABELS, verdict.best)
+        if comparison.kind == "regression"
+        else calibration.reliability(by_method, LABELS, verdict.best, comparison.classes),
+    }
+
+
+def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
+    """The verdict with a headline and its interval in plain words; `alone` is the error of no transfer."""
+    label, who = LABELS.get(verdict.best or "", "no method"), verdict.primary
+    known = all(math.isfinite(v) for v in (verdict.difference, verdict.low, verdict.high, alone)) and alone > 0
+    share = f"{100 * abs(verdict.difference) / alone:.0f} %" if known else ""
+    if not known:
+        interval = verdict.sentence
+    elif verdict.low == verdict.high == 0:
+        interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
+    else:
+        interval = (
+            f"On rows that it had not seen the {label} has a {scoring} of "
+            f"{number(alone + verdict.difference)}; without the other data it is {number(alone)}. {_span(verdict)}"
+        )
+    return {
+        "answer": verdict.answer,
+        "method": verdict.best,
+        "label": label,
+        **{k: getattr(verdict, k) for k in ("difference", "low", "high", "level", "folds", "sentence")},
+        "headline": {
+            "helps": f"The other data help {who}: {share} less error with the {label}.",
+            "hurts": f"The other data hurt {who}: {share} more error with the {label}.",
+            "cannot tell": f"Cannot tell whether the other data help {who}.",
+        }[verdict.answer],
+        "interval": interval,
+        "advice": verdict.advice,
+    }
+
+
+def _span(verdict: Any) -> str:
+    """An interval of a difference, in words."""
+    low, high, sure = verdict.low, verdict.high, f"{100 * verdict.level:.3g} % interval over {verdict.folds} folds"
+    if low <= 0 <= high:
+        span = f"anything from {number(-low, 2)} less to {number(high, 2)} more"
+        return f"The true difference may be {span} ({sure}), so there may be none."
+    least, most = sorted((abs(low), abs(high)))
+    word = "less" if high < 0 else "more"
+    return f"The true difference may be between {number(least, 2)} and {number(most, 2)} {word} ({sure})."
+
+
+def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
+    """A model without a comparison: what it knows of the relations, where it knows any."""
+    found: Any = predictor.model.relatedness() if hasattr(predictor.model, "relatedness") else {}
+    found = found[0] if isinstance(found, list) else found  # of several classes
+    rows = found.rows() if "correlation" in found else []
+    own = [row["rows"] for row in rows if row["task"] == predictor.primary]
+    others = [{**row, "std_error": correlation_error(row)} for row in rows if row["task"] != predictor.primary]
+    if not own or not others:
+        return []
+    empty = {"verdict": None, "comparison": None, "calibration": None}
+    return [{"primary": str(predictor.primary), "rows": own[0], **empty, "secondaries": related(others, "error")}]
+
+
+def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] | None:
+    """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero."""
+    told = {name: any(math.isfinite(r.get(name, math.nan)) for r in rows) for name in ("correlation", "gain")}
+    if not any(told.values()):
+        return None  # the focused model was not run, and nothing was left out
+    entries = []
+    for row in sorted(rows, key=lambda r: -abs(r["correlation"]) if math.isfinite(r["correlation"]) else 1.0):
+        c, reach = row["correlation"], 2 * row["std_error"]
+        bars = {"correlation_low": max(c - reach, -1.0), "correlation_high": min(c + reach, 1.0)}
+        known = {name: row.get(name) for name in ("gain", "low", "high", "rho", "share")}
+        entries.append({**row, **bars, "clear": bool(abs(c) > reach), "task": str(row["task"]), **known})
+    more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
+    lost = f"; lost without it is the rise in {scoring} when the task is left out" if told["gain"] else ""
+    lead = (
+        f"The focused model finds a relation in {sum(abs(r['correlation']) > 0 for r in rows)} of {len(rows)} tasks. "
+        "Where the data do not show one, it is set to zero and nothing is borrowed."
+    )
+    return {
+        "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
+        "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
+        f"of the task's variation that is the primary's{lost}.",
+        "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
+        "gain_caption": f"Rise in {scoring} when the task alone is left out; bars are 95 % intervals.{more}",
+        "shown": MOST_SECONDARIES,
+        "rows": entries,
+    }
+
+
+def _covariance(
+    comparison: Comparison, problem: Problem | None, predictor: Predictor | None, primary: Any
+) -> dict[str, Any] | None:
+    """Of the symmetric model, which sees all pairs, fitted here where it was compared; else of what there is."""
+    seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
+    if problem is not None and primary is not None and not seen and "symmetric" in comparison.candidates(primary):
+        predictor = Predictor.of(problem.fit("symmetric", primary, comparison.seed), comparison.features)
+    found = None if predictor is None else correlations(predictor, primary)
+    if found is None and primary is not None:
+        known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
+        c = np.array([1.0, *(r["correlation"] for r in known)], dtype=float)  # None becomes NaN
+        found = shared_correlations([primary, *(r["task"] for r in known)], c, primary)
+    return found
+
+
+def correlations(predictor: Predictor, primary: Any) -> dict[str, Any] | None:
+    """Correlations between tasks as the model has them, the primary first; None where it has none."""
+    model, M = predictor.model, len(predictor.labels)
+    B = np.asarray(getattr(model, "task_covariance_", 0.0), dtype=float)
+    if B.shape == (M, M) and M > 1:
+        scale = np.sqrt(np.maximum(np.diag(B), np.finfo(float).tiny))
+        return _heat(B / np.multiply.outer(scale, scale), predictor.labels, primary, SYMMETRIC)
+    if hasattr(model, "rho_") and hasattr(model, "relatedness") and predictor.regression:
+        found = model.relatedness()
+        return shared_correlations(list(found["task"]), np.asarray(found["correlation"], dtype=float), primary)
+    return None
+
+
+def shared_correlations(tasks: Sequence[Any], with_primary: Array, primary: Any) -> dict[str, Any] | None:
+    """Correlations through one shared function: c_i c_j, 1 on the diagonal."""
+    if len(tasks) < 2 or not np.isfinite(with_primary).all():
+        return None
+    R = np.multiply.outer(with_primary, with_primary)
+    np.fill_diagonal(R, 1.0)
+    return _heat(R, tasks, primary, FOCUSED)
+
+
+def _heat(R: Array, labels: Sequence[Any], primary: Any, lead: str) -> dict[str, Any]:
+    """The matrix in an order that shows it: the primary, then by correlation with it."""
+    first = list(labels).index(primary) if primary in labels else 0
+    strongest = sorted(range(len(R)), key=lambda i: (i != first, -abs(R[first, i])))[:MOST_TASKS]
+    order = sorted(sorted(strongest), key=lambda i: (i != first, -R[first, i]))
+    more = f" The {MOST_TASKS} tasks of strongest correlation with the first, of {len(R)}." * (len(R) > MOST_TASKS)
+    return {
+        "tasks": [str(labels[i]) for i in order],
+        "values": np.clip(R[np.ix_(order, order)], -1, 1).round(4).tolist(),
+        "lead": lead,
+        "caption": "In hundredths: 100 is the same function up to scale, 0 nothing in common; orange where one falls "
+        f"as the other rises.{more}",
+    }
+
+
+def _ask_suggest(predictor: Predictor, problem: Problem, primary: Any) -> Any:
+    """What to measure next among rows of the table; None where the model cannot say or nothing is left to measure."""
+    at = np.flatnonzero(~problem.seen)
+    if len(at):
+        at = at[np.unique(np.linspace(0, len(at) - 1, MOST_CANDIDATES).astype(int))]
+        rows, own = problem.X[at], [problem.tasks[i] for i in at]
+    else:
+        known = {row.tobytes() for row in problem.X[problem.rows_of(primary)]}
+        free = {row.tobytes(): row for row in problem.X if row.tobytes() not in known}
+        rows = np.array(list(free.values()))[:: max(1, len(free) // MOST_CANDIDATES)]
+        own = [primary] * len(rows)
+    try:
+        return suggest(predictor.model, rows, min(NEXT, len(rows)), tasks=own, primary=primary) if own else None
+    except ValueError:  # it says which models can; the report only leaves the part out
+        return None
+
+
+def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any] | None:
+    """What to measure next, as columns and rows; many inputs become one column of words. None where nothing is said."""
+    if suggestions is None or suggestions is False:
+        return None
+    table = {str(name): list(values) for name, values in dict(suggestions).items()}
+    bare = {f"x{j}": feature for j, feature in enumerate(features)}
+    if set(bare) <= set(table) and not set(features) & set(table):  # a model fitted to an array knows no names
+        table = {bare.get(name, name): values for name, values in table.items()}
+    inputs = [f for f in features if f in table]
+    if len(inputs) > 4:
+        rows = [dict(zip(inputs, values, strict=True)) for values in zip(*(table[f] for f in inputs), strict=True)]
+        if all(v in (0, 1) for row in rows for v in row.values()):
+            name, words = "switched on", [", ".join(f for f in inputs if row[f]) or "none" for row in rows]
+        else:
+            name, words = "inputs", [", ".join(f"{f} {number(v)}" for f, v in row.items()) for row in rows]
+        one = {inputs[0]: (name, words)}  # stands where the first of them stood
+        table = dict(one.get(k, (k, v)) for k, v in table.items() if k not in inputs[1:])
+    same = ("cost", "reduction_per_cost") if len({*table.get("cost", ())}) == 1 else ()
+    table = {k: v for k, v in table.items() if k not in ("row", *same)}
+    return {
+        "lead": "Measurements that would lower the uncertainty about the primary most, each given those before it.",
+        "caption": "Reduction: by how much the average predictive variance of the primary falls. It does not "
+        "depend on what will be measured, so it is known before.",
+        "columns": list(table),
+        "numeric": [all(isinstance(v, (int, float, np.number)) for v in values) for values in table.values()],
+        "rows": [list(row) for row in zip(*table.values(), strict=True)],
+    }
+
+
+def _made(
+    comparison: Comparison | None, predictor: Predictor | None, command: str | None, caught: Sequence[str]
+) -> dict[str, Any]:
+    """How the report was made."""
+    records = [] if comparison is None else comparison.records
+    told = Counter([*(w for r in records for w in r["warnings"]), *caught])
+    return {
+        "command": command,
+        "digest": None if comparison is None else f"sha256 {comparison.digest}",
+        "seed": None if comparison is None else comparison.seed,
+        "cv": None if comparison is None else cv_words(comparison),
+        "model": None if predictor is None else " ".join(repr(predictor.model).split()),
+        "seconds": sum(r["seconds"] for r in records) if records else None,
+        "versions": versions() if comparison is None else comparison.versions,
+        "written": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "warnings": [{"text": text, "times": n} for text, n in told.most_common(MOST_WARNINGS)],
+    }

@@ -1,0 +1,263 @@
+"""What a fitted model predicts over the inputs, as plain data.
+
+One input: curves with bands. Two: maps. More: what each input does on average (partial effects): the prediction
+averaged over the primary's rows with that input set to one value, less the same at another. Both are linear in the
+function, so the band of the difference comes from the joint posterior covariance, and what they share cancels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from borrow.numerics.linalg import Array
+
+#: Bands of the report hold this much, and the normal quantile that makes them.
+BAND, Z = 0.90, 1.6448536269514722
+#: How many of each are shown; a page that shows everything shows nothing.
+MOST_PANELS, MOST_SWITCHES, MOST_CURVES = 6, 20, 12
+#: Rows over which effects are averaged, points of a curve, cells of a map's side.
+BASE_SWITCH, BASE_CURVE, GRID_CURVE, GRID_LINE, GRID_MAP = 40, 12, 25, 161, 24
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A fitted estimator, asked in one way whatever form it was fitted in."""
+
+    model: Any
+    features: tuple[str, ...]  # names of its inputs, in its own order
+    labels: tuple[Any, ...]  # of its tasks
+    label: str  # the model in words
+    positive: Any  # classification: the class whose probability is shown
+    primary: Any  # the task that the model is about, or None
+
+    @classmethod
+    def of(cls, model: Any, features: Any = None, label: str | None = None) -> Predictor:
+        """Wrap a fitted estimator of this package; `features` names the columns of an array."""
+        inner = getattr(model, "model_", model)  # Auto estimators hold the one that they chose
+        if not hasattr(inner, "fitted_"):
+            raise ValueError(
+                f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
+                "fitted or not of this package"
+            )
+        schema = inner.fitted_.schema
+        names = schema.names if schema.names is not None else features
+        if names is None or len(names) != schema.n_features:
+            names = [f"input {j + 1}" for j in range(schema.n_features)]
+        wanted, one = getattr(model, "primary", None), schema.labels[0] if len(schema.labels) == 1 else None
+        return cls(
+            inner,
+            tuple(map(str, names)),
+            tuple(schema.labels),
+            label or type(inner).__name__,
+            inner.classes_[-1] if hasattr(inner, "classes_") else None,
+            wanted if wanted in schema.labels else one,
+        )
+
+    @property
+    def regression(self) -> bool:
+        """Whether it predicts numbers."""
+        return self.positive is None
+
+    def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Any, Any]:
+        """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
+        tasks = [task] * len(X)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # we know them
+            if not self.regression:
+                return self.model.predict_proba(X, tasks=tasks)[:, -1], None
+            mean, second = self.model.predict(X, tasks=tasks, return_std=not full, return_cov=full)
+        return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Rows that the figures stand on: inputs in the model's order, targets (NaN where there is none), task labels."""
+
+    X: Array
+    y: Array
+    tasks: tuple[Any, ...]
+
+    def of(self, task: Any) -> tuple[Array, Array]:
+        """Inputs and targets of one task."""
+        mine = np.array([t == task for t in self.tasks])
+        return self.X[mine], self.y[mine]
+
+
+def remembered(predictor: Predictor) -> Points | None:
+    """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
+    if not predictor.regression:
+        return None
+    fitted, labels, X = predictor.model.fitted_, predictor.labels, getattr(predictor.model, "X_", None)
+    if X is not None:  # of the hierarchical model: its cells hold positions in it, which need not be numbers
+        owner = labels[0] if predictor.primary is None else predictor.primary
+        return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
+    cells = fitted.model.cells
+    y = fitted.center[cells.task] + fitted.scale[cells.task] * cells.y
+    pooled = len(cells.starts) - 1 != len(labels)
+    return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
+
+
+def predictions(
+    predictor: Predictor, points: Points, primary: Any, target: str, alone: Predictor | None, others: Sequence[Any]
+) -> dict[str, Any]:
+    """Curves, maps or effects, as the number of inputs allows. `others` are the tasks to show beside the primary."""
+    d, regression = points.X.shape[1], predictor.regression
+    shown = target if regression else f"probability of {predictor.positive}"
+    unsaid = "Probabilities are drawn without bands: what is not known is inside them."
+    what = {"label": predictor.label, "target": shown, "notes": [] if regression else [unsaid]}
+    if d == 1:
+        return {**what, **curves(predictor, points, primary, shown, alone, others)}
+    if d == 2:
+        return {**what, **surfaces(predictor, points, primary, shown)}
+    return {**what, **effects(predictor, points, primary, shown, alone)}
+
+
+def _banded(mean: Array, std: Array | None) -> dict[str, Any]:
+    """A mean and the edges of its band, where there is one."""
+    return {"mean": mean} | {k: None if std is None else mean + z * std for k, z in (("low", -Z), ("high", Z))}
+
+
+def curves(
+    predictor: Predictor, points: Points, primary: Any, target: str, alone: Predictor | None, others: Sequence[Any]
+) -> dict[str, Any]:
+    """One input: the primary's curve large, some of the other tasks small."""
+    panels = []
+    for i, task in enumerate([primary, *others[:MOST_PANELS]]):
+        X, y = points.of(task)
+        span, seen = X if i and len(X) else points.X, np.isfinite(y)
+        grid = np.linspace(span.min(), span.max(), GRID_LINE)[:, None]
+        panels.append(
+            {
+                "task": str(task),
+                "x": grid[:, 0],
+                **_banded(*predictor.ask(grid, task)),
+                "alone": _banded(*alone.ask(grid, task)) if alone is not None and i == 0 else None,
+                "points": {"x": X[seen, 0], "y": y[seen]},
+            }
+        )
+    band = f"Band: {100 * BAND:.0f} % for the function; a new measurement scatters around it by the noise as well."
+    return {
+        "form": "curve",
+        "heading": "What the model says",
+        "lead": f"{target} of {primary} over {predictor.features[0]}, the only input.",
+        "feature": predictor.features[0],
+        "panels": panels,
+        "caption": band * predictor.regression
+        + " Beside the primary, the tasks most related to it." * (len(panels) > 1),
+    }
+
+
+def surfaces(predictor: Predictor, points: Points, primary: Any, target: str) -> dict[str, Any]:
+    """Two inputs: a map of the prediction, and one of how sure it is."""
+    ends = [(c.min(), c.max()) if np.ptp(c) > 0 else (c[0] - 0.5, c[0] + 0.5) for c in points.X.T]
+    edges = [np.linspace(*pair, GRID_MAP + 1) for pair in ends]
+    x, y = ((e[1:] + e[:-1]) / 2 for e in edges)
+    mean, std = predictor.ask(np.column_stack([np.tile(x, GRID_MAP), np.repeat(y, GRID_MAP)]), primary)
+    mean, std = mean.reshape(GRID_MAP, -1), None if std is None else std.reshape(GRID_MAP, -1)
+    X, targets = points.of(primary)
+    seen = X[np.isfinite(targets)]
+    at = itertools.product(np.linspace(0, GRID_MAP - 1, 4).astype(int), repeat=2)
+    a, b = predictor.features
+    return {
+        "form": "map",
+        "heading": "What the model says",
+        "lead": f"{target} for {primary} over {a} and {b}.",
+        "features": [a, b],
+        "x": edges[0],
+        "y": edges[1],
+        "mean": mean,
+        "std": std,
+        "mean_heading": f"Prediction of {target}",
+        "std_heading": "How unsure: standard deviation of the function",
+        "points": {"x": seen[:, 0], "y": seen[:, 1]},
+        "corners": [
+            {"0": x[j], "1": y[i], "mean": mean[i, j], "std": None if std is None else std[i, j]} for i, j in at
+        ],
+        "caption": "The deeper the colour, the larger the number. Dots: rows of the primary that were measured.",
+    }
+
+
+def contrast(predictor: Predictor, rows: Array, task: Any, weights: Array) -> dict[str, Any]:
+    """Linear combinations of the function at some rows, one per line of `weights`, with their bands."""
+    mean, covariance = predictor.ask(rows, task, full=True)
+    if covariance is None:
+        return _banded(weights @ mean, None)
+    variance = np.einsum("ij,jk,ik->i", weights, covariance, weights, optimize=True)
+    return _banded(weights @ mean, np.sqrt(np.maximum(variance, 0.0)))
+
+
+def effects(predictor: Predictor, points: Points, primary: Any, target: str, alone: Predictor | None) -> dict[str, Any]:
+    """Many inputs: the average effect of each, largest first; inputs of two values as switches, others as curves."""
+    mine, _ = points.of(primary)
+    base = mine if len(mine) else points.X
+    values = [np.unique(column) for column in points.X.T]
+
+    def size(j: int) -> float:
+        """How far the average prediction moves over the range of an input."""
+        few = _thinned(base, BASE_CURVE)
+        mean, _ = predictor.ask(_set(few, j, np.quantile(values[j], [0.0, 0.5, 1.0])), primary)
+        return float(np.ptp(mean.reshape(3, -1).mean(axis=1)))
+
+    order = sorted((j for j, v in enumerate(values) if len(v) > 1), key=size, reverse=True)
+    pair, wide = [j for j in order if len(values[j]) == 2], [j for j in order if len(values[j]) > 2]
+    switches = [_switch(predictor, base, j, values[j], primary, alone) for j in pair[:MOST_SWITCHES]]
+    left = len(pair[MOST_SWITCHES:]) + len(wide[MOST_CURVES:])
+    still = [predictor.features[j] for j, v in enumerate(values) if len(v) < 2]
+    more = " and more" if len(still) > 8 else ""
+    notes = [f"{left} inputs of smaller effect are not shown."] if left else []
+    notes += [f"Inputs that never vary: {', '.join(still[:8])}{more}."] if still else []
+    band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression
+    return {
+        "form": "effects",
+        "heading": "What the inputs do",
+        "lead": f"What each input does to the {target} of {primary}, all else as it was measured: an average over "
+        "its rows. Effects that depend on other inputs are averaged out.",
+        "switches": switches,
+        "curves": [_effect_curve(predictor, base, j, primary, points) for j in wide[:MOST_CURVES]],
+        "switch_caption": f"Change of the average prediction from the lower value to the upper. {band}"
+        + " Below each, what the primary's own rows say without the others."
+        * (alone is not None and len(switches) > 0),
+        "curve_caption": "Change of the average prediction from its mean over the range."
+        + f" Bands: {100 * BAND:.0f} %." * predictor.regression,
+        "notes": notes,
+    }
+
+
+def _set(base: Array, j: int, grid: Array) -> Array:
+    """Every row of the base with input j at every value of the grid; stacked by value."""
+    rows = np.tile(base, (len(grid), 1))
+    rows[:, j] = np.repeat(grid, len(base))
+    return rows
+
+
+def _thinned(base: Array, most: int) -> Array:
+    return base[np.unique(np.linspace(0, len(base) - 1, min(most, len(base))).astype(int))]
+
+
+def _switch(
+    predictor: Predictor, base: Array, j: int, values: Array, task: Any, alone: Predictor | None
+) -> dict[str, Any]:
+    base = _thinned(base, BASE_SWITCH)
+    rows, weights = _set(base, j, values), np.repeat([-1.0, 1.0], len(base))[None] / len(base)
+
+    def effect(asked: Predictor) -> dict[str, float | None]:
+        found = contrast(asked, rows, task, weights)
+        return {"value" if k == "mean" else k: None if v is None else float(v[0]) for k, v in found.items()}
+
+    ends = {"feature": predictor.features[j], "from": f"{values[0]:g}", "to": f"{values[1]:g}"}
+    return {**ends, **effect(predictor), "alone": None if alone is None else effect(alone)}
+
+
+def _effect_curve(predictor: Predictor, base: Array, j: int, task: Any, points: Points) -> dict[str, Any]:
+    column = base[:, j] if np.ptp(base[:, j]) > 0 else points.X[:, j]
+    grid = np.linspace(column.min(), column.max(), GRID_CURVE)
+    base = _thinned(base, BASE_CURVE)
+    average = np.kron(np.eye(len(grid)), np.full(len(base), 1.0 / len(base)))
+    found = contrast(predictor, _set(base, j, grid), task, average - average.mean(axis=0))
+    return {"feature": predictor.features[j], "x": grid, **found, "points": None}
