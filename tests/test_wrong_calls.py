@@ -255,7 +255,7 @@ def test_interrupting_says_so_and_leaves_with_130(place, monkeypatch):
 
     monkeypatch.setattr("borrow.cli.fit.fit_table", stop)
     refused(run("fit", "data.csv", *USUAL), "interrupted", code=130)
-    monkeypatch.setattr(borrow.transfer.compare, "compare_problem", stop)
+    monkeypatch.setattr(borrow.transfer.compare, "compare", stop)
     answer = run("compare", "data.csv", *USUAL, "--store", "run.jsonl")
     refused(answer, "interrupted; the same command goes on from 'run.jsonl'", code=130)
 

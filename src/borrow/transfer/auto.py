@@ -16,7 +16,7 @@ from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
 from borrow.estimators.registry import register
 from borrow.models.focused.model import primary_code
 from borrow.numerics.linalg import Array
-from borrow.transfer.compare import compare_problem, read_seed
+from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
 from borrow.transfer.methods import build, choose
@@ -69,9 +69,8 @@ class _Auto(TaskEstimator):
             return None
         count = problem.counts()[plain(primary)]
         if count >= LEAST_ROWS:
-            return compare_problem(
-                problem, plain(primary), keys, self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed
-            )
+            about = problem, problem.target, problem.task, plain(primary), keys
+            return compare(*about, cv=self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed)
         warn(
             f"primary={primary!r} has {count} row(s) with a target: too few to hold some out, so nothing "
             f"says whether the other tasks help, and they are not used; give at least {LEAST_ROWS}, or choose "
@@ -111,6 +110,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     model_ : the fitted estimator; with no transfer it is of the primary alone.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
+    fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
@@ -141,7 +141,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, primary_, tasks_, n_features_in_, feature_names_in_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, primary_, tasks_, fitted_ : as in `AutoRegressor`.
+    n_features_in_, feature_names_in_ : as there.
     """
 
     def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:

@@ -70,7 +70,8 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may. Or
+        a `borrow.transfer.problem.Problem`, which was read from one already.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
     primary : the task that matters; None compares for every task in turn.
@@ -88,22 +89,6 @@ def compare(
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
     """
     problem = read_problem(table, target, task, features, kind)
-    return compare_problem(problem, primary, methods, cv, scoring, leave_out, n_jobs, random_state, store, progress)
-
-
-def compare_problem(
-    problem: Problem,
-    primary: Any = None,
-    methods: Any = "auto",
-    cv: Any = None,
-    scoring: str | None = None,
-    leave_out: Any = "auto",
-    n_jobs: int | None = None,
-    random_state: Any = 0,
-    store: str | os.PathLike[str] | None = None,
-    progress: Any = None,
-) -> Comparison:
-    """`compare` for a table that was read."""
     keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)

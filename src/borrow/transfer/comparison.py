@@ -168,14 +168,14 @@ class Comparison:
     def _secondaries(self, primary: Any, best: str | None) -> Table:
         """How each secondary is related, and what is lost without it; the only one is left out by no transfer."""
         others = [t for t in self.tasks if t != primary]
-        known = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
-        without = {left: mine for (p, _, left), mine in self._by_method.items() if p == primary and left is not None}
-        if len(others) == 1 and best is not None:
-            without = {others[0]: self.folds(primary, "single"), **without}
-        gains = {}
-        for t, mine in without.items():
-            method = best if mine[0]["left_out"] is None else mine[0]["method"]
-            gains[t] = difference_of(mine, self.folds(primary, str(method)))
+        known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
+        gains = {
+            left: difference_of(without, self.folds(primary, method))
+            for (p, method, left), without in self._by_method.items()
+            if p == primary and left is not None
+        }
+        if len(others) == 1 and not gains and best is not None:
+            gains = {others[0]: difference_of(self.folds(primary, "single"), self.folds(primary, best))}
         return secondary_table({t: self.rows[t] for t in others}, known, gains)
 
     def verdict(self, primary: Any = None) -> Verdict:

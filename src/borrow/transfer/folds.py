@@ -151,7 +151,8 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
     test, classes = job.split.test, problem.classes
     X, y, tasks = problem.X[test], problem.y[test], [job.primary] * len(test)
     if problem.kind == "regression":
-        return score_numbers(y, *model.predict(X, tasks, return_std=True, include_noise=True), scoring)
+        mean, std = model.predict(X, tasks, return_std=True, include_noise=True)
+        return score_numbers(y, mean, std, scoring)
     probability = np.zeros((len(test), len(classes)))
     probability[:, [classes.index(plain(c)) for c in model.classes_]] = model.predict_proba(X, tasks)
     return score_labels(np.array([classes.index(v) for v in y]), probability, scoring)

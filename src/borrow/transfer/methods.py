@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from borrow import models
@@ -67,10 +67,17 @@ def key_of(model: Any) -> str | None:
 
 
 def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str]]:
-    """Methods to run, in order, and why others are left out; `rows` are those of all tasks with a target."""
+    """Methods to run, in order, and why others are left out; `rows` are those of all tasks with a target.
+
+    Names that are no methods, and methods that do not apply, are refused.
+    """
     if not (isinstance(methods, str) and methods == "auto"):
-        asked = check(kind, methods)
-        return [key for key in LABELS if key in {"single", *asked}], {}
+        asked = [methods] if isinstance(methods, str) else list(methods)
+        if unknown := [key for key in asked if key not in LABELS]:
+            known = list_labels(list(LABELS))
+            raise ValueError(f"methods names {list_labels(unknown)}; methods are {known}, or 'auto'")
+        chosen = {"single", *(entry(kind, key).key for key in asked)}
+        return [key for key in LABELS if key in chosen], {}
     skipped = {}
     for key in LABELS:
         found = registry.by_key(key, kind)
@@ -79,13 +86,3 @@ def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str
         elif rows > found.most_rows:
             skipped[key] = f"{rows:,} rows are many for one joint matrix; name it in methods= to run it all the same"
     return [key for key in LABELS if key not in skipped], skipped
-
-
-def check(kind: str, methods: Any) -> Sequence[str]:
-    """The keys asked for; names that are no methods, and methods that do not apply, are refused."""
-    asked = [methods] if isinstance(methods, str) else list(methods)
-    if unknown := [key for key in asked if key not in LABELS]:
-        raise ValueError(f"methods names {list_labels(unknown)}; methods are {list_labels(list(LABELS))}, or 'auto'")
-    for key in asked:
-        entry(kind, key)
-    return asked

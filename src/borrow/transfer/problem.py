@@ -82,7 +82,9 @@ class Problem:
 
 
 def read_problem(table: Any, target: str, task: str, features: Any = None, kind: str = "auto") -> Problem:
-    """A frame, or a dict of columns, as a problem."""
+    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is."""
+    if isinstance(table, Problem):
+        return table
     frame, columns = _columns(table)
     _require([target], "target", columns)
     _require([task], "task", columns)
