@@ -58,6 +58,7 @@ from borrow.models.hierarchical.device import bundle
 from borrow.numerics.linalg import (
     Array,
     add_diagonal,
+    as_type_of,
     cholesky,
     column_dots,
     copy,
@@ -65,7 +66,6 @@ from borrow.numerics.linalg import (
     inner,
     inverse_from_factor,
     is_tensor,
-    like,
     log_determinant,
     solve,
     solve_lower,
@@ -248,7 +248,7 @@ def group_sums(
     """B and V of `expect`, whose columns are Phi_l'A^-1 (y - mu_l); residual, evidence; the factors if asked to."""
     mu, K, noise = state.mu, state.K, state.noise
     p = len(mu)
-    B, V = like(K, np.zeros((p, p))), like(K, np.zeros((p, problem.n_tasks)))
+    B, V = as_type_of(K, np.zeros((p, p))), as_type_of(K, np.zeros((p, problem.n_tasks)))
     residual, evidence, factors = problem.scatter, 0.0, dict[int, Array]()
     parts: list[Any] = problem.groups if problem.bundles is None else problem.bundles
     for g in parts:
@@ -282,7 +282,7 @@ def probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: C
     else:
         Phi = basis.Phi[positions]
         mean, KPhi = Phi @ (state.mu[:, None] + D), state.K @ Phi.T
-        part, total = like(KPhi, g.Phi) @ KPhi, column_dots(Phi.T, KPhi)
+        part, total = as_type_of(KPhi, g.Phi) @ KPhi, column_dots(Phi.T, KPhi)
     part = solve_lower(L, part)
     return to_host(mean), to_host((total - column_dots(part, part)).clip(0.0))
 

@@ -20,7 +20,7 @@ from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm.spread import GaussianTasks, ProbitTasks, select_spread
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -180,8 +180,8 @@ class Classification:
         c, a = self.cells, self.active(selection)
         M = len(c.starts) - 1
         prior = SharedCovariance(a.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
-        start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
-        y, bias = like(a.X, c.y[a.rows]), like(a.X, self.bias[a.task])
+        start = Sites(as_type_of(a.X, a.tau * a.z), as_type_of(a.X, a.tau))
+        y, bias = as_type_of(a.X, c.y[a.rows]), as_type_of(a.X, self.bias[a.task])
         sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
         tau = np.maximum(sites.tau, LEAST_PRECISION)
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
