@@ -41,7 +41,7 @@ from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosteri
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
@@ -86,7 +86,7 @@ class ShardPrior:
         """R[t, q] V at rows of these tasks; None: at all rows."""
         m = self.columns[-1].stop if self.columns else 0
         if is_tensor(self.X):
-            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: like(self.X, v[task])
+            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: as_type_of(self.X, v[task])
             parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
             n = len(self.X) if task is None else len(task)
             return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
@@ -276,13 +276,13 @@ class SecondPass:
 
     def _at_new(self, X: Array, task: Codes, full: bool) -> tuple[Any, Any, Any, Any]:
         prior, w = self.prior, self.first.w
-        X = like(prior.X, X)
+        X = as_type_of(prior.X, X)
         at_new = [c.at(X) for c in prior.carriers]
         J = prior.loadings([c.V for c in at_new], task)
         mean = J @ self.a
         variance = mean * 0.0
         for q, b in enumerate(prior.basis_of):
-            variance += like(X, prior.weights[task, q] ** 2) * at_new[b].residual
+            variance += as_type_of(X, prior.weights[task, q] ** 2) * at_new[b].residual
         blocks = namespace(X).diag(variance) if full else None
         for t in np.unique(task):
             kernel = prior.specific[t]

@@ -22,7 +22,7 @@ import numpy as np
 from borrow.covariance.carrier import LOG_2PI, InducingBasis
 from borrow.covariance.contracts import AnySites, Codes, Moments, Prediction
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
 from borrow.tasks.cache import CacheKey
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
@@ -44,7 +44,7 @@ class Shared:
 
     def beside(self, X: Array) -> Shared:
         """The same where X is."""
-        return Shared(like(X, self.LB), like(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
+        return Shared(as_type_of(X, self.LB), as_type_of(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
 
 
 class Parameters(Protocol):

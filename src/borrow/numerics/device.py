@@ -2,7 +2,7 @@
 
 Estimators take `device="cpu"`, `"cuda"` or `"auto"`. PyTorch is imported here, and only where a GPU is asked for.
 Tables, hyper-parameters, the optimiser and every answer stay on the host; what goes to the GPU are inputs and vectors
-of one number a row, what comes back are vectors and derivatives.
+of one number per row, what comes back are vectors and derivatives.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def squared_distances(A: Array, C: Array) -> Array:
     return D
 
 
-def like(array: Any, value: Any) -> Any:
+def as_type_of(array: Any, value: Any) -> Any:
     """Numbers of the host where `array` is: as they are, or as a tensor beside it."""
     if isinstance(array, np.ndarray) or not is_tensor(array) or is_tensor(value):
         return value

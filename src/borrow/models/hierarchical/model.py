@@ -69,6 +69,7 @@ from borrow.numerics.device import Device
 from borrow.numerics.linalg import (
     Array,
     add_diagonal,
+    as_type_of,
     cholesky,
     column_dots,
     copy,
@@ -76,7 +77,6 @@ from borrow.numerics.linalg import (
     inner,
     inverse_from_factor,
     is_tensor,
-    like,
     log_determinant,
     solve,
     solve_lower,
@@ -187,10 +187,10 @@ class TaskPosteriors:
         state, M = question.state, len(shard.cells.starts) - 1
         p, mu, K, noise = len(state.mu), state.mu, state.K, state.noise
         if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows
-            mu, K = like(K, np.zeros(p + 1)), like(K, np.zeros((p + 1, p + 1)))
+            mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
             mu[:p], K[:p, :p] = state.mu, state.K
-        V = like(K, np.zeros((len(K), M)))
-        S: Any = like(K, np.zeros((len(K), len(K)))) if question.moments else 0.0
+        V = as_type_of(K, np.zeros((len(K), M)))
+        S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if question.moments else 0.0
         residual, evidence, variances = shard.scatter, shard.log_noise_density(noise), []
         for g in shard.groups:
             tasks, sites, target = g.Y.shape[-1], g.sites(noise), g.Y - g.seen.times(mu)[..., None]
