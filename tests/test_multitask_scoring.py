@@ -7,6 +7,7 @@ from borrow import MultiTaskGPRegressor
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask.scoring import average_information, can_score
 from borrow.numerics import optimise as hyper
+from borrow.tasks.placed import PlacedTasks
 
 
 def prepared(share_noise, seed=0, M=3, n=12):
@@ -17,7 +18,7 @@ def prepared(share_noise, seed=0, M=3, n=12):
     model = MultiTaskGPRegressor(share_noise=share_noise, task_prior=None, prior=None)
     rows, _ = model._read(X, y, task)
     data = model._arrange(rows)
-    setup, values = model._prepare(data)
+    setup, values = model._prepare(data, PlacedTasks(data.cells))
     return setup, multitask.starts_of(setup, values)[0], data
 
 
