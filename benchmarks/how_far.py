@@ -34,11 +34,12 @@ from borrow.estimators.labels import ROUGH
 from borrow.inference import EPInference
 from borrow.inference.likelihoods import Probit
 from borrow.models.focused import model as focused
+from borrow.models.focused.settings import prepare as prepare_focused
 from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
 from borrow.models.ivm.model import select
-from borrow.models.ivm.tasks import GaussianTasks
+from borrow.models.ivm.shards import gaussian
 from borrow.models.multitask import model as multitask
 from borrow.tasks.placed import PlacedTasks
 from pages_large import MEMORY, MINUTE, carried_on
@@ -59,7 +60,7 @@ def table(n_tasks: int, rows: int = ROWS, d: int = 2, grid: int | None = None) -
 
 def focused_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
-    setup, values = focused.prepare(data, 0, None, None, 0.5)
+    setup, values = prepare_focused(data, 0, None, None, 0.5)
     setup = replace(setup, Z=data.cells.X[:ROWS])
     values["noise"] = np.full(n_tasks, np.log(0.1))
     return lambda: focused.focused_objective(setup)(values)
@@ -69,7 +70,7 @@ def ep_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
     cells = replace(data.cells, y=np.where(data.cells.y > 0, 1.0, -1.0))
     data = replace(data, cells=cells)
-    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH))
+    setup, values = prepare_focused(data, 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH))
     setup = replace(setup, Z=data.cells.X[:ROWS])
     return lambda: focused.focused_objective(setup)(values)
 
@@ -111,7 +112,7 @@ def em_step(n_tasks: int) -> Callable[[], Any]:
 def ivm_step(n_tasks: int) -> Callable[[], Any]:
     """2,000 rows chosen."""
     cells = table(n_tasks).cells
-    kernel, factors = borrow.kernels.SquaredExponential(1.0, 1.0), GaussianTasks(np.full(n_tasks, 0.1)).factors(cells)
+    kernel, factors = borrow.kernels.SquaredExponential(1.0, 1.0), gaussian(cells, np.full(n_tasks, 0.1))
     return lambda: select(kernel, cells.X, cells.starts, factors, min(2000, len(cells.y)))
 
 

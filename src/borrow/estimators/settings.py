@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from borrow.data.labels import list_labels
+
+#: What settings may be, by name: whether a value fits, and what is expected in words.
+Allowed = Mapping[str, tuple[Callable[[Any], bool], str]]
+
+
+def check_allowed(estimator: Any, allowed: Allowed) -> None:
+    """Refuse a setting that is not allowed; names that the estimator does not have are passed over."""
+    for name, (fits, expected) in allowed.items():
+        if hasattr(estimator, name) and not fits(value := getattr(estimator, name)):
+            raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def whole(least: int) -> tuple[Callable[[Any], bool], str]:
+    """An entry of `Allowed`: a whole number of at least so much."""
+    return lambda value: is_whole(value, least), f"a whole number of at least {least}"
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number of at least so much, Python's or NumPy's."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_among(value: Any, words: tuple[str, ...]) -> bool:
+    """Whether a value is one of these words; an array is none of them."""
+    return isinstance(value, str) and value in words
 
 
 def is_number(value: Any) -> bool:
@@ -25,7 +50,7 @@ def is_matrix(value: Any, columns: int) -> bool:
 
 
 def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
-    """One entry a task from a scalar, a dict by label, or nothing."""
+    """One entry per task from a scalar, a dict by label, or nothing."""
     if isinstance(value, Mapping):
         unknown = [k for k in value if k not in labels]
         if unknown:
@@ -41,3 +66,14 @@ def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, defaul
         if not is_number(v):
             raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
     return [float(v) for v in values]
+
+
+def check_numbers(estimator: Any, *names: str, also: tuple[Any, ...] = (), whole: bool = False) -> None:
+    """Refuse arguments that are neither a positive number, a whole one if it must be, nor among `also`."""
+    for name in names:
+        value = getattr(estimator, name)
+        fits = isinstance(value, (int, np.integer)) and value >= 1 if whole else is_number(value) and value > 0
+        if not fits and not any(type(value) is type(v) and value == v for v in also):
+            other = "".join(f"{v!r} or " for v in also)
+            kind = "a whole number of at least 1" if whole else "a positive number"
+            raise ValueError(f"{name}={value!r}: expected {other}{kind}")

@@ -270,6 +270,12 @@ def add_diagonal(A: Array, value: Any) -> None:
 
 
 @twinned
+def add_at(A: Array, index: tuple[Any, ...], values: Array) -> None:
+    """Add to the entries that the arrays of `index` name, in place; no entry is named twice, but in a tensor."""
+    A[index] += values
+
+
+@twinned
 def log_ndtr(z: Array) -> Array:
     """log of the normal distribution function."""
     return special.log_ndtr(z)

@@ -254,6 +254,11 @@ def add_diagonal(A: Tensor, value: Any) -> None:
     diagonal(A).add_(value)
 
 
+def add_at(A: Tensor, index: tuple[Any, ...], values: Tensor) -> None:
+    """Add to the entries that `index` names, in place; where one is named twice, in a fixed order."""
+    A.index_put_(index, values, accumulate=True)
+
+
 def log_ndtr(z: Tensor) -> Tensor:
     """log of the normal distribution function."""
     return torch.special.log_ndtr(z)
