@@ -86,7 +86,7 @@ def low_rank_step(n_tasks: int) -> Callable[[], Any]:
 def _symmetric(n_tasks: int, model: Any) -> Callable[[], Any]:
     data = table(n_tasks)
     model._descriptors = None
-    setup, values = model._prepare(data)
+    setup, values = model._prepare(data, PlacedTasks(data.cells))
     values = {**setup.form.start(np.eye(n_tasks)), **values}
     return lambda: multitask.multitask_objective(setup)(values)
 

@@ -127,7 +127,7 @@ def test_many_tasks_start_from_fits_compared_through_the_inducing_inputs(monkeyp
     model = borrow.MultiTaskGPRegressor(inducing=Z, rank=1, optimizer=None).fit(X, y, tasks=tasks)
     setup, tau = model.fitted_.model.setup, np.full(len(X), 4.0)
     exact = start_correlation(setup, setup.kernel, tau)
-    monkeypatch.setattr(multitask, "START_PAIRS", 1)
+    monkeypatch.setattr("borrow.models.multitask.search.START_PAIRS", 1)
     found = start_correlation(replace(setup, tasks=PlacedTasks(setup.cells, InProcess())), setup.kernel, tau)
     assert_allclose(found, exact, atol=1e-6)
 
