@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +38,7 @@ def outcome(path):
         model = store.load(path)
     except store.StoreError as refused:
         return "refused", str(refused)
-    except Exception as other:  # noqa: BLE001  # whatever it is, it is reported
+    except Exception as other:  # whatever it is, it is reported
         return "load raised", f"{type(other).__name__}: {other}"
     try:
         ask(model)
@@ -45,7 +46,7 @@ def outcome(path):
         return ("raised" if "needs about" in str(full) else "out of memory"), str(full)
     except SystemError as wrong:
         return "system error", str(wrong)
-    except Exception as other:  # noqa: BLE001
+    except Exception as other:
         return "raised", f"{type(other).__name__}: {other}"
     return "answered", ""
 
@@ -53,7 +54,7 @@ def outcome(path):
 def main():
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + MORE, now + MORE))
     with contextlib.suppress(KeyboardInterrupt):
         for line in sys.stdin:

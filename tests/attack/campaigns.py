@@ -1,6 +1,6 @@
 """Campaigns of hostile cases. Each takes a random generator and seconds, and returns how many it tried and what failed.
 
-A failure leaves a minimal reproduction under out/attack/. `python tests/attack/campaigns.py --minutes 30` runs them all.
+A failure leaves a small reproduction under out/attack/. `python tests/attack/campaigns.py --minutes 30` runs them all.
 """
 
 import argparse
@@ -33,7 +33,7 @@ FINE = ("refused", "raised", "answered")
 SLOW = ("AutoClassifier", "AutoRegressor")
 
 
-# Real models. ----------------------------------------------------------------------------------------------------------
+# Real models. ---------------------------------------------------------------------------------------------------------
 
 
 def estimators():
@@ -91,7 +91,7 @@ def signed(data):
     return whole + hashlib.sha256(whole).hexdigest().encode()
 
 
-# What is done to them. --------------------------------------------------------------------------------------------------
+# What is done to them. ------------------------------------------------------------------------------------------------
 
 
 def places(value, path=()):
@@ -241,7 +241,7 @@ def mutated(parts, changes):
     return packed(page, arrays)
 
 
-# Loading them. -----------------------------------------------------------------------------------------------------------
+# Loading them. --------------------------------------------------------------------------------------------------------
 
 
 class Asker:
@@ -249,7 +249,7 @@ class Asker:
 
     def __init__(self):
         self.process = None
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed on leaving
 
     def __enter__(self):
         return self
