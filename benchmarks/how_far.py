@@ -38,7 +38,7 @@ from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
 from borrow.models.ivm.model import select
-from borrow.models.ivm.spread import GaussianTasks
+from borrow.models.ivm.tasks import GaussianTasks
 from borrow.models.multitask import model as multitask
 from borrow.tasks.placed import PlacedTasks
 from pages_large import MEMORY, MINUTE, carried_on

@@ -58,7 +58,7 @@ def test_one_task_fitted_alone_answers_as_in_a_fit_of_all(kind):
     np.testing.assert_array_equal(getattr(alone, ask)(Z[:5]), getattr(whole, ask)(Z[:5], tasks="b"))
     assert (alone.tasks_.tolist(), list(alone.kernels_)) == (["b"], ["b"])
     assert alone.kernels_["b"] == whole.kernels_["b"]
-    with pytest.raises(ValueError, match="unknown task 'a'"):
+    with pytest.raises(ValueError, match="task 'a' was not fitted: this is a model of 'b' alone"):
         alone.predict(X, tasks="a")
     with pytest.raises(ValueError, match=r"unknown task 'c'.*tasks are 'a', 'b'"):
         estimator(only="c").fit(rows, target, tasks=tasks)

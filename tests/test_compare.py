@@ -520,6 +520,18 @@ def test_quick_look_is_the_closed_form_and_says_that_it_is_optimistic():
     assert all(note.startswith("optimistic") for note in found["note"])
 
 
+def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
+    """What was read is taken as a table, whatever else is given; nothing is read a second time."""
+    read = read_problem(TABLE, "y", "who")
+    labels = read_problem(TABLE.assign(y=TABLE["y"] > 0), "y", "who")
+    monkeypatch.setattr(problem, "to_floats", None)
+    found = borrow.compare(read, **{**QUICK, "cv": 2})
+    assert (found.digest, found.rows) == (read.digest(), {"a": 12, "b": 15, "c": 15})
+    assert borrow.quick_look(read, "y", "who", "a", ["pooled"])["method"] == ["single", "pooled"]
+    with pytest.raises(ValueError, match="'y' holds labels, and the quick look is for numbers"):
+        borrow.quick_look(labels, "y", "who", "a")
+
+
 KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)
 FIXED = {"optimizer": None, "normalize_y": False, "noise": 0.04}
 LEFT_OUT = {

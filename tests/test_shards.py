@@ -22,7 +22,7 @@ from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
 from borrow.models.ivm.model import select
-from borrow.models.ivm.spread import GaussianTasks, select_spread
+from borrow.models.ivm.tasks import GaussianTasks, select_tasks
 from borrow.models.multitask import model as multitask
 from borrow.numerics.progress import Watch
 from borrow.tasks import workers as shards
@@ -198,7 +198,7 @@ def gaussian_lists(sizes, noise, d, seed=0):
     kernel, cells = SquaredExponential(1.0, 0.7), data.cells
     tasks = GaussianTasks(np.asarray(noise, dtype=float))
     one = select(kernel, cells.X, cells.starts, tasks.factors(cells), d)
-    return one, select_spread(PlacedTasks(cells, InProcess()), kernel, tasks, d)
+    return one, select_tasks(PlacedTasks(cells, InProcess()), kernel, tasks, d)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ P = B^-1, a = P b are the covariance and mean of u; H_i = D w R_t (x) (v_j - kap
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -37,37 +37,12 @@ from borrow.tasks.placed import PlacedTasks, TaskShard
 BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class LowRankParameters:
-    """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
-
-    carriers: list[InducingBasis]
-    R: Array
-    intercept: float
-
-    def part(self, tasks: slice) -> LowRankParameters:
-        """Those of some tasks."""
-        return replace(self, R=self.R[tasks])
-
-    def prior(self, shard: TaskShard) -> ShardPrior:
-        """The prior of a shard's tasks."""
-        return ShardPrior(self, shard)
-
-    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
-        """What a shard's tasks tell of the shared functions."""
-        return FirstPass(prior, sites)
-
-    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
-        """What is known of a shard's tasks given the shared functions."""
-        return SecondPass(first, shared)
-
-
 class ShardPrior:
     """The prior of a shard's tasks at their distinct inputs."""
 
     def __init__(self, parameters: LowRankParameters, shard: TaskShard) -> None:
         cells, carrier = shard.cells, parameters.carriers[0]
-        self.design = shard.cache.recall("design", None, lambda: Design.of(cells))
+        self.design = shard.kept("design") or shard.keep("design", Design.of(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
         self.carrier = carrier.on(shard.device)
         self.carried = self.carrier.at(place(self.design.inputs, shard.device))
@@ -227,6 +202,23 @@ class SecondPass:
         return mean, self._coefficients(prior.R[task], new.V, task), own * to_host(new.residual)
 
 
+@dataclass(frozen=True)
+class LowRankParameters:
+    """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
+
+    prior: ClassVar = ShardPrior
+    first: ClassVar = FirstPass
+    second: ClassVar = SecondPass
+
+    carriers: list[InducingBasis]
+    R: Array
+    intercept: float
+
+    def part(self, tasks: slice) -> LowRankParameters:
+        """Those of some tasks."""
+        return replace(self, R=self.R[tasks])
+
+
 class LowRankTasks(TwoPassCovariance):
     """The prior over all tasks' functions, of rank P in the tasks and m in the inputs."""
 
@@ -247,7 +239,7 @@ class LowRankPosterior(TwoPassPosterior):
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, R, the intercepts' variance, and by what the sites are."""
-        noise, weights, intercept, theta, S, by_Z = self._total("adjoints", inducing)
+        noise, weights, intercept, theta, by_diagonal, S, by_Z = self._total("adjoints", inducing)
         P = self.prior.parameters.R.shape[1]
         a, covariance = self.a.reshape(P, -1), self.shared.covariance
         m = a.shape[1]
@@ -258,7 +250,7 @@ class LowRankPosterior(TwoPassPosterior):
         more, shared_Z = self.prior.carriers[0].pullback(shared + S, inducing)
         return Adjoints(
             np.concatenate(noise),
-            [theta + more],
+            [theta + more + by_diagonal],
             weights=np.concatenate(weights),
             intercept=intercept,
             inducing=[None if shared_Z is None else by_Z + shared_Z],

@@ -80,7 +80,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     @abstractmethod
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> BinaryModel:
+    def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
     def _check_settings(self) -> None:

@@ -1,28 +1,60 @@
-"""What one pass over a shard leaves there for the next."""
+"""What one pass over a shard leaves there for the next, and for how long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import os
+import time
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
 
-class ShardCache:
-    """Values by name, each with the key of what it was computed for. They do not travel: a copy is empty."""
+class CacheKey:
+    """Stands for whoever asks. In its own process what is kept for it ends with it; elsewhere it is held."""
 
     def __init__(self) -> None:
-        self.values: dict[str, tuple[Hashable, Any]] = {}
+        self.name, self.travelled = f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}", False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"values": {}}
+        return {"name": self.name, "travelled": True}
 
-    def recall(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of this name if it was kept under this key; else it is made, and takes the place of the old one."""
-        kept = self.values.get(name)
-        if kept is None or kept[0] != key:
-            kept = None
-            self.values.pop(name, None)  # before the new one is made: both at once would need twice the memory
-            kept = self.values[name] = (key, make())
-        value: T = kept[1]
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CacheKey) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class ShardCache:
+    """Values by key and name. They do not travel: a copy is empty.
+
+    Of keys that have travelled the last one is held for each name; a value may be computed from those held before it.
+    """
+
+    def __init__(self) -> None:
+        self.values: WeakKeyDictionary[CacheKey, dict[str, Any]] = WeakKeyDictionary()
+        self.held: dict[str, CacheKey] = {}
+
+    def __reduce__(self) -> Any:
+        return ShardCache, ()
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self.values.clear()
+        self.held.clear()
+
+    def get(self, name: str, key: CacheKey) -> Any:
+        """What was kept under this name and key, or None; then nothing older is held, to make room for the new."""
+        if key.travelled and self.held.get(name) != key:
+            names = list(self.held)
+            for old in names[names.index(name) :] if name in names else ():
+                del self.held[old]
+        return self.values.get(key, {}).get(name)
+
+    def keep(self, name: str, key: CacheKey, value: T) -> T:
+        """Keep a value, and return it."""
+        self.values.setdefault(key, {})[name] = value
+        if key.travelled:
+            self.held.setdefault(name, key)
         return value

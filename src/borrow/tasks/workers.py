@@ -107,7 +107,7 @@ class InProcess(Workers):
         for shard, more in zip(placed, own, strict=True):
             found.append(f(shard, common, *more))
             if not self.keep:
-                shard.cache.values.clear()
+                shard.cache.clear()
         return found
 
 

@@ -139,16 +139,17 @@ def focused_objective(setup: Setup) -> hyper.Objective:
 def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     """The adjoints of the evidence handed on to all of `values`."""
     adjoints, by_likelihood = fit.gradient()
-    parts = [g for g in adjoints.specific if g is not None]
+    parts, weights = [g for g in adjoints.specific if g is not None], adjoints.weights
+    assert weights is not None  # this covariance has them
     by: Values = {
         "kernel": adjoints.bases[0],
-        "rho": adjoints.weights[setup.secondaries, 0],
+        "rho": weights[setup.secondaries, 0],
         "specific": np.concatenate(parts) if parts else np.zeros(0),
         **by_likelihood,
     }
     if "loadings" in values:
         by["background"] = adjoints.bases[1]
-        by["loadings"] = adjoints.weights[setup.secondaries, 1:]
+        by["loadings"] = weights[setup.secondaries, 1:]
     return {n: by[n] for n in values}
 
 

@@ -11,13 +11,13 @@ from borrow.covariance import SharedCovariance, Sites
 from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Cells, Codes
 from borrow.inference import priors
-from borrow.inference.adf import LEAST_PRECISION, GaussianFactors, ProbitFactors
+from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import ep
 from borrow.inference.likelihoods import Probit
 from borrow.kernels import Kernel
-from borrow.models.ivm.model import Active, Selection, blocks_of, frozen_objective, gather, log_evidence, select
+from borrow.models.ivm.model import Active, Selection, blocks_of, frozen_objective, gather, log_evidence
 from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
-from borrow.models.ivm.spread import GaussianTasks, ProbitTasks, select_spread
+from borrow.models.ivm.tasks import GaussianTasks, ProbitTasks, select_tasks
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, like, to_host
@@ -59,12 +59,9 @@ class Regression:
 
     def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
         """Rows that tell most at these hyper-parameters."""
-        c, kernel = self.cells, self.kernel.with_theta(values["kernel"])
-        if not self.tasks.kept:
-            noise = GaussianTasks(self.noise_of(values, np.arange(len(c.dof))))
-            return select_spread(self.tasks, kernel, noise, d, order, report)
-        factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
-        return select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
+        kernel = self.kernel.with_theta(values["kernel"])
+        noise = self.noise_of(values, np.arange(len(self.cells.dof)))
+        return select_tasks(self.tasks, kernel, GaussianTasks(noise), d, order, report)
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
@@ -166,13 +163,8 @@ class Classification:
 
     def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
         """Rows that tell most at these hyper-parameters."""
-        c = self.cells
         kernel = self.kernel.with_theta(values["kernel"])
-        if self.tasks.kept:
-            factors = ProbitFactors(c.y, self.bias[c.task])
-            chosen = select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
-        else:
-            chosen = select_spread(self.tasks, kernel, ProbitTasks(self.bias), d, order, report)
+        chosen = select_tasks(self.tasks, kernel, ProbitTasks(self.bias), d, order, report)
         return self.refine(chosen, kernel) if self.ep_sweeps else chosen
 
     def refine(self, selection: Selection, kernel: Kernel) -> Selection:

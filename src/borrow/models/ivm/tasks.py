@@ -1,7 +1,7 @@
-"""The IVM's selection with tasks on workers.
+"""The IVM's selection over tasks wherever they lie.
 
 An inclusion touches one task only, so the order in which a shard would include its own rows does not depend on other
-shards. Each worker makes that list, with the score that every row had when its turn came; the list of all tasks is
+shards. Each shard makes that list, with the score that every row had when its turn came; the list of all tasks is
 their merge, the next row always being the one whose score is highest among the heads. It is the list that one process
 makes, row by row. A shard that runs out before the merge is done is asked for twice as many.
 """
@@ -68,7 +68,7 @@ class _Wanted:
         return self.likelihood.part(tasks), int(self.how_many[i]), self.orders[i]
 
 
-def select_spread(
+def select_tasks(
     tasks: PlacedTasks,
     kernel: Kernel,
     likelihood: GaussianTasks | ProbitTasks,
@@ -76,14 +76,14 @@ def select_spread(
     order: Codes | None = None,
     report: Report | None = None,
 ) -> Selection:
-    """As `ivm.select`; rows keep what is known of them."""
+    """As `select`, over tasks wherever they lie; what is then known of the other rows stays with them."""
     starts, firsts = tasks.cells.starts, [at.start for at in tasks.bounds]
     rows = [slice(int(starts[at.start]), int(starts[at.stop])) for at in tasks.bounds]
     sizes = np.array([at.stop - at.start for at in rows])
 
     def ask(how_many: Any, orders: list[Any]) -> list[Any]:
         wanted = _Wanted(likelihood, firsts, how_many, orders)
-        return tasks.each(_select_shard, kernel, wanted)
+        return tasks.each(_select_shard, (kernel, report if len(rows) == 1 else None), wanted)
 
     if order is not None:
         which = [np.flatnonzero((order >= at.start) & (order < at.stop)) for at in rows]
@@ -91,7 +91,7 @@ def select_spread(
         turn = np.argsort(np.concatenate(which), kind="stable")
     else:
         d = min(d, int(sizes.sum()))
-        asked = np.minimum(sizes, int((1.0 + MORE) * d / len(rows)) + 5)
+        asked = np.minimum(sizes, d if len(rows) == 1 else int((1.0 + MORE) * d / len(rows)) + 5)
         lists = ask(asked, [None] * len(rows))
         while (taken := _merge([s.score for s in lists], asked >= sizes, d)) is None:
             asked = np.minimum(sizes, 2 * asked)
@@ -100,7 +100,7 @@ def select_spread(
         turn = np.argsort(np.argsort(taken, kind="stable"), kind="stable")
     active = np.concatenate([s.active + at.start for s, at in zip(lists, rows, strict=True)])
     gain, tau, z = (np.concatenate([getattr(s, name) for s in lists]) for name in ("gain", "tau", "z"))
-    if report is not None:
+    if report is not None and len(rows) > 1:
         report(len(active))
     return Selection(active[turn], gain[turn], tau[turn], z[turn], np.zeros(0), np.zeros(0))
 
@@ -127,9 +127,9 @@ def _first(s: Any, n: int) -> Any:
     return Selection(s.active[:n], s.gain[:n], s.tau[:n], s.z[:n], s.mean, s.variance, s.score[:n])
 
 
-def _select_shard(shard: TaskShard, kernel: Kernel, wanted: Any) -> Selection:
+def _select_shard(shard: TaskShard, common: tuple[Kernel, Report | None], wanted: Any) -> Selection:
     """The shard's own list."""
-    likelihood, d, order = wanted if isinstance(wanted, tuple) else wanted.part(slice(0, len(shard.cells.dof)))
-    cells = shard.cells
-    s = select(kernel, cells.X, cells.starts, likelihood.factors(cells), d, order)
+    (kernel, report), cells = common, shard.cells
+    likelihood, d, order = wanted if isinstance(wanted, tuple) else wanted.part(slice(0, len(cells.dof)))
+    s = select(kernel, cells.X, cells.starts, likelihood.factors(cells), d, order, report, shard.device)
     return Selection(s.active, s.gain, s.tau, s.z, np.zeros(0), np.zeros(0), s.score)
