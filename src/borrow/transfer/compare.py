@@ -17,7 +17,6 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
@@ -25,6 +24,7 @@ from borrow.data.table import Table
 from borrow.estimators.base import warn
 from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
+from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
@@ -255,7 +255,7 @@ def quick_look(
     found: dict[str, list[Any]] = {n: [] for n in ("method", "error", "log_density", "coverage", "seconds", "note")}
     for key in keys:
         started = time.perf_counter()
-        with capture_warnings() as said, threadpool_limits(1):
+        with capture_warnings() as said, one_thread():
             scores = score_numbers(*left_out(problem.fit(key, main, seed), problem, main), error)
         about = {"method": key, "seconds": time.perf_counter() - started, "note": "; ".join([OPTIMISTIC, *said])}
         for name, column in found.items():
