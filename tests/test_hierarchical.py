@@ -389,7 +389,7 @@ def test_rows_held_out_are_predicted_from_the_others(kernel):
         assert_allclose(moments.mean[asked], mean + mu[position[new]], atol=1e-10)
         assert_allclose(moments.variance[asked], np.diagonal(cov), atol=1e-10)
     f = Phi @ h.functions(state, problem, moments)[:, problem.seen_tasks]
-    assert moments.squares == pytest.approx(float((f**2).sum()))
+    assert moments.mean_square == pytest.approx(float((f**2).mean()))
 
 
 @pytest.mark.parametrize("kernel", [Matern(1.0, 1.0, nu=1.5), Linear(1.0) + Constant(1.0)], ids=["points", "weights"])

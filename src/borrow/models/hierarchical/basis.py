@@ -97,6 +97,11 @@ class Basis:
         k = np.asarray(self.kernel(X, self.Z))
         return solve(self.factor, k.T).T if self.W is None else k @ self.W
 
+    @property
+    def n_inputs(self) -> int:
+        """Number of labelled inputs."""
+        return len(self.prior if self.Phi is None else self.Phi)
+
     @cached_property
     def gram(self) -> Array | None:
         """Phi'Phi; None for the identity."""

@@ -14,7 +14,7 @@ from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
 from borrow.data.pool import Pool, read_pool
 from borrow.data.read import read_inputs, read_new, read_targets
-from borrow.data.scaling import TaskData, build, units_of_new_task
+from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator, warn
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
@@ -23,7 +23,8 @@ from borrow.estimators.settings import is_number
 from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.base_kernel import takes_sparse
-from borrow.models.hierarchical.fit import Fit, Learnt, NewTask, Settings, learn
+from borrow.models.hierarchical.fit import Fit, NewTask, Settings, learn
+from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, check, resolve
 from borrow.numerics.linalg import Array
@@ -74,7 +75,9 @@ class HierarchicalGP(TaskEstimator):
         if not is_number(self.tol) or self.tol < 0:
             raise ValueError(f"tol={self.tol!r}: expected a number from 0 up, in nats per row")
 
-    def _learn_rows(self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool) -> tuple[Learnt, TaskData]:
+    def _learn_rows(
+        self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool
+    ) -> tuple[Fit, Step | None, Scaling]:
         """The model of these targets at the inputs of the pool; a noise in the units of y becomes one for scaled y."""
         data = build(rows, self.normalize_y)
         settings = Settings(
@@ -92,8 +95,13 @@ class HierarchicalGP(TaskEstimator):
             random_state=self.random_state,
         )
         device = resolve(self.device, len(data.cells.y))
-        learnt = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
-        return learnt, data
+        found = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
+        return *found, data.scaling
+
+    def _new_task(self, fit: Fit, rows: Any, target: Array, centers: Array, scales: Array) -> NewTask:
+        """A task never seen; its level and scale are drawn to those of the tasks seen."""
+        units = units_of_new_task(target, centers, scales) if self.normalize_y else (0.0, 1.0)
+        return NewTask.of(fit, rows, target, units)
 
     def _last_fit(self) -> Fit:
         """The fit that the attributes speak of: that of the last class against the rest, where there are several."""
@@ -171,9 +179,9 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
-            learnt, data = self._learn_rows(pool, pool.rows, workers, rank=False)
-        self._warn_unfinished(learnt.fit)
-        return self._published(self._schema, data.scaling, learnt.fit)
+            fit, _, scaling = self._learn_rows(pool, pool.rows, workers, rank=False)
+        self._warn_unfinished(fit)
+        return self._published(self._schema, scaling, fit)
 
     def _mean(self, rows: Any, task: Codes) -> Array:
         fitted: Any = self._fit_of()
@@ -204,8 +212,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         """
         fitted: Any = self._fit_of()
         rows, target = read_new_task(self, X, y)
-        center, scale = units_of_new_task(target, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
-        return AdaptedRegressor(self, NewTask.of(fitted.model, rows, (target - center) / scale), center, scale)
+        return AdaptedRegressor(self, self._new_task(fitted.model, rows, target, fitted.center, fitted.scale))
 
 
 @dataclass(frozen=True)
@@ -214,21 +221,20 @@ class AdaptedRegressor:
 
     source: HierarchicalGPRegressor
     task: NewTask
-    center: float
-    scale: float
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False) -> Any:
         """Posterior mean, with standard deviation or covariance if asked."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
         rows, _ = read_inputs(self.source, X, self.source.fitted_.schema, accept_sparse=True)
-        mean = self.center + self.scale * self.task.mean(rows)
+        task = self.task
+        mean = task.center + task.scale * task.mean(rows)
         if not (return_std or return_cov):
             return mean
-        second, noise = self.task.variance(rows, return_cov), include_noise * self.task.fit.state.noise
+        second, noise = task.variance(rows, return_cov), include_noise * task.fit.state.noise
         if return_cov:
-            return mean, self.scale**2 * (second + noise * np.eye(len(mean)))
-        return mean, self.scale * np.sqrt(second + noise)
+            return mean, task.scale**2 * (second + noise * np.eye(len(mean)))
+        return mean, task.scale * np.sqrt(second + noise)
 
 
 @dataclass(frozen=True)
@@ -251,7 +257,7 @@ class Margins:
         return self.log_odds(self.fit.mean_of(X, task), self.center[task], self.scale[task])
 
     def decisions(self, X: Any) -> Array:
-        """Log odds of +1 for every task, in columns."""
+        """Log odds of +1, one column per task."""
         return self.log_odds(self.fit.means(X), self.center, self.scale)
 
     def probability(self, X: Any, task: Codes) -> Array:
@@ -310,12 +316,12 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     def _margins(self, pool: Pool, positive: int, workers: Workers | None) -> Margins:
         y = pool.rows.y
         signs = np.where(np.isfinite(y), np.where(y == positive, 1.0, -1.0), np.nan)
-        learnt, data = self._learn_rows(pool, replace(pool.rows, y=signs), workers, rank=True)
-        center, scale = data.scaling.center, data.scaling.scale
-        return Margins(learnt.fit, center, scale, *calibrate(learnt, center, scale))
+        fit, held_out, scaling = self._learn_rows(pool, replace(pool.rows, y=signs), workers, rank=True)
+        center, scale = scaling.center, scaling.scale
+        return Margins(fit, center, scale, *calibrate(fit, held_out, center, scale))
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
-        """Log odds of `classes_[1]`; one column a class where there are more than two; one a task for wide fits."""
+        """Log odds of `classes_[1]`; one column per class where there are more than two; one per task for wide fits."""
         rows, task = self._read_new(X, tasks)
         fitted = self._fit_of()
         with single_thread(rows.shape[0]):
@@ -346,8 +352,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         tasks = []
         for k, m in zip(positives(self.classes_), models, strict=True):
             target = np.where(found == min(k, len(self.classes_) - 1), 1.0, -1.0)
-            center, scale = units_of_new_task(target, m.center, m.scale) if self.normalize_y else (0.0, 1.0)
-            tasks.append((m, NewTask.of(m.fit, rows, (target - center) / scale), center, scale))
+            tasks.append((m, self._new_task(m.fit, rows, target, m.center, m.scale)))
         return AdaptedClassifier(self, tasks)
 
 
@@ -356,12 +361,12 @@ class AdaptedClassifier:
     """What `adapt` returns."""
 
     source: HierarchicalGPClassifier
-    tasks: list[tuple[Margins, NewTask, float, float]]
+    tasks: list[tuple[Margins, NewTask]]
 
     def decision_function(self, X: Any) -> Array:
-        """Log odds of `classes_[1]`; one column a class where there are more than two."""
+        """Log odds of `classes_[1]`; one column per class where there are more than two."""
         rows, _ = read_inputs(self.source, X, self.source.fitted_.schema, accept_sparse=True)
-        values = np.column_stack([m.log_odds(t.mean(rows), c, s) for m, t, c, s in self.tasks])
+        values = np.column_stack([m.log_odds(t.mean(rows), t.center, t.scale) for m, t in self.tasks])
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_proba(self, X: Any) -> Array:
@@ -374,15 +379,15 @@ class AdaptedClassifier:
         return self.source.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-def calibrate(learnt: Learnt, center: Array, scale: Array) -> tuple[float, float, float]:
+def calibrate(fit: Fit, held_out: Step | None, center: Array, scale: Array) -> tuple[float, float, float]:
     """Slope and offset of the sigmoid: on held-out rows where there are any, else on leave-one-out values.
 
     With all rows f is larger than with three quarters of them; the third number brings it back to that size.
     """
-    fit, choice, shrink = learnt.fit, learnt.choice, 1.0
-    if choice is not None:
-        f, targets, task = (np.concatenate([getattr(a, n) for a in choice.answers]) for n in ("mean", "y", "task"))
-        shrink = min(choice.size / max(learnt.size, 1e-12), 1.0)
+    shrink = 1.0
+    if held_out is not None:
+        f, targets, task = (np.concatenate([getattr(a, n) for a in held_out.answers]) for n in ("mean", "y", "task"))
+        shrink = min(held_out.size / max(fit.size, 1e-12), 1.0)
     elif fit.basis.Phi is None:
         targets, task, tau = fit.cells.y, fit.cells.task, fit.cells.count / fit.noise
         f, _ = cavity(*fit.marginals(), Sites(tau * targets, tau))

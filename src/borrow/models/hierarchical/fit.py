@@ -36,6 +36,7 @@ from borrow.models.hierarchical.search import (
     NOISES,
     TAUS,
     Choice,
+    Step,
     choose,
     few_of,
     fit_em,
@@ -43,7 +44,6 @@ from borrow.models.hierarchical.search import (
     hold_out,
     log_density,
     ranking_or_density,
-    root_mean_square,
 )
 from borrow.numerics import memory
 from borrow.numerics.device import Device, require
@@ -106,6 +106,17 @@ class Fit:
         return len(self.trace) - 1
 
     @property
+    def m(self) -> int:
+        """Number of tasks that have a label."""
+        return len(np.unique(self.cells.task))
+
+    @property
+    def size(self) -> float:
+        """Root mean square of the functions over all labelled inputs."""
+        squares = sum_of_squares(self.basis.gram, self.theta[:, np.unique(self.cells.task)])
+        return float(np.sqrt(squares / (self.m * self.basis.n_inputs)))
+
+    @property
     def noise(self) -> Array:
         """One noise variance for all scaled tasks."""
         return np.array([self.state.noise])
@@ -117,7 +128,7 @@ class Fit:
         if n > self.n_labelled and self.basis.Phi is None:
             memory.require(8.0 * 6 * n * n, f"a kernel on {n:,} inputs", "leave out inputs without a label")
         basis, state = extended(self.basis, self.state, self.X, self.n_labelled)
-        return learned_kernel(basis, state.K, len(np.unique(self.cells.task)), self.strengths.tau)
+        return learned_kernel(basis, state.K, self.m, self.strengths.tau)
 
     def prior_moments(self) -> tuple[Array, Array]:
         """mu and K at all inputs."""
@@ -182,15 +193,6 @@ def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
     return np.concatenate([f(X[i : i + BLOCK]) for i in range(0, max(X.shape[0], 1), BLOCK)])
 
 
-@dataclass(frozen=True)
-class Learnt:
-    """A fit, and for probabilities the answers for held-out rows that it was chosen by."""
-
-    fit: Fit
-    choice: Choice | None
-    size: float  # root mean square of the functions over all labelled inputs
-
-
 def learn(
     X: Any,
     n_labelled: int,
@@ -199,8 +201,11 @@ def learn(
     settings: Settings,
     workers: Workers | None = None,
     device: Device | None = None,
-) -> Learnt:
-    """Base kernel, then tau, noise and the number of iterations, then EM on all rows."""
+) -> tuple[Fit, Step | None]:
+    """Base kernel, then tau, noise and the number of iterations, then EM on all rows.
+
+    Beside the fit, for probabilities: what EM without some rows said of these, where it was run.
+    """
     Z = X[:n_labelled]
     kernel = base_kernel_of(settings.base_kernel, X, scales)
     noise = 0.1 if settings.noise is None else settings.noise
@@ -222,7 +227,7 @@ def learn(
         elif settings.chooses_noise:
             noise = 0.3 * mean_variance
     if tau is None:
-        tau, n_iter = (np.inf, 0) if choice is None else (choice.tau, choice.n_iter)
+        tau, n_iter = (np.inf, 0) if choice is None else (choice.tau, choice.step.n_iter)
     strengths = replace(strengths, tau=tau)
     if np.isfinite(tau) and n_iter > 0:
         if settings.rank and choice is None and basis.Phi is not None:
@@ -238,10 +243,8 @@ def learn(
         trace, converged = [moments.evidence], True
     theta = to_host(functions(state, problem, moments))
     state = State(to_host(state.mu), to_host(state.K), state.noise)  # what was learnt answers from the host
-    tried = [] if choice is None else choice.tried
-    fit = Fit(X, n_labelled, basis, cells, state, theta, moments.evidence, strengths, trace, converged, tried)
-    size = root_mean_square(problem, sum_of_squares(basis.gram, theta[:, problem.seen_tasks]))
-    return Learnt(fit, choice, size)
+    tried, step = ([], None) if choice is None else (choice.tried, choice.step)
+    return Fit(X, n_labelled, basis, cells, state, theta, moments.evidence, strengths, trace, converged, tried), step
 
 
 def _choose(problem: Problem, settings: Settings, strengths: Strengths, mean_variance: float) -> Choice | None:
@@ -274,19 +277,22 @@ class NewTask:
 
     fit: Fit
     X: Any
+    center: float  # targets are center + scale times the function
+    scale: float
     factor: Array
     weights: Array  # A^-1 (y - mu)
 
     @classmethod
-    def of(cls, fit: Fit, X: Any, y: Array) -> NewTask:
+    def of(cls, fit: Fit, X: Any, target: Array, units: tuple[float, float]) -> NewTask:
         """From its labelled rows."""
+        y = (target - units[0]) / units[1]
         A = np.array(fit.learned(X))
         add_diagonal(A, fit.state.noise)
         L = cholesky(A, overwrite=True)
-        return cls(fit, X, L, solve(L, y - fit.prior_mean(X)))
+        return cls(fit, X, *units, L, solve(L, y - fit.prior_mean(X)))
 
     def mean(self, X: Any) -> Array:
-        """Posterior mean."""
+        """Posterior mean of the function, in units of scaled targets."""
         return self.fit.prior_mean(X) + by_blocks(X, lambda part: self.fit.learned(part, self.X) @ self.weights)
 
     def variance(self, X: Any, full: bool) -> Array:

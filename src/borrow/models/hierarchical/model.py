@@ -63,7 +63,7 @@ import numpy as np
 
 from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.basis import Basis, Features, at_positions, function_basis
+from borrow.models.hierarchical.basis import Basis, at_positions, function_basis
 from borrow.models.hierarchical.groups import GroupShard, PlacedGroups, in_groups
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import (
@@ -160,7 +160,7 @@ class Moments:
     evidence: float
     mean: Array  # of every cell that is held out, NaN where its task has no other
     variance: Array
-    squares: float  # sum of (f^l)^2 over tasks and labelled inputs, where rows are held out
+    mean_square: float  # of the functions over tasks and labelled inputs, where rows are held out
     key: CacheKey  # under which the tasks keep their columns V_l
 
 
@@ -208,7 +208,8 @@ class TaskPosteriors:
             residual += float(weighted.sum()) + tasks * float((g.count * variance).sum())
             evidence -= 0.5 * (float((a * target).sum()) + tasks * log_determinant(L) + g.n_cells * np.log(2 * np.pi))
             if question.held:
-                variances.append(_variance(K, L, g.seen, g.held))
+                part = solve_lower(L, g.seen.between(K, g.held))
+                variances.append((g.held.variances(K) - column_dots(part, part)).clip(0.0))
         if question.moments:
             S += V @ V.T
             S = S[:p, :p]
@@ -224,12 +225,6 @@ class TaskPosteriors:
                 at = g.held_cells[real]
                 self.predictions[0, at] = to_host(g.held.of_tasks(theta, g.tasks))[real]
                 self.predictions[1, at] = np.broadcast_to(to_host(variance)[..., None], real.shape)[real]
-
-
-def _variance(K: Array, L: Array, seen: Features, new: Features) -> Array:
-    """Posterior variances of f at labelled inputs, given the factor of A_l."""
-    part = solve_lower(L, seen.between(K, new))
-    return (new.variances(K) - column_dots(part, part)).clip(0.0)
 
 
 def sum_of_squares(gram: Array | None, theta: Array) -> float:
@@ -263,7 +258,8 @@ def expect(state: State, problem: Problem, moments: bool = True) -> Moments:
     question = Question(state, CacheKey(), moments, len(held) > 0, gram)
     S, v, residual, evidence, predictions, squares = problem.tasks.total(_sums, question)
     mean, variance = np.concatenate(predictions, axis=1)[:, held]
-    return Moments(S, v, residual, evidence, mean, variance, squares, question.key)
+    mean_square = squares / max(problem.m * problem.basis.n_inputs, 1)
+    return Moments(S, v, residual, evidence, mean, variance, mean_square, question.key)
 
 
 def functions(state: State, problem: Problem, moments: Moments) -> Array:

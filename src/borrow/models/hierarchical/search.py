@@ -138,32 +138,28 @@ def ranking_or_density(answers: Answers, noise: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A setting, its number of iterations, its held-out score and answers, and the scores of all settings."""
-
-    tau: float
-    noise: float
-    n_iter: int
-    score: float
-    answers: list[Answers]  # of each fold
-    size: float  # root mean square of the functions over all labelled inputs
-    tried: list[dict[str, float]]
-
-
-@dataclass(frozen=True)
 class Step:
     """What EM on the rest of every fold has come to after some iterations."""
 
     n_iter: int
     scores: Array  # of the tasks that have one, the mean over folds
-    answers: list[Answers]
-    size: float
+    answers: list[Answers]  # of each fold
+    size: float  # root mean square of the functions over all labelled inputs
+
+    @property
+    def score(self) -> float:
+        """The mean over tasks."""
+        return float(self.scores.mean())
 
 
-def root_mean_square(problem: Problem, squares: float) -> float:
-    """Of the functions of all tasks over all labelled inputs, from the sum of their squares."""
-    basis = problem.basis
-    return float(np.sqrt(squares / (problem.m * len(basis.prior if basis.Phi is None else basis.Phi))))
+@dataclass(frozen=True)
+class Choice:
+    """A setting, where EM had come to when it scored best, and the scores of all settings."""
+
+    tau: float
+    noise: float
+    step: Step
+    tried: list[dict[str, float]]
 
 
 def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score, n_iter: int) -> Iterator[Step]:
@@ -177,7 +173,7 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
         ]
         by_task = np.array([score(a, s.noise) for a, s in zip(answers, states, strict=True)])
         seen = np.isfinite(by_task).any(axis=0)
-        size = float(np.mean([root_mean_square(f, m.squares) for f, m in zip(folds, found, strict=True)]))
+        size = float(np.mean([np.sqrt(m.mean_square) for m in found]))
         yield Step(i, np.nanmean(by_task[:, seen], axis=0), answers, size)
         if i < n_iter:
             parts = zip(states, found, folds, strict=True)
@@ -187,7 +183,7 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
 def held_out_run(folds: list[Problem], strengths: Strengths, noise: float, n_iter: int) -> Choice:
     """Answers for held-out rows at settings that were given, for probabilities."""
     *_, last = path(folds, strengths, noise, log_density, n_iter)
-    return Choice(strengths.tau, noise, n_iter, float(last.scores.mean()), last.answers, last.size, [])
+    return Choice(strengths.tau, noise, last, [])
 
 
 def choose(
@@ -208,21 +204,21 @@ def choose(
     """
     tried: list[dict[str, float]] = []
     for noise in noises:
-        value = float(next(path(folds, strengths, noise, score, 0)).scores.mean())
+        value = next(path(folds, strengths, noise, score, 0)).score
         tried.append({"tau": np.inf, "noise": noise, "n_iter": 0, "score": value})
     at = int(np.argmax([t["score"] for t in tried]))
     base = next(path(few, strengths, noises[at], score, 0))
-    best = Choice(np.inf, noises[at], 0, float(base.scores.mean()), base.answers, base.size, tried)
+    best = Choice(np.inf, noises[at], base, tried)
     for noise in noises[max(at - 1, 0) : at + 1]:
         before = -np.inf
         for tau in taus:
             peak, when = -np.inf, 0
             for step in path(few, replace(strengths, tau=tau), noise, score, max_iter):
-                i, value, gain = step.n_iter, float(step.scores.mean()), step.scores - base.scores
+                i, value, gain = step.n_iter, step.score, step.scores - base.scores
                 tried.append({"tau": tau, "noise": noise, "n_iter": i, "score": value})
                 sure = gain.mean() >= margin * gain.std() / np.sqrt(max(len(gain) - 1, 1))
-                if i > 0 and sure and value > best.score:
-                    best = Choice(tau, noise, i, value, step.answers, step.size, tried)
+                if i > 0 and sure and value > best.step.score:
+                    best = Choice(tau, noise, step, tried)
                 if value > peak:
                     peak, when = value, i
                 if i - when >= PATIENCE:
