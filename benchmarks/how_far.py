@@ -30,6 +30,7 @@ import psutil
 import borrow
 from borrow.data.read import read_training
 from borrow.data.scaling import build
+from borrow.estimators.gp import EXACT
 from borrow.estimators.labels import ROUGH
 from borrow.inference import EPInference
 from borrow.inference.likelihoods import Probit
@@ -85,8 +86,8 @@ def low_rank_step(n_tasks: int) -> Callable[[], Any]:
 
 def _symmetric(n_tasks: int, model: Any) -> Callable[[], Any]:
     data = table(n_tasks)
-    model._descriptors = None
-    setup, values = model._prepare(data, PlacedTasks(data.cells))
+    noise = {"noise": np.log(np.full(n_tasks, 0.1))}
+    setup, values = model._prepare(data, PlacedTasks(data.cells), EXACT, noise)
     values = {**setup.form.start(np.eye(n_tasks)), **values}
     return lambda: multitask.multitask_objective(setup)(values)
 
