@@ -34,6 +34,7 @@ from borrow.estimators.labels import ROUGH
 from borrow.inference import EPInference
 from borrow.inference.likelihoods import Probit
 from borrow.models.focused import model as focused
+from borrow.models.focused.settings import prepare as prepare_focused
 from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
@@ -59,7 +60,7 @@ def table(n_tasks: int, rows: int = ROWS, d: int = 2, grid: int | None = None) -
 
 def focused_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
-    setup, values = focused.prepare(data, 0, None, None, 0.5)
+    setup, values = prepare_focused(data, 0, None, None, 0.5)
     setup = replace(setup, Z=data.cells.X[:ROWS])
     values["noise"] = np.full(n_tasks, np.log(0.1))
     return lambda: focused.focused_objective(setup)(values)
@@ -69,7 +70,7 @@ def ep_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
     cells = replace(data.cells, y=np.where(data.cells.y > 0, 1.0, -1.0))
     data = replace(data, cells=cells)
-    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH))
+    setup, values = prepare_focused(data, 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH))
     setup = replace(setup, Z=data.cells.X[:ROWS])
     return lambda: focused.focused_objective(setup)(values)
 
@@ -85,7 +86,7 @@ def low_rank_step(n_tasks: int) -> Callable[[], Any]:
 def _symmetric(n_tasks: int, model: Any) -> Callable[[], Any]:
     data = table(n_tasks)
     model._descriptors = None
-    setup, values = model._prepare(data)
+    setup, values = model._prepare(data, PlacedTasks(data.cells))
     values = {**setup.form.start(np.eye(n_tasks)), **values}
     return lambda: multitask.multitask_objective(setup)(values)
 

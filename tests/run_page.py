@@ -21,6 +21,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def run_shell(code: str) -> str:
 
 def run(page: Path) -> list[list[str]]:
     """Every block, run in the order of the page."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+    sys.modules["__main__"] = reader = types.ModuleType("__main__")  # classes of a page can be pickled
+    names: dict[str, Any] = vars(reader)
     done = []
     for i, (language, code, expected) in enumerate(blocks(page)):
         out = io.StringIO()

@@ -50,7 +50,7 @@ def test_no_transfer_where_nothing_is_shown():
     mine = table[table["who"] == "a"]
     np.testing.assert_array_equal(model.predict(mine), alone.predict(mine))
     assert model.model_.tasks_.tolist() == ["a"]  # as it was judged: of the primary alone
-    with pytest.raises(ValueError, match="unknown task 'b'"):
+    with pytest.raises(ValueError, match="task 'b' was not fitted: this is a model of 'a' alone"):
         model.predict(table)
 
 

@@ -58,7 +58,7 @@ def test_one_task_fitted_alone_answers_as_in_a_fit_of_all(kind):
     np.testing.assert_array_equal(getattr(alone, ask)(Z[:5]), getattr(whole, ask)(Z[:5], tasks="b"))
     assert (alone.tasks_.tolist(), list(alone.kernels_)) == (["b"], ["b"])
     assert alone.kernels_["b"] == whole.kernels_["b"]
-    with pytest.raises(ValueError, match="unknown task 'a'"):
+    with pytest.raises(ValueError, match="task 'a' was not fitted: this is a model of 'b' alone"):
         alone.predict(X, tasks="a")
     with pytest.raises(ValueError, match=r"unknown task 'c'.*tasks are 'a', 'b'"):
         estimator(only="c").fit(rows, target, tasks=tasks)
@@ -87,8 +87,9 @@ def test_maximum_likelihood_beats_the_start_and_the_prior_holds_it_back():
     cells = merge(X, np.zeros(40, dtype=int), y, np.ones(40), np.ones(40), 1)
     start = kernels.SquaredExponential(1.0, 3.0)
     evidence = single_objective(PlacedTasks(cells), start)
-    free = fit_single(PlacedTasks(cells), start, 0.1, np.ones(1), None, 200)[2].values
-    held = fit_single(PlacedTasks(cells), start, 0.1, np.ones(1), "auto", 200)[2].values
+    noise = {"noise": np.log([0.1])}
+    free = fit_single(PlacedTasks(cells), start, noise, np.ones(1), None, 200)[2].values
+    held = fit_single(PlacedTasks(cells), start, noise, np.ones(1), "auto", 200)[2].values
     before = evidence({"kernel": start.theta, "noise": np.log([0.1])})[0]
     assert evidence(free)[0] >= evidence(held)[0] > before
 

@@ -109,7 +109,7 @@ def test_probabilities_are_calibrated_on_data_from_the_model(likelihood):
         label = np.where(noise < f, 1.0, -1.0)
         prior = SharedCovariance(rows_as_tasks(X[:60], np.array([0, 60])), [], [], np.zeros((1, 0)), [kernel])
         fit = ep(prior, likelihood, label[:60], np.zeros(60))  # the data have no bias
-        model = LabelModel([(fit.posterior, 0)], np.zeros(1), likelihood, fit.evidence, 0, True)
+        model = LabelModel(fit.posterior, np.zeros(1), likelihood, fit.evidence, 0, True)
         p.append(model.probability(X[60:], np.zeros(50, dtype=int)))
         y.append(label[60:] > 0)
     p, y = np.concatenate(p), np.concatenate(y)

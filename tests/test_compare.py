@@ -1,6 +1,7 @@
 """The comparison: same folds for all, the primary's rows split and no others, a store that survives anything."""
 
 import json
+import os
 
 import joblib
 import numpy as np
@@ -426,13 +427,59 @@ def test_foreign_and_damaged_files_are_refused_and_left_alone(tmp_path, fake, mo
     refuse(b"[1, 2]\n", "is not a stored comparison")
     refuse(json.dumps({**header, "version": 99}).encode() + b"\n", "later borrow .format 99.; update borrow")
     refuse(first + b"{broken}\n" + b"".join(rest), "is damaged in line 2")
-    path.write_bytes(json.dumps({**header, "borrow": "0.0.1"}).encode() + b"\n")
+    old = {k: v for k, v in header.items() if k != "sha256"} | {"version": 1}
+    refuse(json.dumps(old).encode() + b"\n", "by an earlier borrow, without checksums; delete it and start anew")
+    refuse(json.dumps({**header, "borrow": "0.0.1"}).encode() + b"\n", "is damaged in line 1")
+    path.unlink()
+    other = {**{k: header[k] for k in ("digest", "settings", "about")}, "borrow": "0.0.1"}
+    with ledger.open_ledger(path, other):
+        pass
     with pytest.raises(ledger.LedgerError, match=r"begun by borrow 0.0.1 and this is"):
         borrow.compare(TABLE, **QUICK, store=path)
     with pytest.raises(ledger.LedgerError, match=r"cannot be written: Is a directory"):
         borrow.compare(TABLE, **QUICK, store=tmp_path)
     with pytest.raises(ledger.LedgerError, match=r"cannot be read: No such file"):
         Comparison.read(tmp_path / "none.jsonl")
+
+
+def test_every_line_is_checked(tmp_path, fake):
+    path = tmp_path / "run.jsonl"
+    borrow.compare(TABLE, **QUICK, store=path)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    starts = np.cumsum([0, *map(len, lines)])
+
+    def refused(content, line):
+        path.write_bytes(content)
+        for act in (lambda: Comparison.read(path), lambda: borrow.compare(TABLE, **QUICK, store=path)):
+            with pytest.raises(ledger.LedgerError, match=rf"is damaged in line {line}: its checksum"):
+                act()
+            assert path.read_bytes() == content
+
+    for number in (2, 4, len(lines)):
+        row = lines[number - 1]
+        digit = starts[number - 1] + row.index(b'"error": ') + 9 + 2
+        refused(whole[:digit] + (b"8" if whole[digit : digit + 1] != b"8" else b"7") + whole[digit + 1 :], number)
+        refused(b"".join([*lines[: number - 1], row.replace(b'"method"', b'"mothod"'), *lines[number:]]), number)
+        refused(b"".join([*lines[: number - 1], row[:-4] + b'0"}\n', *lines[number:]]), number)  # the checksum itself
+    refused(b"".join([*lines[:2], *lines[3:]]), 3)  # one is missing
+    refused(b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]), 3)  # two changed places
+    refused(b"".join([*lines, lines[-1]]), len(lines) + 1)  # one stands there twice
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        changed = bytearray(whole)
+        changed[rng.integers(len(whole) - 1)] ^= 1 << rng.integers(8)
+        path.write_bytes(changed)
+        with pytest.raises(ledger.LedgerError):
+            Comparison.read(path)
+
+
+def test_a_pipe_is_no_store(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ledger.LedgerError, match="is a device, a pipe or a socket"):
+        borrow.compare(TABLE, **QUICK, store=tmp_path / "pipe")
+    with pytest.raises(ledger.LedgerError, match="is a device, a pipe or a socket"):
+        Comparison.read(tmp_path / "pipe")
 
 
 def test_two_runs_do_not_write_one_file(tmp_path, fake, monkeypatch):
@@ -518,6 +565,18 @@ def test_quick_look_is_the_closed_form_and_says_that_it_is_optimistic():
     mine = [abs(y - m) for t, y, m in zip(loo["task"], loo["y"], loo["mean"], strict=True) if t == "a"]
     assert found["error"][2] == pytest.approx(np.mean(mine), rel=1e-6)
     assert all(note.startswith("optimistic") for note in found["note"])
+
+
+def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
+    """What was read is taken as a table, whatever else is given; nothing is read a second time."""
+    read = read_problem(TABLE, "y", "who")
+    labels = read_problem(TABLE.assign(y=TABLE["y"] > 0), "y", "who")
+    monkeypatch.setattr(problem, "to_floats", None)
+    found = borrow.compare(read, **{**QUICK, "cv": 2})
+    assert (found.digest, found.rows) == (read.digest(), {"a": 12, "b": 15, "c": 15})
+    assert borrow.quick_look(read, "y", "who", "a", ["pooled"])["method"] == ["single", "pooled"]
+    with pytest.raises(ValueError, match="'y' holds labels, and the quick look is for numbers"):
+        borrow.quick_look(labels, "y", "who", "a")
 
 
 KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)

@@ -58,7 +58,7 @@ def shared(cells, device, kind):
 def layout_of(prior):
     """How the rows of the only shard lie, after a pass."""
     (shard,) = prior.tasks.place()[2]
-    return shard.cache.values["prior"][1].layout
+    return shard.cache.values[prior.key]["prior"].layout
 
 
 def check_adjoints(one, other):

@@ -10,7 +10,6 @@ import pytest
 from sklearn.base import clone
 
 import borrow
-from borrow.covariance import layout
 from borrow.kernels import Linear, Matern, RationalQuadratic, SquaredExponential
 from borrow.numerics import device as devices
 from borrow.numerics import linalg_torch
@@ -29,7 +28,6 @@ MODELS = {f"{n}, regressor": m for n, m in REGRESSORS.items()} | {f"{n}, classif
 
 @pytest.fixture
 def no_collector():
-    layout._by_size.cache_clear()  # what an earlier test left there would hide what this one leaves
     gc.collect()
     gc.disable()
     yield

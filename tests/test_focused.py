@@ -10,13 +10,14 @@ import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
-from borrow.models.focused import search as focused_search
+from borrow.models.focused import relations
+from borrow.models.focused.alone import fit_alone
 from borrow.numerics.optimise import Optimum
 
 
 def found(model):
     """The setup and hyper-parameters of a fitted model."""
-    return model.fitted_.model.found
+    return model.fitted_.model
 
 
 def median_error(model, problem):
@@ -178,7 +179,7 @@ def test_best_signs_finds_the_flip_that_the_evidence_wants(gap):
     setup, values = found(model).setup, found(model).values
     wrong = {**values, "rho": values["rho"] * np.array([1, -1, 1, -1, -1])}
     posterior = focused.condition(wrong, setup).posterior
-    signs = focused_search.best_signs(posterior, setup.primary)[setup.secondaries]
+    signs = relations.best_signs(posterior, setup.primary)[setup.secondaries]
     mended = {**wrong, "rho": wrong["rho"] * signs}
     gain = focused.condition(mended, setup).evidence - focused.condition(wrong, setup).evidence
     assert gain > 0
@@ -248,7 +249,7 @@ def test_finest_inducing_inputs_serve_the_roughest_task():
     """Six primary rows suggest a long lengthscale; Z must still carry what the secondary shows."""
     problem = transfer_family("same", random_state=1011)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    alone = focused_search.fit_alone(found(model).setup, found(model).values, found(model).scales, "auto", 100)
+    alone = fit_alone(found(model).setup, found(model).values, found(model).scales, "auto", 100)
     assert np.exp(alone.finest(found(model).setup)["kernel"][1]) <= np.exp(alone.values["kernel"][1])
     assert median_error(model, problem) < 0.3 * median_error(fit_both(problem)[1], problem)
 
@@ -258,13 +259,13 @@ def test_sharing_gain_is_what_the_objective_loses_without_the_relation():
     problem = focused_gap(3, random_state=2)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
     setup, scales = found(model).setup, found(model).scales
-    alone = focused_search.fit_alone(setup, found(model).values, scales, "auto", 500)
+    alone = fit_alone(setup, found(model).values, scales, "auto", 500)
     objective = focused.objective_of(setup, scales, "auto", 1.0)
-    how = focused_search.Settings("auto", "auto", 1.0, 500, 0, 0)
+    search = relations.Search(setup, objective, {}, alone, 500)
     best = Optimum(found(model).values, objective(found(model).values)[0], 0, 0, True, "")
-    gains = focused_search.sharing_gains(objective, setup, best, alone, scales, how)
+    gains = relations.sharing_gains(search, best, scales, "auto", 1.0)
     for i in range(3):
-        cut = focused_search._cut(found(model).values, np.arange(3) == i, setup, alone)
+        cut = relations.cut_relations(found(model).values, np.arange(3) == i, search)
         assert gains[i] == pytest.approx(best.objective - objective(cut)[0], abs=1e-5)
 
 
@@ -278,7 +279,7 @@ def test_a_relation_that_is_kept_earns_its_price_in_the_whole_objective(seed):
         **found(model).values,
         "noise": np.full(2, np.log(0.1)),
     }  # where the fit's own search begins
-    alone = focused_search.fit_alone(found(model).setup, neutral, found(model).scales, "auto", 500)
+    alone = fit_alone(found(model).setup, neutral, found(model).scales, "auto", 500)
     gain = objective(found(model).values)[0] - objective(alone.values)[0]
-    assert (gain > focused_search.RELATION_COST - 1e-6) == (model.rho_["secondary"] != 0.0)
+    assert (gain > relations.RELATION_COST - 1e-6) == (model.rho_["secondary"] != 0.0)
     assert (model.rho_["secondary"] != 0.0) == (seed == 1003)

@@ -14,10 +14,10 @@ def test_band_equals_the_delta_method_written_out():
     """plug-in variance + J C^-1 J', J and C by differences of whole predictions and gradients."""
     problem = focused_gap(2, random_state=0)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    setup, values, X = model.fitted_.model.found.setup, model.fitted_.model.found.values, problem.X_test[::10]
+    setup, values, X = model.fitted_.model.setup, model.fitted_.model.values, problem.X_test[::10]
     at = np.full(len(X), setup.primary)
     plain = focused.condition(values, setup).posterior.predict(X, at, full=True).covariance
-    C = hyper.curvature(focused.objective_of(setup, model.fitted_.model.found.scales, "auto", 1.0), values)
+    C = hyper.curvature(focused.objective_of(setup, model.fitted_.model.scales, "auto", 1.0), values)
     x = hyper.pack(values)
     J = np.zeros((len(X), len(x)))
     for i in range(len(x)):
@@ -81,7 +81,7 @@ def test_bands_of_small_samples_cover():
 
 
 def test_at_the_edge_of_what_can_be_factored_the_step_goes_the_other_way():
-    from borrow.inference.hyper_uncertainty import measure
+    from borrow.inference.hyper_uncertainty import hyper_uncertainty
     from borrow.kernels import SquaredExponential
     from borrow.numerics.linalg import NotPositiveDefiniteError
 
@@ -97,6 +97,7 @@ def test_at_the_edge_of_what_can_be_factored_the_step_goes_the_other_way():
 
         return evaluate
 
-    whole, edge = measure(quadratic(-9, 9), at, kernel, Z), measure(quadratic(-9, 0.5), at, kernel, Z)
+    whole = hyper_uncertainty(quadratic(-9, 9), at, kernel, Z)
+    edge = hyper_uncertainty(quadratic(-9, 0.5), at, kernel, Z)
     np.testing.assert_allclose(edge.curvature, whole.curvature, atol=1e-8)
-    assert measure(quadratic(0.5, 0.5), at, kernel, Z) is None
+    assert hyper_uncertainty(quadratic(0.5, 0.5), at, kernel, Z) is None

@@ -21,8 +21,8 @@ from borrow.models.multitask.model import (
     correlation_kernel,
     multitask_objective,
     objective_of,
-    starts_of,
 )
+from borrow.models.multitask.search import starts_of
 from borrow.models.multitask.task_covariance import Features, FreeForm, Given, LowRank, Uniform
 from borrow.numerics.optimise import pack, unpack
 from borrow.tasks.placed import PlacedTasks

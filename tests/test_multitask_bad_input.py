@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import borrow
 import borrow.numerics.optimise
 from borrow.kernels import Matern, SquaredExponential
-from borrow.models.multitask.model import parameter_names
+from borrow.models.multitask.settings import parameter_names
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.uniform(0, 5, 15), "subject": ["s1", "s2", "s3"] * 5, "z": RNG.normal(size=15)})

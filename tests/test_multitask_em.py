@@ -15,7 +15,8 @@ from borrow.data.scaling import column_scales
 from borrow.inference.priors import NOISE_MEAN, NOISE_SD, kernel_prior
 from borrow.kernels import Matern, SquaredExponential
 from borrow.models.multitask.em import em_step, maximise_by_em, update_kernel, update_noise, update_task_covariance
-from borrow.models.multitask.model import Setup, condition, objective_of, optimise
+from borrow.models.multitask.model import Setup, condition, objective_of
+from borrow.models.multitask.search import optimise
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.tasks.placed import PlacedTasks
 

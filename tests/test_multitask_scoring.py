@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from borrow import MultiTaskGPRegressor
+from borrow.estimators.gp import EXACT
 from borrow.models.multitask import model as multitask
+from borrow.models.multitask import search
 from borrow.models.multitask.scoring import average_information, can_score
 from borrow.numerics import optimise as hyper
+from borrow.tasks.placed import PlacedTasks
 
 
 def prepared(share_noise, seed=0, M=3, n=12):
@@ -17,8 +20,8 @@ def prepared(share_noise, seed=0, M=3, n=12):
     model = MultiTaskGPRegressor(share_noise=share_noise, task_prior=None, prior=None)
     rows, _ = model._read(X, y, task)
     data = model._arrange(rows)
-    setup, values = model._prepare(data)
-    return setup, multitask.starts_of(setup, values)[0], data
+    setup, values = model._prepare(data, PlacedTasks(data.cells), EXACT, {"noise": np.log(model._start_noise(data))})
+    return setup, search.starts_of(setup, values)[0], data
 
 
 @pytest.mark.parametrize("share_noise", [False, True])
@@ -41,12 +44,12 @@ def test_information_is_that_of_the_derivatives(share_noise):
 
 def test_scoring_ends_no_lower_than_lbfgs():
     setup, values, data = prepared(True)
-    assert can_score(setup, multitask.starts_of(setup, values)[0])
+    assert can_score(setup, search.starts_of(setup, values)[0])
     objective = multitask.objective_of(setup, data.column_scales, None)
-    starts = multitask.starts_of(setup, values)
+    starts = search.starts_of(setup, values)
     bounds = hyper.bounds_around(starts[0], {"noise": float(np.log(hyper.NOISE_FLOOR))})
     plain = hyper.race(objective, starts, bounds, 500, memory=100)
-    scored = multitask.optimise(setup, values, data.column_scales, None, 500)
+    scored = search.optimise(setup, values, data.column_scales, None, 500)
     assert scored.objective > plain.objective - 0.05
     assert objective(scored.values)[0] == pytest.approx(scored.objective, rel=1e-10)
 

@@ -21,9 +21,11 @@ from borrow.estimators.labels import LIKELIHOODS, ROUGH
 from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
+from borrow.models.focused.settings import prepare as prepare_focused
 from borrow.models.ivm.model import select
 from borrow.models.ivm.shards import gaussian, select_among
 from borrow.models.multitask import model as multitask
+from borrow.models.multitask.search import start_correlation
 from borrow.numerics.progress import Watch
 from borrow.tasks import workers as shards
 from borrow.tasks.placed import PlacedTasks
@@ -74,7 +76,7 @@ def moved(values, seed=1):
 def test_focused_evidence_and_gradient_are_those_of_one_process(workers, background):
     model = borrow.FocusedGPRegressor()
     data = data_of(model, *table())
-    setup, values = focused.prepare(data, 3, None, {"t2": None}, None, background)
+    setup, values = prepare_focused(data, 3, None, {"t2": None}, None, background)
     values["noise"] = np.full(len(SIZES), np.log(0.1))
     setup = replace(setup, Z=data.cells.X[::4], background_Z=data.cells.X[::9])
     spread = PlacedTasks(data.cells, workers())
@@ -91,7 +93,7 @@ def test_ep_on_shards_is_ep(likelihood):
     X, y, tasks = table(labels=True)
     data = data_of(borrow.FocusedGPRegressor(), X, np.where(y > 0.5, 1.0, -1.0) + 0 * y, tasks)
     data = replace(data, cells=replace(data.cells, y=np.sign(data.cells.y)))
-    setup, values = focused.prepare(data, 0, None, None, 0.5, infer=EPInference(LIKELIHOODS[likelihood](), tol=ROUGH))
+    setup, values = prepare_focused(data, 0, None, None, 0.5, infer=EPInference(LIKELIHOODS[likelihood](), tol=ROUGH))
     setup = replace(setup, Z=data.cells.X[::4])
     at = moved(values)
     one = focused.focused_objective(setup)(at)
@@ -124,9 +126,9 @@ def test_many_tasks_start_from_fits_compared_through_the_inducing_inputs(monkeyp
     Z = np.unique(X, axis=0)  # all inputs: then it is no approximation
     model = borrow.MultiTaskGPRegressor(inducing=Z, rank=1, optimizer=None).fit(X, y, tasks=tasks)
     setup, tau = model.fitted_.model.setup, np.full(len(X), 4.0)
-    exact = multitask.start_correlation(setup, setup.kernel, tau)
-    monkeypatch.setattr(multitask, "START_PAIRS", 1)
-    found = multitask.start_correlation(replace(setup, tasks=PlacedTasks(setup.cells, InProcess())), setup.kernel, tau)
+    exact = start_correlation(setup, setup.kernel, tau)
+    monkeypatch.setattr("borrow.models.multitask.search.START_PAIRS", 1)
+    found = start_correlation(replace(setup, tasks=PlacedTasks(setup.cells, InProcess())), setup.kernel, tau)
     assert_allclose(found, exact, atol=1e-6)
 
 
@@ -272,7 +274,7 @@ def test_processes_work_on_their_own_shards_and_outlive_a_kill(tmp_path):
             workers.map(fail, placed, None, [()] * 5)
         X, y, tasks = table()
         data = data_of(borrow.FocusedGPRegressor(), X, y, tasks)
-        setup, values = focused.prepare(data, 3, None, None, 0.5)
+        setup, values = prepare_focused(data, 3, None, None, 0.5)
         values["noise"] = np.full(len(SIZES), np.log(0.1))
         setup = replace(setup, Z=data.cells.X[::4])
         here, there = (

@@ -7,7 +7,9 @@ import hashlib
 import io
 import json
 import os
+import socket
 import stat
+import tracemalloc
 import warnings
 import zipfile
 
@@ -27,8 +29,9 @@ from borrow import kernels, store
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
 from borrow.store import container, kinds, objects
 
-CLASSIFIERS = sorted(n for n in borrow._HOMES if n.endswith("Classifier") and not n.startswith("Auto"))
-REGRESSORS = sorted(n for n in borrow._HOMES if n.endswith("Regressor") and not n.startswith("Auto"))
+NAMES = [n for n in borrow.__all__ if n.endswith(("Classifier", "Regressor")) and not n.startswith("Auto")]
+CLASSIFIERS = [n for n in NAMES if n.endswith("Classifier")]
+REGRESSORS = [n for n in NAMES if n.endswith("Regressor")]
 NOISY = {"RegularizedMultiTaskClassifier", "SharedStructureClassifier", "DirichletProcessClassifier"}
 
 
@@ -531,7 +534,7 @@ CHANGES = {
         lambda page, _: page.update(entries=[], root={"numpy": "<f8", "bytes": "00"}),
         "not as long as its kind",
     ),
-    "pickled number": (lambda page, _: page.update(entries=[], root={"numpy": "|O", "bytes": "00" * 8}), "as its kind"),
+    "pickled number": (lambda page, _: page.update(entries=[], root={"numpy": "|O", "bytes": "00" * 8}), "carry code"),
     "generator": (
         lambda page, _: page.update(entries=[{"random": "os.urandom", "state": {"at": 0}}, {"list": []}]),
         "cannot be read",
@@ -574,6 +577,189 @@ def test_packed_members_repeated_names_and_deep_pages_are_refused(tmp_path):
             store.load(path)
 
 
+def entries(*more, root=None):
+    """A change that puts these entries in the place of all others."""
+    return lambda page, _: page.update(entries=list(more), root={"at": len(more) - 1} if root is None else root)
+
+
+def towers(kind):
+    """Forty entries, each of which holds the one before it twice: 2 ** 40 values to walk through."""
+    return [{kind: []}, *({kind: [{"at": k}, {"at": k}]} for k in range(40))]
+
+
+def arrays(*values):
+    return lambda page, parts: parts.update({f"{k}.npy": npy(np.asarray(v)) for k, v in enumerate(values)})
+
+
+def csr(data, indices, indptr, shape=(2, 3), kind="csr_array"):
+    """A change that makes the file that of a sparse matrix."""
+
+    def change(page, parts):
+        parts.clear()
+        arrays(data, indices, indptr)(page, parts)
+        matrix = {"sparse": kind, "parts": [{"at": 0}, {"at": 1}, {"at": 2}], "shape": list(shape)}
+        entries({"array": 0}, {"array": 1}, {"array": 2}, matrix)(page, parts)
+
+    return change
+
+
+DECLARED = "{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}"
+
+
+def header(text, data=b""):
+    """An array with this header."""
+    text = text.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
+
+
+def state(**more):
+    key = {"objects": [1] * 624, "shape": [624]}
+    own = [["key", {"at": 0}], *more.pop("own", {}).items()]
+    outer = [["bit_generator", more.pop("name", "MT19937")], ["state", {"at": 1}], *more.items()]
+    return key, {"dict": [list(p) for p in own]}, {"dict": [list(p) for p in outer]}
+
+
+HOSTILE = {
+    "index beyond the columns": (csr([1.0, 1.0], [0, 10**9], [0, 1, 2]), "outside its columns"),
+    "index before the columns": (csr([1.0, 1.0], [0, -5], [0, 1, 2]), "outside its columns"),
+    "column beyond the rows": (csr([1.0, 1.0], [0, 2], [0, 1, 2, 2], kind="csc_array"), "outside its columns"),
+    "rows run backwards": (csr([1.0, 1.0], [0, 1], [0, 2, 1]), "not where it says"),
+    "rows run out": (csr([1.0, 1.0], [0, 1], [0, 1, 9]), "not where it says"),
+    "rows begin late": (csr([1.0, 1.0], [0, 1], [1, 1, 2]), "not where it says"),
+    "too few rows": (csr([1.0, 1.0], [0, 1], [0, 2]), "not where it says"),
+    "fewer numbers than indices": (csr([1.0], [0, 1], [0, 1, 2]), "not where it says"),
+    "no rows at all": (csr([1.0], [0], np.zeros(0, int)), "not where it says"),
+    "less than no rows": (csr([1.0], [0], [0], shape=(-1, 3)), "three rows of numbers"),
+    "indices are fractions": (csr([1.0, 1.0], [0.0, 1.0], [0, 1, 2]), "three rows of numbers"),
+    "numbers are text": (csr(["a", "b"], [0, 1], [0, 1, 2]), "three rows of numbers"),
+    "a matrix of a matrix": (csr([[1.0, 1.0]], [0, 1], [0, 1, 2]), "three rows of numbers"),
+    "more columns than memory": (csr([1.0, 1.0], [0, 1], [0, 1, 2], shape=(2, 2**60)), "there is more memory"),
+    "a tower as a key": (entries(*towers("tuple"), {"dict": [[{"at": 40}, 1]]}), "repeated more often"),
+    "a tower of lists": (entries(*towers("list")), "repeated more often"),
+    "a deep list": (entries({"list": []}, *({"list": [{"at": k}]} for k in range(200))), "nested deeper"),
+    "a list as a key": (entries({"list": []}, {"tuple": [{"at": 0}]}, {"dict": [[{"at": 1}, 1]]}), "neither a single"),
+    "an array as a key": (entries({"array": 0}, {"dict": [[{"at": 0}, 1]]}), "neither a single"),
+    "keys of one hash": (entries({"dict": [[k * (2**61 - 1), 0] for k in range(1, 3000)]}), "to have one hash"),
+    "nothing, very often": (
+        lambda _, parts: parts.update({"0.npy": header(DECLARED.format("<U0", 10**12))}),
+        "not as long as it says",
+    ),
+    "rows of nothing": (
+        lambda _, parts: parts.update({"0.npy": npy(np.zeros((10**12, 0)))}), "not as long as it says",
+    ),
+    "a header of brackets": (lambda _, parts: parts.update({"0.npy": header("(" * 9000)}), "could carry code"),
+    "a header that calls": (lambda _, parts: parts.update({"0.npy": header("__import__('os')")}), "could carry code"),
+    "half true": (
+        lambda _, parts: parts.update({"0.npy": header(DECLARED.format("|b1", 1), b"\2")}),
+        "neither true nor false",
+    ),
+    "no such character": (
+        lambda _, parts: parts.update({"0.npy": npy(np.array([2**31], np.uint32)).replace(b"'<u4'", b"'<U1'")}),
+        "characters that do not exist",
+    ),
+    "a number of no such character": (
+        entries({"list": []}, root={"numpy": "<U1", "bytes": "ffffffff"}), "characters that do not exist",
+    ),
+    "generator beyond its key": (
+        entries(*state(own={"pos": 10**6}), {"random": "RandomState", "state": {"at": 2}}), "outside its own state",
+    ),
+    "generator before its buffer": (
+        entries(*state(name="Philox", buffer_pos=-9), {"random": "Philox", "state": {"at": 2}}),
+        "outside its own state",
+    ),
+    "an address as a setting": (
+        entries({"class": "borrow.kernels.dot.Constant", "fields": {"__array_interface__": 1}}), "__array_interface__",
+    ),
+    "an address as an attribute": (
+        entries(
+            {"dict": [["__array_interface__", 1]]},
+            {
+                "class": "borrow.estimators.base.Fitted",
+                "fields": {"schema": None, "model": None, "attributes": {"at": 0}},
+            },
+        ),
+        "__array_interface__",
+    ),
+    "a slice of slices": (entries({"list": []}, {"slice": [{"at": 0}, 1, 1]}), "where an object is expected"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_what_code_in_c_would_trust_is_refused(change, tmp_path):
+    apply, match = HOSTILE[change]
+    path = rewritten(tmp_path, apply)
+    with pytest.raises(store.StoreError, match=match):
+        store.load(path)
+
+
+def test_task_starts_and_codes_stay_within_the_file(whole, tmp_path):
+    (tmp_path / "m").write_bytes(whole)
+    (_, text), *rest = members(tmp_path / "m")
+    own = dict(rest)
+    wrong = 0
+    for name, data in rest:
+        array = np.lib.format.read_array(io.BytesIO(data))
+        if array.dtype.kind == "i" and array.ndim == 1 and array.size and array[0] == 0:
+            changed = array.copy()
+            changed[-1] = 10**11
+            (tmp_path / "m").write_bytes(signed([("page.json", text), *{**own, name: npy(changed)}.items()]))
+            with pytest.raises(store.StoreError, match="points beyond the file"):
+                store.load(tmp_path / "m")
+            wrong += 1
+    assert wrong > 0
+
+
+def test_only_regular_files_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as here:
+        here.bind(str(tmp_path / "socket"))
+        for path, what in (
+            (tmp_path / "pipe", "a pipe or a socket"),
+            (tmp_path / "socket", "a pipe or a socket"),
+            ("/dev/zero", "a device"),
+            (tmp_path, "is a folder"),
+        ):
+            for read in (store.load, store.describe):
+                with pytest.raises(store.StoreError, match=what):
+                    read(path)
+    with pytest.raises(FileNotFoundError):
+        store.load(tmp_path / "none")
+
+
+def test_a_file_larger_than_memory_is_refused_unread(tmp_path, whole):
+    path = tmp_path / "holes"
+    path.write_bytes(whole[:100])
+    with open(path, "r+b") as file:
+        file.truncate(2**42)
+    with pytest.raises(store.StoreError, match=r"reading .* needs about 16 TiB"):
+        store.load(path)
+
+
+def test_reading_takes_at_most_four_times_the_file(tmp_path):
+    big = learnt_kernel(Linear(1.0), np.random.default_rng(0).normal(size=(500_000, 2)))
+    path = store.save(big, tmp_path / "k")
+    tracemalloc.start()
+    try:
+        store.load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * path.stat().st_size
+
+
+def test_a_page_that_unfolds_to_more_than_memory_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "k"
+    page = {"format": "borrow", "version": store.VERSION, "about": {}, "entries": [[[]] * 500_000], "root": None}
+    path.write_bytes(container.pack(json.dumps(page).encode(), []))
+    monkeypatch.setattr(container.memory, "available", lambda: 6.0 * path.stat().st_size)
+    with pytest.raises(store.StoreError, match=r"needs about .* load it where there is more memory"):
+        store.load(path)
+    tiny = path.with_name("many")
+    tiny.write_bytes(signed([("page.json", "{}"), *((f"{k}.npy", b"") for k in range(500))]))
+    with pytest.raises(store.StoreError, match="its members are not those of one"):
+        store.load(tiny)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 5) | st.text(max_size=4) | st.floats(-2, 2),
     lambda inner: st.lists(inner, max_size=3)
@@ -613,7 +799,7 @@ plain_values = st.recursive(
 @given(value=plain_values)
 def test_plain_values_come_back_as_they_were(value):
     page, arrays = objects.encode(value)
-    assert_same(objects.decode(json.loads(json.dumps(page, allow_nan=False)), arrays), value)
+    assert_same(objects.decode(json.loads(json.dumps(page, allow_nan=False)), arrays, 100), value)
 
 
 @pytest.mark.parametrize(

@@ -90,3 +90,83 @@ def test_importing_borrow_needs_no_frame_library_and_no_plotting():
         "print(model.relatedness())"
     )
     assert "rho" in subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+MODULES = {
+    "borrow." + ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p
+    for p in SOURCE.rglob("*.py")
+}
+
+
+def private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_private_name_is_used_across_modules():
+    """A leading underscore means this module only: no import of such a name, no attribute of another's object."""
+    found = []
+    for path in MODULES.values():
+        tree = ast.parse(path.read_text())
+        own = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+        own |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+        own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("borrow"):
+                found += [(path.name, node.lineno, a.name) for a in node.names if private(a.name)]
+            elif isinstance(node, ast.Attribute) and private(node.attr) and node.attr not in own | FOREIGN:
+                mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                mine |= isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "super"
+                if not mine:
+                    found.append((path.name, node.lineno, node.attr))
+    assert not found
+
+
+#: Private names of other libraries that have no public counterpart, and what an estimator asks of a copy of itself.
+FOREIGN = {"_getframe", "_get_param_names", "_replace", "_fields", "_asdict", "_exit"}
+FOREIGN |= {"_unfitted", "_learn", "_published"}
+
+
+def test_no_import_cycle():
+    """Modules can be read one after the other; imports inside functions and for types alone do not count."""
+    graph = {}
+    for name, path in MODULES.items():
+        graph[name] = set()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("borrow"):
+                whole = [f"{node.module}.{a.name}" for a in node.names]
+                graph[name] |= {w if w in MODULES else node.module for w in whole} - {name, "borrow"}
+            elif isinstance(node, ast.Import):
+                graph[name] |= {a.name for a in node.names if a.name in MODULES} - {name, "borrow"}
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name in done:
+            return
+        path.append(name)
+        for other in sorted(graph[name]):
+            visit(other)
+        done.add(path.pop())
+
+    for name in graph:
+        visit(name)
+
+
+def test_models_are_built_on_gp_and_reference_alone():
+    """A paper's folder imports its own files, those of `gp`, and formulas of the reference methods; no other paper."""
+    for name, path in MODULES.items():
+        parts = name.split(".")
+        if parts[1:2] != ["models"] or len(parts) < 3:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("borrow.models."):
+                other = node.module.split(".")[2]
+                assert other in (parts[2], "gp", "reference"), f"{name} imports {node.module}"
+
+
+@pytest.mark.parametrize("name", ["covariance/contracts", "tasks/contracts"])
+def test_contracts_are_typed(name):
+    """A contract says what it takes and gives; Any says nothing."""
+    path = SOURCE / f"{name}.py"
+    assert path.exists()
+    assert "Any" not in {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}

@@ -43,7 +43,7 @@ from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
 from borrow.models.focused import alone as focused_alone
 from borrow.models.focused import model as focused
-from borrow.models.focused import search as focused_search
+from borrow.models.focused import relations as focused_relations
 from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.gp.model import fit_single
@@ -124,7 +124,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        stack.enter_context(patch.object(focused_search, "LABEL_RELATION_COST", settings["cost"]))
+        stack.enter_context(patch.object(focused_relations, "LABEL_RELATION_COST", settings["cost"]))
         if settings["own"] is not None:
             stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
             stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))

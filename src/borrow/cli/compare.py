@@ -88,6 +88,8 @@ def run(
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
     The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
     """
+    from borrow.transfer.problem import read_problem
+
     files = {"--store": stored, "--save": save, "--report": report}
     check_files({"DATA": data}, files)
     refuse(
@@ -106,17 +108,16 @@ def run(
         look(table, label, chosen, scoring, seed, as_json)
         return
     with library_warnings() as warned, progress("fit") as told:
+        problem = read_problem(table.frame, target, task, table.features, kind)
         try:
             found = borrow.compare(
-                table.frame,
+                problem,
                 target,
                 task,
                 label,
                 chosen,
                 cv=None if folds is None else (folds, repeats),
                 scoring=scoring,
-                features=table.features,
-                kind=kind,
                 n_jobs=jobs,
                 random_state=seed,
                 store=stored,
@@ -126,7 +127,7 @@ def run(
             again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
             fail(f"interrupted{again}", INTERRUPTED)
     with library_warnings() as more:
-        parts = explained(found, table, "this command") if save is not None or report is not None else {}
+        parts = explained(found, table, problem) if save is not None or report is not None else {}
         if save is not None:
             method = found.verdict(label).method
             about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
@@ -173,14 +174,9 @@ def described(found: borrow.Comparison) -> dict[str, Any]:
     return {**{name: getattr(found, name) for name in names}, "rows": list(found.rows.items())}
 
 
-def explained(found: borrow.Comparison, table: Table, compared_by: str) -> dict[str, Any]:
+def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str, Any]:
     """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
-    from borrow.transfer.problem import read_problem
-
-    problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
-    if problem.digest() != found.digest:
-        fail(f"{table.name} is not the table that {compared_by} compared; give that one, or leave out --data")
-    parts: dict[str, Any] = {"comparison": found, "table": table.frame}
+    parts: dict[str, Any] = {"comparison": found, "table": problem}
     if len(found.primaries) > 1:
         return parts
     primary = found.primaries[0]

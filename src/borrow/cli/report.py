@@ -61,8 +61,13 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
         fail(f"{str(path)!r} holds no result yet; run the comparison again, it goes on from there")
     if data is None:
         return {"comparison": found}
+    from borrow.transfer.problem import read_problem
+
     table = open_table(data, delimiter, found.target, found.task, found.features)
-    return explained(found, table, repr(str(path)))
+    problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
+    if problem.digest() != found.digest:
+        fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
+    return explained(found, table, problem)
 
 
 def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:

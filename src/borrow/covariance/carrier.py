@@ -83,12 +83,12 @@ class CarriedRows:
         kxx, self._back_diagonal = basis.basis.kernel.evaluate_diag(X)
         self.residual = (kxx - linalg.row_dots(self.V, self.V)).clip(0.0)
 
-    def pullback(self, bG: Array, bresidual: Array, inputs: bool) -> tuple[Array, Array, Any]:
-        """To the kernel's parameters, what the residual adds to V'bV, and to Z. bG, by V through G, is overwritten."""
+    def pullback(self, bG: Array, bresidual: Array, inputs: bool) -> tuple[Array, Array, Array, Any]:
+        """To the kernel's parameters by k(X, Z) and by k(x, x); what the residual adds to V'bV; to Z. Overwrites bG."""
         S = -2.0 * (self.V.T @ (bresidual[:, None] * self.V))
         bG -= (2.0 * bresidual)[:, None] * self.V
         xz = self._back_xz(linalg.right_solve(bG, self.L), inputs)
-        return xz.theta + self._back_diagonal(bresidual).theta, S, to_host(xz.Z) if inputs else 0.0
+        return xz.theta, self._back_diagonal(bresidual).theta, S, to_host(xz.Z) if inputs else 0.0
 
 
 def marginal_variances(K: Array, L: Array, w: Array, e: Array | None = None) -> Array:

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,59 +41,26 @@ from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosteri
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
-
-
-@dataclass(frozen=True)
-class SharedParameters:
-    """What the prior is built from besides the rows.
-
-    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
-    """
-
-    carriers: list[InducingBasis]
-    basis_of: list[int]
-    weights: Array
-    specific: Sequence[Kernel | None]
-
-    @property
-    def columns(self) -> list[slice]:
-        """Where each shared function lies among the columns of G."""
-        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
-        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
-
-    def part(self, tasks: slice) -> SharedParameters:
-        """Those of some tasks."""
-        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
-
-    def prior(self, shard: TaskShard) -> ShardPrior:
-        """The prior of a shard's tasks."""
-        return ShardPrior(self, shard)
-
-    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
-        """What a shard's tasks tell of the shared functions."""
-        return FirstPass(prior, sites)
-
-    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
-        """What is known of a shard's tasks given the shared functions."""
-        return SecondPass(first, shared)
 
 
 class ShardPrior:
     """The prior of a shard's tasks at their rows. Arrays with one row per row of X are in the order of `layout`."""
 
     def __init__(self, parameters: SharedParameters, shard: TaskShard) -> None:
-        cells, recall = shard.cells, shard.cache.recall
+        cells = shard.cells
         X, self.starts = shard.X, cells.starts
         self.basis_of, self.weights, self.columns = parameters.basis_of, parameters.weights, parameters.columns
         self.specific = parameters.specific
         if is_tensor(X):
             self.specific = stacked = TaskKernels.of(parameters.specific)
             forms = tuple(stacked.forms())
-            self.layout = recall("layout", forms, lambda: layouts.by_size(cells.starts, forms)).beside(X)
+            name = str(forms)
+            plan = shard.kept(name) or shard.keep(name, layouts.by_size(cells.starts, forms))
+            self.layout = plan.beside(X)
         else:
-            self.layout = recall("layout", None, lambda: layouts.by_task(cells.starts))
+            self.layout = shard.kept("layout") or shard.keep("layout", layouts.by_task(cells.starts))
         self.X: Any = X if self.layout.index is None else X[self.layout.index]
         X = self.X
         self.carriers = [c.on(shard.device) for c in parameters.carriers]
@@ -119,7 +86,7 @@ class ShardPrior:
         """R[t, q] V at rows of these tasks; None: at all rows."""
         m = self.columns[-1].stop if self.columns else 0
         if is_tensor(self.X):
-            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: like(self.X, v[task])
+            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: as_type_of(self.X, v[task])
             parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
             n = len(self.X) if task is None else len(task)
             return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
@@ -309,13 +276,13 @@ class SecondPass:
 
     def _at_new(self, X: Array, task: Codes, full: bool) -> tuple[Any, Any, Any, Any]:
         prior, w = self.prior, self.first.w
-        X = like(prior.X, X)
+        X = as_type_of(prior.X, X)
         at_new = [c.at(X) for c in prior.carriers]
         J = prior.loadings([c.V for c in at_new], task)
         mean = J @ self.a
         variance = mean * 0.0
         for q, b in enumerate(prior.basis_of):
-            variance += like(X, prior.weights[task, q] ** 2) * at_new[b].residual
+            variance += as_type_of(X, prior.weights[task, q] ** 2) * at_new[b].residual
         blocks = namespace(X).diag(variance) if full else None
         for t in np.unique(task):
             kernel = prior.specific[t]
@@ -333,6 +300,33 @@ class SecondPass:
             else:
                 blocks[np.ix_(new, new)] += kernel(X[new]) - (0.0 if half is None else half.T @ half)
         return mean, linalg.right_solve_transposed(J, self.LB), variance, blocks
+
+
+@dataclass(frozen=True)
+class SharedParameters:
+    """What the prior is built from besides the rows.
+
+    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
+    """
+
+    prior: ClassVar = ShardPrior
+    first: ClassVar = FirstPass
+    second: ClassVar = SecondPass
+
+    carriers: list[InducingBasis]
+    basis_of: list[int]
+    weights: Array
+    specific: Sequence[Kernel | None]
+
+    @property
+    def columns(self) -> list[slice]:
+        """Where each shared function lies among the columns of G."""
+        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
+        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
+
+    def part(self, tasks: slice) -> SharedParameters:
+        """Those of some tasks."""
+        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
 
 
 class SharedCovariance(TwoPassCovariance):
@@ -396,11 +390,11 @@ class SharedPosterior(TwoPassPosterior):
         linalg.add_diagonal(aaP, -1.0)
         bases, by_Z = [], []
         for b, carrier in enumerate(parameters.carriers):
-            theta, S, own_Z = by_basis[3 * b : 3 * b + 3]
+            theta, by_diagonal, S, own_Z = by_basis[4 * b : 4 * b + 4]
             shared = S * 0.0
             for at in (at for at, other in zip(parameters.columns, parameters.basis_of, strict=True) if other == b):
                 shared += aaP[at, at]
             more, shared_Z = carrier.pullback(shared + S, inducing)
-            bases.append(theta + more)
+            bases.append(theta + more + by_diagonal)
             by_Z.append(None if shared_Z is None else own_Z + shared_Z)
         return Adjoints(np.concatenate(noise), bases, weights=np.concatenate(weights), specific=specific, inducing=by_Z)

@@ -12,17 +12,19 @@ What a posterior knows of single tasks lies with their rows; it holds the sites,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from borrow.covariance.carrier import LOG_2PI, InducingBasis
 from borrow.covariance.contracts import AnySites, Codes, Moments, Prediction
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, to_host
-from borrow.tasks.placed import PlacedTasks, TaskShard, cache_key
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
+from borrow.tasks.cache import CacheKey
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,22 @@ class Shared:
 
     def beside(self, X: Array) -> Shared:
         """The same where X is."""
-        return Shared(like(X, self.LB), like(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
+        return Shared(as_type_of(X, self.LB), as_type_of(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
 
 
 class Parameters(Protocol):
-    """What a covariance is built from besides the rows: it travels, in parts, and builds there what it needs."""
+    """What a covariance is built from besides the rows: it travels, in parts, and builds there what it needs.
+
+    `prior(parameters, shard)` is the prior of a shard's tasks; `first(prior, sites)` the first pass, whose `sums()` are
+    what these add to B and b; `second(first, shared)` answers for them given the shared functions.
+    """
+
+    prior: ClassVar[Callable[..., Any]]
+    first: ClassVar[Callable[..., Any]]
+    second: ClassVar[Callable[..., Any]]
 
     def part(self, tasks: slice) -> Parameters:
         """Those of some tasks."""
-
-    def prior(self, shard: TaskShard) -> Any:
-        """The prior of a shard's tasks."""
-
-    def first(self, prior: Any, sites: AnySites) -> Any:
-        """The first pass: an object whose `sums()` are what these tasks add to B and b."""
-
-    def second(self, first: Any, shared: Shared) -> Any:
-        """The second pass: an object that answers for these tasks given the shared functions."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Question:
     parameters: Parameters
     sites: AnySites
     starts: Codes
-    keys: tuple[str, str]  # of the prior, and of what follows from the sites
+    keys: tuple[CacheKey, CacheKey]  # of the prior, and of what follows from the sites
     new: NewRows | None = None
 
     def part(self, tasks: slice) -> Question:
@@ -94,21 +95,21 @@ class Question:
         return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
 
 
-def _first(shard: TaskShard, question: Question) -> Any:
+def _first(shard: TaskShard, ask: Question) -> Any:
     """The first pass of a shard, as it was kept or made again."""
-    ask, cache = question, shard.cache
+    cache, (for_prior, key) = shard.cache, ask.keys
+    if (first := cache.get("first", key)) is not None:
+        return first
+    if (prior := cache.get("prior", for_prior)) is None:
+        prior = cache.keep("prior", for_prior, ask.parameters.prior(ask.parameters, shard))
+    return cache.keep("first", key, ask.parameters.first(prior, ask.sites.at(shard.cells)))
 
-    def make() -> Any:
-        prior = cache.recall("prior", ask.keys[0], lambda: ask.parameters.prior(shard))
-        return ask.parameters.first(prior, ask.sites.at(shard.cells))
 
-    return cache.recall("first", ask.keys[1], make)
-
-
-def _second(shard: TaskShard, shared: Shared, question: Question) -> Any:
+def _second(shard: TaskShard, shared: Shared, ask: Question) -> Any:
     """The second pass of a shard, as it was kept or made again."""
-    make = lambda: question.parameters.second(_first(shard, question), shared)  # noqa: E731
-    return shard.cache.recall("second", question.keys[1], make)
+    if (second := shard.cache.get("second", ask.keys[1])) is not None:
+        return second
+    return shard.cache.keep("second", ask.keys[1], ask.parameters.second(_first(shard, ask), shared))
 
 
 def _sums(shard: TaskShard, common: None, question: Question) -> tuple[Array, Array]:
@@ -139,7 +140,7 @@ def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
 class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
-    _key: str | None = None
+    _key: CacheKey | None = None
 
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
@@ -149,10 +150,9 @@ class TwoPassCovariance:
         return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
 
     @property
-    def key(self) -> str:
+    def key(self) -> CacheKey:
         """Under which shards keep what they make of this prior."""
-        if self._key is None:
-            self._key = cache_key()
+        self._key = self._key or CacheKey()
         return self._key
 
     @property
@@ -166,7 +166,7 @@ class TwoPassPosterior:
     """The posterior of all functions given the sites. Abstract."""
 
     _terms: tuple[float, float] | None = None
-    _key: str | None = None
+    _key: CacheKey | None = None
 
     def __init__(self, prior: Any, sites: AnySites) -> None:
         self.prior, self.sites = prior, sites
@@ -176,7 +176,7 @@ class TwoPassPosterior:
         return {"prior": self.prior, "sites": self.sites.on_host(), "shared": self.shared}
 
     def _question(self, new: NewRows | None = None) -> Question:
-        prior, self._key = self.prior, self._key or cache_key()
+        prior, self._key = self.prior, self._key or CacheKey()
         return Question(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
 
     @property

@@ -38,11 +38,13 @@ class Schema:
     labels: tuple[Hashable, ...]
     wide: Codes | None = None  # the task of each column of a wide y
     classes: Any = None  # the classes in order, where y held labels
+    others: tuple[Hashable, ...] = ()  # tasks of the table that the model is not of
 
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
         encode([label], self.labels)
-        return replace(self, labels=(label,), wide=None)
+        others = self.others or tuple(v for v in self.labels if v != label)
+        return replace(self, labels=(label,), wide=None, others=others)
 
 
 def read_training(
@@ -114,6 +116,11 @@ def read_new(
     """
     inputs, values = read_inputs(estimator, X, schema, tasks, accept_sparse)
     if values is not None:
+        if left := [v for v in schema.others if v in values]:
+            raise ValueError(
+                f"task {list_labels(left)} was not fitted: this is a model of {schema.labels[0]!r} alone, without "
+                "transfer; leave these rows out, or fit SingleTaskGPRegressor or SingleTaskGPClassifier to every task"
+            )
         return inputs, encode(values, schema.labels)
     if len(schema.labels) == 1:
         default = 0

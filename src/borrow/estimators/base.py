@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from borrow.data.read import Schema
+from borrow.data.cells import Cells, Codes
+from borrow.data.read import Schema, read_new
+from borrow.numerics.device import MemoryGivenBack, resolve
+from borrow.numerics.threads import single_thread
+from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import open_workers
+
+#: Puts rows where they are computed for the time of a fit.
+Place = Callable[[Cells], PlacedTasks]
 
 
 @dataclass(frozen=True)
@@ -78,13 +88,32 @@ class TaskEstimator(BaseEstimator):
         """Code of the task that matters, where the model has one."""
         return None
 
+    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
+        """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""
+        schema = self._fit_of().schema
+        return read_new(self, X, schema, tasks, self._primary_code(schema.labels))
+
+    @contextmanager
+    def _places(self, n_rows: int, largest: int, largest_on_device: int) -> Iterator[Place]:
+        """For the time of a fit: the workers and the device that the settings name, one thread where blocks are small.
+
+        `largest` is the number of rows of the largest matrix that is factored.
+        """
+        device = resolve(getattr(self, "device", "cpu"), n_rows)
+        with (
+            single_thread(largest),
+            open_workers(getattr(self, "workers", None), device) as workers,
+            MemoryGivenBack(device, largest_on_device),
+        ):
+            yield partial(PlacedTasks, workers=workers, device=device)
+
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the user's program that called this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level - 1)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

@@ -6,29 +6,23 @@ A concrete classifier answers `_fit_binary`: given rows of all tasks with target
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
-from borrow.data.cells import Cells, Codes, Rows, Stacked
+from borrow.data.cells import Codes, Rows, Stacked
 from borrow.data.labels import encode
-from borrow.data.read import Schema, read_new, read_training
+from borrow.data.read import Schema, read_training
 from borrow.data.scaling import column_scales
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, one_or_list
+from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list
 from borrow.estimators.gp import GPEstimator
-from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.tasks.placed import PlacedTasks
-from borrow.tasks.workers import open_workers
-
-#: Puts rows where they are computed for the time of a fit.
-Place = Callable[[Cells], PlacedTasks]
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,21 @@ class BinaryModel(Protocol):
     def probability(self, X: Array, task: Codes) -> Array:
         """Probability of +1."""
 
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes of this model, by name."""
+
+
+class LogOdds(ABC):
+    """A model whose decision is the log odds of +1. Abstract."""
+
+    @abstractmethod
+    def decision(self, X: Array, task: Codes) -> Array:
+        """Log odds of +1."""
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """Probability of +1."""
+        return expit(self.decision(X, task))
+
 
 @dataclass(eq=False, repr=False)
 class TaskClassifier(ClassifierMixin, TaskEstimator):
@@ -80,12 +89,13 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     @abstractmethod
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> BinaryModel:
+    def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         """The public attributes of the models, one per class against the rest."""
-        return {}
+        each = [m.attributes(self._schema.labels) for m in models]
+        return {name: one_or_list([found[name] for found in each]) for name in each[0]}
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Fit to a table, as a regressor; y holds labels of any kind, None or NaN where a row has none."""
@@ -98,13 +108,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         rows, self._schema = read_training(self, X, y, tasks, classes=True)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
-        device = resolve(getattr(self, "device", "cpu"), len(rows.y))
-        with (
-            single_thread(int(np.bincount(rows.task).max())),
-            open_workers(getattr(self, "workers", None), device) as workers,
-            MemoryGivenBack(device, len(rows.y)),
-        ):
-            place = partial(PlacedTasks, workers=workers, device=device)
+        with self._places(len(rows.y), int(np.bincount(rows.task).max()), len(rows.y)) as place:
             models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
         return self._published(self._schema, self._schema.classes, models)
 
@@ -130,11 +134,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         """The likeliest class of each row."""
         likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
         return self.classes_[likeliest]
-
-    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""
-        schema = self._fit_of().schema
-        return read_new(self, X, schema, tasks, self._primary_code(schema.labels))
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Any, Codes]:
         rows, task = self._read_new(X, tasks)
@@ -171,12 +170,11 @@ class GPClassifier(TaskClassifier, GPEstimator):
     max_iter: int = 200
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
-        each = [m.attributes(self._schema.labels) for m in models]
         return {
             "log_marginal_likelihood_": float(sum(m.evidence for m in models)),
             "n_iter_": max(max(m.n_iter for m in models), 1),
             "converged_": all(m.converged for m in models),
-            **{name: one_or_list([found[name] for found in each]) for name in each[0]},
+            **super()._attributes(models),
         }
 
 

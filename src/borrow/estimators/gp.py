@@ -13,12 +13,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow import kernels
 from borrow.data.labels import list_labels
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import TaskEstimator, warn
+from borrow.inference import ExactInference, Inference
 from borrow.numerics import device as devices
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
-from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum
+from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
+
+EXACT = ExactInference()
 
 
 @dataclass(eq=False, repr=False)
@@ -31,6 +36,10 @@ class GPEstimator(TaskEstimator):
     optimizer: str | None = "lbfgs"
     max_iter: int = 500
     device: str = "cpu"
+
+    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> Any:
+        """Fit the GP model, for numbers or for labels as `infer` says; `likelihood` has its start values, if any."""
+        raise NotImplementedError
 
     def _check_settings(self) -> None:
         """Refuse constructor arguments that no GP estimator can use."""

@@ -11,11 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.data.cells import Cells, Codes
 from borrow.data.scaling import Scaling, TaskData
-from borrow.estimators.base import warn
+from borrow.estimators.base import Place, warn
 from borrow.estimators.classifier import BinaryData, GPClassifier
-from borrow.inference import EP, EPInference
+from borrow.inference import EP, EPInference, Inference, Result
+from borrow.inference.ep import class_bias
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.numerics.linalg import Array
+from borrow.tasks.placed import PlacedTasks
 
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
 #: The evidence is stationary in the sites: its error is of the order of the residual squared.
@@ -45,12 +47,22 @@ class EPClassifier(GPClassifier):
         """EP with the likelihood that the constructor names."""
         return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
 
+    def _arrange(self, data: BinaryData) -> TaskData:
+        """Labels as rows of tasks."""
+        return as_task_data(data)
+
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
+        table, infer = self._arrange(data), self._inference()
+        fit = self._fit_gp(table, place(table.cells), infer, {})
+        bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
+        return EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
+
 
 @dataclass(frozen=True)
 class LabelModel:
-    """A posterior for each group of tasks, and what turns it into probabilities. `group[t]` is (posterior, code)."""
+    """A posterior, and what turns it into probabilities."""
 
-    group: list[tuple[Any, int]]
+    posterior: Any  # its `predict(X, task)` is of the latent functions
     bias: Array  # (M,)
     likelihood: Any
     evidence: float
@@ -59,13 +71,8 @@ class LabelModel:
 
     def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean (bias included) and variance of the latent function."""
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        for t in np.unique(task):
-            at = np.flatnonzero(task == t)
-            posterior, code = self.group[t]
-            p = posterior.predict(X[at], np.full(len(at), code, dtype=np.intp))
-            mean[at], variance[at] = p.mean + self.bias[t], p.variance
-        return mean, variance
+        p = self.posterior.predict(X, task)
+        return p.mean + self.bias[task], p.variance
 
     def decision(self, X: Array, task: Codes) -> Array:
         """(mean + bias) / sqrt(1 + variance): for the probit, Phi^-1 of the probability."""
@@ -82,6 +89,15 @@ class LabelModel:
         return {"bias_": dict(zip(labels, self.bias.tolist(), strict=True))}
 
 
+@dataclass(frozen=True)
+class EPLabels(LabelModel):
+    """A GP model fitted to labels by EP: its posterior is the fit of the model."""
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {**super().attributes(labels), **self.posterior.own_attributes(labels)}
+
+
 def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
     """Labels as cells of one row each; with `starts` the rows are regrouped (one group for pooling)."""
     starts = data.starts if starts is None else starts
@@ -93,14 +109,14 @@ def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
     return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)
 
 
-def at_final_tolerance(infer: EPInference) -> EPInference:
+def at_final_tolerance(infer: Inference) -> Inference:
     """The same inference for the fit that is kept."""
-    return replace(infer, tol=FINE, max_sweeps=300)
+    return replace(infer, tol=FINE, max_sweeps=300) if isinstance(infer, EPInference) else infer
 
 
-def warn_ep(fit: EP, where: str = "") -> None:
-    """Warn where EP did not reach its fixed point."""
-    if not fit.converged:
+def warn_ep(fit: Result, where: str = "") -> None:
+    """Warn where EP did not reach its fixed point; exact inference has nothing to say."""
+    if isinstance(fit, EP) and not fit.converged:
         warn(
             f"EP{where} stopped after {fit.n_sweeps} sweeps with a residual of {fit.residual:.1e}; probabilities may "
             "be off by about that much: scale the inputs, or give a kernel with a smaller variance",

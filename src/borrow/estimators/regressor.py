@@ -10,20 +10,19 @@ from typing import Any, Protocol, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from borrow.covariance.contracts import Prediction
+from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.read import Schema, read_new, read_training
+from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
-from borrow.estimators.gp import GPEstimator
+from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
-from borrow.numerics import device as devices
+from borrow.inference.ep import cavity
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
-from borrow.tasks.workers import open_workers
 
 
 class RegressionModel(Protocol):
@@ -149,11 +148,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         mean, std = self._answer(np.repeat(rows, M, axis=0), np.tile(wide, n), False, include_noise)
         return (mean.reshape(-1, M), std.reshape(-1, M)) if return_std else mean.reshape(-1, M)
 
-    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""
-        schema = self._fit_of().schema
-        return read_new(self, X, schema, tasks, self._primary_code(schema.labels))
-
     def _answer(
         self, rows: Array, task: Codes, full: bool, include_noise: bool, hyper: bool = True
     ) -> tuple[Array, Array]:
@@ -205,11 +199,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         task, count (rows merged into one), y, mean, std (of an observation), in the units of y.
         """
         fitted: Any = self._fit_of()
-        cells, (m, v) = fitted.model.cells, fitted.model.marginals()
+        cells = fitted.model.cells
         t = cells.task
         noise = (fitted.noise / fitted.scale**2)[t]
-        rest = np.maximum(1.0 - v * cells.count / noise, 1e-12)
-        mean, variance = (m - v * cells.count / noise * cells.y) / rest, v / rest
+        tau = cells.count / noise
+        m, v = fitted.model.marginals()
+        mean, variance = cavity(m, v, Sites(tau * cells.y, tau))
         labels = fitted.schema.labels
         if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
             labels = ("all tasks",)
@@ -237,8 +232,13 @@ class GPFit:
     converged: bool
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes that all GP models have."""
-        return {"jitter_": self.jitter, "n_iter_": self.n_iter, "converged_": self.converged}
+        """The public attributes: those that all GP regressors have, and the model's own."""
+        common = {"jitter_": self.jitter, "n_iter_": self.n_iter, "converged_": self.converged}
+        return {**common, **self.own_attributes(labels)}
+
+    def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes that this model has for numbers and for labels alike."""
+        return {}
 
 
 @dataclass(eq=False, repr=False)
@@ -268,9 +268,10 @@ class GPRegressor(TaskRegressor, GPEstimator):
     _: KW_ONLY
     noise: Any = None
 
-    @abstractmethod
     def _fit(self, data: TaskData, tasks: PlacedTasks) -> RegressionModel:
         """Fit the model to merged and scaled rows."""
+        model: RegressionModel = self._fit_gp(data, tasks, EXACT, {"noise": np.log(self._start_noise(data))})
+        return model
 
     def _read(
         self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
@@ -291,14 +292,9 @@ class GPRegressor(TaskRegressor, GPEstimator):
         self._check_settings()
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
-        place = devices.resolve(self.device, len(data.cells.y))
         largest = self._largest_block(data)
-        with (
-            single_thread(largest),
-            open_workers(getattr(self, "workers", None), place) as workers,
-            devices.MemoryGivenBack(place, largest),
-        ):
-            model = self._fit(data, PlacedTasks(data.cells, workers, place))
+        with self._places(len(data.cells.y), largest, largest) as place:
+            model = self._fit(data, place(data.cells))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:

@@ -50,7 +50,7 @@ def is_matrix(value: Any, columns: int) -> bool:
 
 
 def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
-    """One entry a task from a scalar, a dict by label, or nothing."""
+    """One entry per task from a scalar, a dict by label, or nothing."""
     if isinstance(value, Mapping):
         unknown = [k for k in value if k not in labels]
         if unknown:
@@ -66,3 +66,14 @@ def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, defaul
         if not is_number(v):
             raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
     return [float(v) for v in values]
+
+
+def check_numbers(estimator: Any, *names: str, also: tuple[Any, ...] = (), whole: bool = False) -> None:
+    """Refuse arguments that are neither a positive number, a whole one if it must be, nor among `also`."""
+    for name in names:
+        value = getattr(estimator, name)
+        fits = isinstance(value, (int, np.integer)) and value >= 1 if whole else is_number(value) and value > 0
+        if not fits and not any(type(value) is type(v) and value == v for v in also):
+            other = "".join(f"{v!r} or " for v in also)
+            kind = "a whole number of at least 1" if whole else "a positive number"
+            raise ValueError(f"{name}={value!r}: expected {other}{kind}")

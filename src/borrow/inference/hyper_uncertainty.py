@@ -57,7 +57,7 @@ class HyperUncertainty:
         return H
 
 
-def measure(
+def hyper_uncertainty(
     evaluate: Evaluate,
     values: Values,
     kernel: Kernel,
@@ -99,9 +99,11 @@ def measure(
     return HyperUncertainty(C, kernel, Z, c, dc @ root, root[: kernel.n_theta], device)
 
 
-def add_half(p: Prediction, X: Array, rows: npt.NDArray[np.bool_], uncertainty: HyperUncertainty | None) -> Prediction:
-    """A prediction with the hyper-parameters' uncertainty added at some of its rows."""
-    if uncertainty is None or not rows.any():
+def add_hyper_variance(
+    p: Prediction, X: Array, uncertainty: HyperUncertainty | None, rows: npt.NDArray[np.bool_] | slice = slice(None)
+) -> Prediction:
+    """A prediction with the hyper-parameters' uncertainty added, at some of its rows or at all."""
+    if uncertainty is None or not len(X[rows]):
         return p
     H = np.zeros((len(X), uncertainty.by_coefficients.shape[1]))
     H[rows] = uncertainty.half(X[rows])

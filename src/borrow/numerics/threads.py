@@ -1,7 +1,16 @@
-"""How many threads BLAS takes: small matrices lose time where several wait for each other."""
+"""How many threads BLAS takes: small matrices lose time where several wait for each other.
+
+The number of threads of OpenBLAS is one for the whole process. So the first who asks for a single one sets it and the
+last who leaves puts back what was there, whichever threads of the program they are in. Libraries that keep a number per
+thread (OpenMP, MKL) are limited in the thread that asks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -10,16 +19,63 @@ from threadpoolctl import ThreadpoolController
 SMALL_BLOCK = 1500
 
 
-def single_thread(largest: int) -> Any:
+def single_thread(largest: int) -> AbstractContextManager[None]:
     """One BLAS thread where matrices are small: several lose time waiting for each other."""
-    return _controller().limit(limits=1 if largest < SMALL_BLOCK else None)
+    return one_thread() if largest < SMALL_BLOCK else nullcontext()
 
 
-def _controller() -> ThreadpoolController:
-    global _threads
-    if _threads is None:
-        _threads = ThreadpoolController()
-    return _threads
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One BLAS thread for this process, until all who asked for it have left."""
+    holder = object()
+    with _limit.of_threads.limit(limits=1):
+        try:
+            _limit.enter(holder)
+            yield
+        finally:
+            _limit.leave(holder)
 
 
-_threads: ThreadpoolController | None = None
+class _Limit:
+    """The limit of the process, and who holds it. Libraries are looked for once, since that takes a while."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.holders: set[object] = set()
+        self.before: list[int] = []
+
+    @cached_property
+    def of_threads(self) -> Any:
+        """The libraries that keep a number per thread."""
+        return ThreadpoolController().select(internal_api=["openmp", "mkl"], threading_layer="openmp")
+
+    @cached_property
+    def of_process(self) -> list[Any]:
+        """The libraries that keep one number."""
+        own = {library.filepath for library in self.of_threads.lib_controllers}
+        return [library for library in ThreadpoolController().lib_controllers if library.filepath not in own]
+
+    def enter(self, holder: object) -> None:
+        """Set the limit where nobody has."""
+        with self.lock:
+            if not self.holders:
+                self.before = [library.num_threads for library in self.of_process]
+                self._set([1] * len(self.of_process))
+            self.holders.add(holder)
+
+    def leave(self, holder: object) -> None:
+        """Put back what was there where nobody else needs the limit; again, or before `enter`, it does nothing."""
+        with self.lock:
+            if holder in self.holders:
+                self.holders.discard(holder)
+                if not self.holders:
+                    self._set(self.before)
+
+    def _set(self, numbers: list[int]) -> None:
+        for library, number in zip(self.of_process, numbers, strict=True):
+            # Newer versions of threadpoolctl let one thread of the program alone set OpenBLAS and ignore others without
+            # a word; here the lock and the count of holders see to it that they do not disturb each other.
+            getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+
+
+_limit = _Limit()

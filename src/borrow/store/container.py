@@ -5,8 +5,10 @@
     (comment)         SHA-256 of every byte before it
 
 The digest is compared before the archive is opened, so one changed or missing byte anywhere is found. Members are not
-compressed and their sizes must be those of the file, so that a small file cannot ask for much memory. A file is written
-beside its place and then moved there: a reader sees the old one or the new one. The same object gives the same bytes.
+compressed and their sizes must be those of the file, so that a small file cannot ask for much memory: reading holds at
+most four times the file, and a page that would unfold to more asks the memory guard first. Only regular files are read.
+A file is written beside its place and then moved there: a reader sees the old one or the new one. The same object gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 import platform
+import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,14 +28,20 @@ import numpy as np
 
 from borrow import __version__
 from borrow.data.plain import to_json
+from borrow.numerics import memory
 from borrow.numerics.files import write_atomically
-from borrow.store.objects import Arrays, PageError, decode, encode, is_plain
+from borrow.store.checks import PageError, read_array
+from borrow.store.objects import Arrays, decode, encode
 
 VERSION = 2
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
 _START = b"PK\x03\x04"
 _BORN = (1980, 1, 1, 0, 0, 0)  # of every member: the same object gives the same file
+#: The least that an array takes: two headers with its name, and its own header.
+_LEAST_MEMBER = 214
+#: Bytes that Python holds at most for each mark of a page, and how many a small page may hold without asking.
+_UNFOLDED, _SMALL = {b"{": 232, b"[": 88, b'"': 40, b",": 40, b":": 40}, 2**24
 
 
 class StoreError(ValueError):
@@ -55,10 +63,10 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
 
 def load(path: str | os.PathLike[str]) -> Any:
     """What `save` wrote. Nothing in the file is executed, and only classes of a closed list are built."""
-    page, members = _read(path)
+    page, members, size = _read(path)
     try:
-        arrays = [_array(data) for data in members]
-        return decode(page, arrays)
+        arrays = [read_array(members.pop(0), size) for _ in range(len(members))]
+        return decode(page, arrays, size)
     except PageError as wrong:
         raise StoreError(f"{path} cannot be read: {wrong}") from None
     except (
@@ -69,18 +77,18 @@ def load(path: str | os.PathLike[str]) -> Any:
         AttributeError,
         OverflowError,
         RecursionError,
-        EOFError,
+        MemoryError,
     ) as odd:
         raise StoreError(f"{path} cannot be read: its page is not one that borrow writes ({odd})") from None
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What is in the file, as plain values, without building it."""
-    page, members = _read(path)
+    page, members, size = _read(path)
     about = page.get("about")
     if not isinstance(about, dict):
         raise StoreError(f"{path} cannot be read: its page does not say what it holds")
-    return {**about, "format_version": page["version"], "arrays": len(members), "bytes": os.stat(path).st_size}
+    return {**about, "format_version": page["version"], "arrays": len(members), "bytes": size}
 
 
 def pack(page: bytes, arrays: Arrays) -> bytes:
@@ -94,15 +102,44 @@ def pack(page: bytes, arrays: Arrays) -> bytes:
     return whole + hashlib.sha256(whole).hexdigest().encode()
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes]]:
-    """The page and the arrays' bytes, checked."""
-    data = Path(path).read_bytes()
-    ours = data[:4] == _START and data[30 : 30 + len(PAGE)] == PAGE.encode()
-    if not ours:
-        raise StoreError(f"{path} is not a file that borrow wrote, or it is damaged")
+def _regular(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a regular file that looks like one of ours and fits into memory; anything else is not opened."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device, a pipe or a socket"
+        raise StoreError(f"{path} is {what}, not a file that borrow wrote")
+    with open(path, "rb") as file:
+        start = file.read(30 + len(PAGE))
+        if start[:4] != _START or start[30:] != PAGE.encode():
+            raise StoreError(f"{path} is not a file that borrow wrote, or it is damaged")
+        _ask(4 * found.st_size, path)
+        return start + file.read(max(found.st_size - len(start), 0))
+
+
+def _ask(n_bytes: int, path: str | os.PathLike[str]) -> None:
+    """Refuse what does not fit into memory."""
+    try:
+        memory.require(n_bytes, f"reading {path}", "load it where there is more memory")
+    except MemoryError as wrong:
+        raise StoreError(str(wrong)) from None
+
+
+def _page(text: bytes, whole: int, path: str | os.PathLike[str]) -> Any:
+    """The page, once there is memory for all that it can unfold to."""
+    unfolded = sum(n_bytes * text.count(mark) for mark, n_bytes in _UNFOLDED.items())
+    if unfolded > max(whole, _SMALL):
+        _ask(2 * whole + 2 * unfolded, path)
+    return json.loads(text)
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes], int]:
+    """The page, the arrays' bytes and how many the file has, checked."""
+    data = _regular(path)
     stated = data[-DIGEST:]
     if hashlib.sha256(memoryview(data)[:-DIGEST]).hexdigest().encode() != stated:
         raise StoreError(f"{path} is damaged or cut short: its checksum does not agree with its content; save it again")
+    if (data.count(b"PK\x01\x02") - 1) * _LEAST_MEMBER > len(data):
+        raise StoreError(f"{path} is not a file that borrow wrote: its members are not those of one")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
@@ -110,7 +147,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes]]:
             stored = all(m.compress_type == zipfile.ZIP_STORED and m.file_size == m.compress_size for m in members)
             if [m.filename for m in members] != expected or not stored or sum(m.file_size for m in members) > len(data):
                 raise StoreError(f"{path} is not a file that borrow wrote: its members are not those of one")
-            page = json.loads(archive.read(PAGE))
+            page = _page(archive.read(PAGE), len(data), path)
             arrays = [archive.read(name) for name in expected[1:]]
     except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, EOFError, RuntimeError) as wrong:
         if isinstance(wrong, StoreError):
@@ -127,30 +164,13 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes]]:
         )
     if page["version"] < VERSION:
         raise StoreError(f"{path} has version {page['version']}, which this borrow reads no longer; save it again")
-    return page, arrays
+    return page, arrays, len(data)
 
 
 def _bytes(array: Any) -> bytes:
     out = io.BytesIO()
     np.lib.format.write_array(out, array, allow_pickle=False)
     return out.getvalue()
-
-
-def _array(data: bytes) -> Any:
-    """An array from its .npy bytes; its stated size must be the size that there is."""
-    file = io.BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        raise PageError(f"it holds an array of format {version}")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    at = file.tell()
-    if not is_plain(dtype):
-        raise PageError(f"it holds an array of {dtype}, which could carry code; borrow never writes one")
-    if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != len(data) - at:
-        raise PageError("an array is not as long as it says")
-    flat = np.empty(math.prod(shape), dtype) if not dtype.itemsize else np.frombuffer(data, dtype, offset=at).copy()
-    flat = flat.astype(dtype.newbyteorder("="), copy=False)
-    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
 
 
 def _about(value: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 The page is a list of entries. An entry is one object, and refers only to entries before it, so that a page has no
 cycles; what is held twice is written once. Single values stand where they are used: None, True, whole numbers, text
 and finite floats as JSON has them (Python writes the shortest decimals that give the same float back), others marked.
+Nesting is bounded, and so is what a page unfolds to where entries are referred to again and again (`checks`).
 
 | entry                          | what                                                                       |
 |--------------------------------|----------------------------------------------------------------------------|
@@ -31,22 +32,26 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from borrow.numerics.device import Device
+from borrow.store.checks import (
+    BITS,
+    PageError,
+    check_fields,
+    check_keys,
+    check_state,
+    check_text,
+    is_plain,
+    named_dtype,
+    read_sparse,
+)
 from borrow.store.kinds import class_of, name_of
 
 Arrays = list[npt.NDArray[Any]]
 
-#: Kinds of arrays that are plain memory: numbers, truth, text, bytes, times.
-PLAIN = "biufcUSmM"
 SPARSE: dict[str, Any] = {
     c.__name__: c for c in (sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix)
 }
-BITS: dict[str, Any] = {
-    c.__name__: c for c in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
-}
-
-
-class PageError(ValueError):
-    """A page that does not say what it should."""
+#: How deep entries may stand in each other, and how many values a page may unfold to whatever the size of its file.
+DEEPEST, FEW = 100, 2**16
 
 
 def encode(value: Any) -> tuple[dict[str, Any], Arrays]:
@@ -56,11 +61,13 @@ def encode(value: Any) -> tuple[dict[str, Any], Arrays]:
     return {"entries": writer.entries, "root": root}, writer.arrays
 
 
-def decode(page: dict[str, Any], arrays: Arrays) -> Any:
-    """The object of a page. Classes are looked up in the closed list; no constructor is called."""
-    reader = _Reader(arrays)
+def decode(page: dict[str, Any], arrays: Arrays, size: int) -> Any:
+    """The object of a page in a file of this many bytes. Classes are of the closed list; no constructor is called."""
+    reader = _Reader(arrays, size)
     for entry in page["entries"]:
-        reader.built.append(reader.build(entry))
+        reader.values, reader.depth = 1, 1
+        built = reader.build(entry)
+        reader.built.append((built, reader.values, reader.depth))
     return reader.take(page["root"])
 
 
@@ -124,12 +131,6 @@ class _Writer:
         return {"array": len(self.arrays) - 1}
 
 
-def is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether an array of this kind is plain memory that every machine reads alike."""
-    widest = {"f": 8, "c": 16}.get(dtype.kind, dtype.itemsize)  # long doubles differ between machines
-    return dtype.kind in PLAIN and dtype.names is None and dtype.subdtype is None and dtype.itemsize <= widest
-
-
 def state_of(value: Any) -> dict[str, Any]:
     """The fields of an instance; what it computes when asked, and closures that it leaves behind, stay out."""
     kind = type(value)
@@ -175,26 +176,37 @@ def _shown(value: Any) -> str:
 
 
 class _Reader:
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
-        self.built: list[Any] = []
+    def __init__(self, arrays: Arrays, size: int) -> None:
+        self.arrays, self.size = arrays, size
+        self.built: list[tuple[Any, int, int]] = []  # each object, how many values it unfolds to, how deep it is
+        self.values, self.depth = 1, 1  # of the entry that is being built
+
+    def count(self, values: int, depth: int) -> None:
+        """Take note of what the entry holds; refuse one that would take for ever to walk through."""
+        self.values += values
+        self.depth = max(self.depth, 1 + depth)
+        if self.values > max(self.size, FEW) or self.depth > DEEPEST:
+            raise PageError("its objects are nested deeper, or repeated more often, than borrow writes them")
 
     def take(self, value: Any) -> Any:
         """A value from where it is used."""
+        self.count(1, 0)
         if not isinstance(value, dict):
             if value is None or isinstance(value, (bool, int, float, str)):
                 return value
             raise PageError("a list stands where a value should")
         match value:
             case {"at": int(at)} if 0 <= at < len(self.built):
-                return self.built[at]
+                found, values, depth = self.built[at]
+                self.count(values, depth)
+                return found
             case {"float": "nan" | "inf" | "-inf" as text}:
                 return float(text)
             case {"numpy": str(kind), "bytes": str(data)}:
-                dtype, raw = np.dtype(kind), bytes.fromhex(data)
-                if not is_plain(dtype) or len(raw) != dtype.itemsize:
+                dtype, raw = named_dtype(kind), bytes.fromhex(data)
+                if len(raw) != dtype.itemsize:
                     raise PageError("a number is not as long as its kind")
-                return np.frombuffer(raw, dtype)[0] if raw else dtype.type()
+                return check_text(np.frombuffer(raw, dtype))[0] if raw else dtype.type()
             case {"bytes": str(data)}:
                 return bytes.fromhex(data)
             case {"date": str(text)}:
@@ -209,7 +221,9 @@ class _Reader:
         return [self.take(v) for v in values]
 
     def pairs(self, values: list[Any]) -> list[tuple[Any, Any]]:
-        return [(key, value) for key, value in map(self.all, values)]
+        found = [(key, value) for key, value in map(self.all, values)]
+        check_keys([key for key, _ in found])
+        return found
 
     def build(self, entry: dict[str, Any]) -> Any:
         """The object of an entry."""
@@ -217,7 +231,7 @@ class _Reader:
             case {"array": int(k)} if 0 <= k < len(self.arrays):
                 return self.arrays[k]
             case {"sparse": str(name), "parts": list(parts), "shape": [int(n), int(d)]} if name in SPARSE:
-                return SPARSE[name](tuple(self.all(parts)), shape=(n, d))
+                return read_sparse(SPARSE[name], self.all(parts), (n, d))
             case {"objects": list(values), "shape": list(shape)}:
                 out = np.empty(len(values), dtype=object)
                 for i, v in enumerate(values):
@@ -227,8 +241,8 @@ class _Reader:
                 return self.all(values)
             case {"tuple": list(values)}:
                 return tuple(self.all(values))
-            case {"slice": [_, _, _] as values}:
-                return slice(*self.all(values))
+            case {"slice": [int() | None, int() | None, int() | None] as values}:
+                return slice(*values)
             case {"dict": list(values)}:
                 return dict(self.pairs(values))
             case {"random": str(name), "state": state}:
@@ -247,17 +261,20 @@ class _Reader:
             case {"values": list(values)} if issubclass(kind, tuple):
                 if len(values) != len(kind._fields):  # type: ignore[attr-defined]
                     raise PageError(f"it has {len(values)} values for {name}; {_REMEDY}")
-                return tuple.__new__(kind, self.all(values))
+                own = self.all(values)
+                check_fields(kind, dict(zip(kind._fields, own, strict=True)), self.size)  # type: ignore[attr-defined]
+                return tuple.__new__(kind, own)
             case {"fields": dict(own)} if not issubclass(kind, (dict, tuple)):
-                return _instance(kind, {n: self.take(v) for n, v in own.items()})
+                return _instance(kind, {n: self.take(v) for n, v in own.items()}, self.size)
         raise PageError(f"it has {name} in a form that does not fit; {_REMEDY}")
 
 
 _REMEDY = "it comes from another version of borrow: load it with that one, or fit again"
 
 
-def _instance(kind: type, state: dict[str, Any]) -> Any:
+def _instance(kind: type, state: dict[str, Any], size: int) -> Any:
     """An instance with these fields; nothing of its class is called."""
+    check_fields(kind, state, size)
     if issubclass(kind, BaseEstimator):
         missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
         if missing:
@@ -273,6 +290,7 @@ def _instance(kind: type, state: dict[str, Any]) -> Any:
 
 
 def _generator(name: str, state: Any) -> Any:
+    check_state(state)
     if name == "RandomState":
         generator = np.random.RandomState()
         generator.set_state(state)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,10 +13,11 @@ import numpy as np
 from borrow.data.cells import Cells, Codes
 from borrow.numerics import device as devices
 from borrow.numerics.device import Device, place, require
-from borrow.tasks.cache import ShardCache
+from borrow.tasks.cache import CacheKey, ShardCache
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class PlacedShards(ABC, Generic[S]):
@@ -82,6 +81,15 @@ class TaskShard:
     cells: Cells
     device: Device | None = None
     cache: ShardCache = field(default_factory=ShardCache)
+    always: CacheKey = field(default_factory=CacheKey)
+
+    def kept(self, name: str) -> Any:
+        """What was kept of the rows alone, whatever the hyper-parameters; None where nothing was."""
+        return self.cache.get(name, self.always)
+
+    def keep(self, name: str, value: T) -> T:
+        """Keep something that depends on the rows alone."""
+        return self.cache.keep(name, self.always, value)
 
     @cached_property
     def X(self) -> Any:
@@ -131,8 +139,3 @@ def rows_as_tasks(X: Any, starts: Codes, device: Device | None = None) -> Placed
     """Inputs stacked by task, without targets, as tasks of this process."""
     n, none = len(X), np.zeros(len(starts) - 1)
     return PlacedTasks(Cells(X, np.zeros(n), np.ones(n), starts, none, none, none), device=device)
-
-
-def cache_key() -> str:
-    """A key for what is kept between two passes; no other process has the same."""
-    return f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"

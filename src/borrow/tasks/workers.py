@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from borrow.numerics.progress import Watch
+from borrow.numerics.threads import one_thread
 
 log = logging.getLogger("borrow")
 
@@ -107,7 +107,7 @@ class InProcess(Workers):
         for shard, more in zip(placed, own, strict=True):
             found.append(f(shard, common, *more))
             if not self.keep:
-                shard.cache.values.clear()
+                shard.cache.clear()
         return found
 
 
@@ -181,7 +181,6 @@ class Processes(Workers):
 
 
 _shards: dict[str, Any] = {}
-_threads: list[ThreadpoolController] = []
 
 
 def _in_process(f: Callable[..., Any], jobs: list[tuple[str, tuple[Any, ...]]], common: Any) -> list[Any]:
@@ -196,9 +195,7 @@ def _in_process(f: Callable[..., Any], jobs: list[tuple[str, tuple[Any, ...]]], 
 
 def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
     """A worker is one of many: its BLAS takes one thread."""
-    if not _threads:
-        _threads.append(ThreadpoolController())
-    with _threads[0].limit(limits=1):
+    with one_thread():
         return f(*args)
 
 

@@ -1,5 +1,6 @@
 """Does the other data help? Which of it, how sure are we, and what to measure next.
 
-Reading order: problem -> methods -> folds -> ledger -> run (`compare`) -> comparison -> resampled -> verdict ->
-measure_next (`suggest`) -> auto -> quick.
+Reading order: methods (what is compared) -> problem (a table, read once) -> folds (one fit) -> ledger (the file of
+results) -> attribute (which secondary) -> decide (intervals, the rule) -> verdict (words) -> comparison (findings)
+-> compare (and the quick look) -> auto -> suggest.
 """

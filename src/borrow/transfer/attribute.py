@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from borrow.data.plain import to_json
 from borrow.data.table import Table
+from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.decide import Interval
 from borrow.transfer.problem import Problem
@@ -21,7 +20,7 @@ def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
     Of the several models of more than two classes, the strongest relation is taken.
     """
     out: dict[str, Any] = {"primary": primary, "relations": [], "failure": None}
-    with capture_warnings() as out["warnings"], threadpool_limits(1):
+    with capture_warnings() as out["warnings"], one_thread():
         try:
             found = problem.fit("focused", primary, seed).relatedness()
         except Exception as failure:  # it is evidence beside the verdict, not the verdict

@@ -17,13 +17,14 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
+from borrow.estimators.base import warn
 from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
+from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
@@ -34,7 +35,6 @@ from borrow.transfer.folds import (
     Split,
     evaluate,
     is_splitter,
-    read_cv,
     read_scoring,
     record_key,
     score_numbers,
@@ -96,7 +96,7 @@ def compare(
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
     seed = read_seed(random_state)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
-    shape = read_cv(cv, len(problem.rows_of(primaries[0]))) or (len(folds[primaries[0]]), 1)
+    first = folds[primaries[0]]
     about = {
         "kind": problem.kind,
         "target": problem.target,
@@ -107,7 +107,7 @@ def compare(
         "primaries": primaries,
         "methods": keys,
         "scoring": error,
-        "cv": {"folds": shape[0], "repeats": shape[1]},
+        "cv": {"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
         "seed": seed,
         "digest": problem.digest(),
         "versions": versions(),
@@ -202,11 +202,9 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     if not enough:
         raise ValueError(f"no task has {LEAST_ROWS} rows with a target; a comparison holds some rows out")
     if few := [t for t in problem.labels if counts[t] < LEAST_ROWS]:
-        warnings.warn(
+        warn(
             f"task {list_labels(few, 4)} has fewer than {LEAST_ROWS} rows with a target and cannot be compared for; "
-            "it stays as a secondary",
-            UserWarning,
-            stacklevel=3,
+            "it stays as a secondary"
         )
     return enough
 
@@ -249,13 +247,15 @@ def quick_look(
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
+    if problem.kind != "regression":  # it was read before
+        raise ValueError(f"the target {target!r} holds labels, and the quick look is for numbers; compare takes both")
     keys, _ = choose("regression", int(problem.seen.sum()), methods)
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
     found: dict[str, list[Any]] = {n: [] for n in ("method", "error", "log_density", "coverage", "seconds", "note")}
     for key in keys:
         started = time.perf_counter()
-        with capture_warnings() as said, threadpool_limits(1):
+        with capture_warnings() as said, one_thread():
             scores = score_numbers(*left_out(problem.fit(key, main, seed), problem, main), error)
         about = {"method": key, "seconds": time.perf_counter() - started, "note": "; ".join([OPTIMISTIC, *said])}
         for name, column in found.items():

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
-from threadpoolctl import threadpool_limits
 
 from borrow.data.cells import Codes
 from borrow.data.labels import list_labels
 from borrow.numerics.linalg import Array
+from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.problem import Problem, plain
 
@@ -82,9 +82,7 @@ def default_cv(n: int) -> tuple[int, int]:
 
     At equal cost few folds with more repeats have the narrower interval: its square goes with 1/repeats + 5/4.
     """
-    if n < 10:
-        return n, 1
-    return (5, 3) if n <= 200 else (5, 2)
+    return (n, 1) if n < 10 else (5, 3) if n <= 200 else (5, 2)
 
 
 def read_cv(cv: Any, n: int) -> tuple[int, int] | None:
@@ -138,7 +136,7 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
     }
     train = problem.take(np.flatnonzero(~held))
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
-    with capture_warnings() as said, threadpool_limits(1):
+    with capture_warnings() as said, one_thread():
         try:
             record |= _held_out(train.fit(job.method, job.primary, seed), problem, job, scoring)
         except Exception as failure:  # one method that fails must not take the others with it

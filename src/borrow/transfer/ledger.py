@@ -3,12 +3,18 @@
 JSON, one object per line. The first line says what is compared (a digest of the data, the settings, the version); every
 further line is one finished fit, on the disk before the next is begun (flush and fsync). A line that was being written
 when the process died is cut off when the file is opened again, so resuming repeats at most the fits in flight.
+
+Every line ends with a SHA-256 of the checksum of the line before it and of its own other content, so that a changed,
+missing or moved line is found when the file is read. One run at a time: the file is locked while it is open, and
+another run waits a little and is then refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +30,7 @@ except ModuleNotFoundError:  # no such lock on this system: two runs on one file
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "borrow comparison"
-VERSION = 1
+VERSION = 2
 PATIENCE = 10.0
 
 
@@ -38,12 +44,14 @@ class Ledger:
 
     file: Any = None
     done: list[dict[str, Any]] = field(default_factory=list)
+    checksum: str = ""  # of the last line
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Put a line on the disk before anything else happens."""
         if self.file is not None:
+            line, self.checksum = _line(record, self.checksum)
             self.file.seek(0, os.SEEK_END)
-            self.file.write(_line(record))
+            self.file.write(line)
             self.file.flush()
             os.fsync(self.file.fileno())
 
@@ -55,6 +63,8 @@ def open_ledger(path: str | os.PathLike[str] | None, header: Mapping[str, Any]) 
         yield Ledger()
         return
     try:
+        if os.path.exists(path):
+            _refuse_irregular(path)
         file = open(path, "a+b")  # noqa: SIM115  # closed below
     except OSError as problem:
         raise LedgerError(f"store={str(path)!r} cannot be written: {problem.strerror}") from None
@@ -63,11 +73,11 @@ def open_ledger(path: str | os.PathLike[str] | None, header: Mapping[str, Any]) 
         file.seek(0)
         content, first = file.read(), {"format": FORMAT, "version": VERSION, **header}
         ledger = Ledger(file)
-        if _line(first).startswith(content):  # new, empty, or killed while the first line was written
+        if _line(first, "")[0].startswith(content):  # new, empty, or killed while the first line was written
             file.truncate(0)
             ledger.write(first)
         else:
-            found, ledger.done, whole = parse(content, path)
+            found, ledger.done, whole, ledger.checksum = parse(content, path)
             _refuse_other(found, json.loads(json.dumps(header)), path)
             file.truncate(whole)
         yield ledger
@@ -87,38 +97,58 @@ def _lock(file: Any, path: Any) -> None:
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a file, finished or not."""
     try:
+        _refuse_irregular(path)
         content = Path(path).read_bytes()
     except OSError as problem:
         raise LedgerError(f"{path} cannot be read: {problem.strerror}") from None
     return parse(content, path)[:2]
 
 
-def parse(content: bytes, path: Any) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-    """Header, records, and how many bytes of whole lines there are; a torn last line is not one."""
+def parse(content: bytes, path: Any) -> tuple[dict[str, Any], list[dict[str, Any]], int, str]:
+    """Header, records, how many bytes of whole lines there are (a torn last line is not one), and the last checksum."""
     whole = content.rfind(b"\n") + 1
-    header, *records = [_object(line) for line in content[:whole].splitlines()] or [{}]
+    lines = content[:whole].splitlines()
+    header = _object(lines[0]) if lines else {}
     if header.get("format") != FORMAT:
         raise LedgerError(f"{path} is not a stored comparison; give another name with store=")
     version = header.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise LedgerError(f"{path} was written by a later borrow (format {version}); update borrow")
-    if {} in records:
-        line = records.index({}) + 2
-        raise LedgerError(f"{path} is damaged in line {line}; delete that line and what follows, or start anew")
-    return header, records, whole
+    if version < VERSION:
+        raise LedgerError(f"{path} was written by an earlier borrow, without checksums; delete it and start anew")
+    found, checksum = [], ""
+    for number, line in enumerate(lines, 1):
+        record = _object(line)
+        expected, checksum = _line(record, checksum)
+        if expected != line + b"\n":
+            raise LedgerError(
+                f"{path} is damaged in line {number}: its checksum does not agree with it; delete that line and what "
+                "follows, or start anew"
+            )
+        found.append(record)
+    return found[0], found[1:], whole, checksum
+
+
+def _refuse_irregular(path: str | os.PathLike[str]) -> None:
+    """Refuse what is neither a file nor a folder: reading a pipe waits for ever. Opening a folder fails by itself."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise LedgerError(f"{path} is a device, a pipe or a socket; give the name of a file with store=")
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """What a line holds; empty where it is damaged."""
+    """What a line holds beside its checksum; empty where it is damaged."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return {k: v for k, v in found.items() if k != "sha256"} if isinstance(found, dict) else {}
 
 
-def _line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, allow_nan=False).encode() + b"\n"
+def _line(content: Mapping[str, Any], before: str) -> tuple[bytes, str]:
+    """A line with its checksum, and the checksum; `before` is that of the line before it."""
+    checksum = hashlib.sha256(f"{before}{json.dumps(content)}".encode()).hexdigest()
+    return json.dumps({**content, "sha256": checksum}, allow_nan=False).encode() + b"\n", checksum
 
 
 def _refuse_other(found: Mapping[str, Any], expected: Mapping[str, Any], path: Any) -> None:

@@ -25,7 +25,7 @@ from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, read_new
 from borrow.data.table import Table
 from borrow.estimators.settings import is_number
-from borrow.models.focused.model import primary_code
+from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,23 +15,6 @@ from borrow.models.gp.model import condition_single, fit_single
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks, TaskShard
-
-
-class Fits:
-    """Posteriors of tasks by themselves, by task code, each computed when it is asked for."""
-
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self.found: dict[int, tuple[Kernel, Values]] = {}
-        self.results: dict[int, Result] = {}
-
-    def __contains__(self, t: int) -> bool:
-        return t in self.found
-
-    def __getitem__(self, t: int) -> Result:
-        if t not in self.results:
-            self.results[t] = condition_single(self.setup.tasks.only(t), *self.found[t], self.setup.infer)
-        return self.results[t]
 
 
 @dataclass(frozen=True)
@@ -46,7 +30,11 @@ class Alone:
     stretch: float
     stretches: Array
     objectives: Array  # (M,): what each task's own fit reached, NaN where there was none
-    fits: Fits  # the secondaries' own posteriors
+    found: dict[int, tuple[Kernel, Values]]  # the secondaries' own kernels and noises, by task code
+
+    def secondary(self, setup: Setup, t: int) -> Any:
+        """The own posterior of a secondary that has a kernel and rows."""
+        return condition_single(setup.tasks.only(t), *self.found[t], setup.infer).posterior
 
     def finest(self, setup: Setup) -> Values:
         """The shared kernels with the shortest lengthscale that any task shows."""
@@ -66,23 +54,22 @@ class Alone:
 
 def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Alone:
     """Fit each task's own GP."""
-    alone = {n: v.copy() for n, v in values.items()}
-    alone["rho"][:] = 0.0
-    if "loadings" in alone:
-        alone["loadings"][:] = 0.0
-    primary, own, stretches, objectives = None, 0.0, [], np.full(len(setup.specific), np.nan)
-    fits = Fits(setup)
-    how = scales, prior, max_iter, setup.infer
+    alone = deepcopy(values)
+    for name in ("rho", "loadings"):
+        if name in alone:
+            alone[name][:] = 0.0
     templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
-    noises = [float(np.exp(n)) for n in values["noise"]] if "noise" in values else [None] * len(templates)
-    each = [found for part in setup.tasks.each(_fit_shard, how, Start(templates, noises)) for found in part]
-    for t, (at, found) in enumerate(zip(setup.specific_parts, each, strict=True)):
-        template = templates[t]
+    starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
+    how = scales, prior, max_iter, setup.infer
+    each = [found for part in setup.tasks.each(_fit_shard, how, Starts(starts)) for found in part]
+    objectives = np.full(len(templates), np.nan)
+    secondaries: dict[int, tuple[Kernel, Values]] = {}
+    primary, own, stretches = None, 0.0, []
+    for t, (template, found) in enumerate(zip(templates, each, strict=True)):
         if found is None or template is None:
             continue
-        (theta, likelihood, objectives[t]), cells = found, setup.cells.only(t)
-        kernel = template.with_theta(theta)
-        lengths = template.marks("lengthscale").astype(bool)
+        theta, likelihood, objectives[t] = found
+        kernel, lengths = template.with_theta(theta), template.marks("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
         for name, value in likelihood.items():
             alone[name][t] = value[0]
@@ -90,33 +77,32 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
             primary = condition_single(setup.tasks.only(t), kernel, likelihood, setup.infer)
             alone["kernel"], own = kernel.theta, stretch
         else:
-            fits.found[t] = kernel, likelihood
-            alone["specific"][at] = kernel.theta
-            if kernel.diag(cells.X).mean() > np.exp(likelihood["noise"][0] if "noise" in likelihood else 0.0):
+            secondaries[t] = kernel, likelihood
+            alone["specific"][setup.specific_parts[t]] = kernel.theta
+            noise = np.exp(likelihood["noise"][0]) if likelihood else 1.0
+            if kernel.diag(setup.cells.X[setup.cells.of(t)]).mean() > noise:
                 stretches.append(stretch)
-    return Alone(alone, primary, own, np.array(stretches), objectives, fits)
+    return Alone(alone, primary, own, np.array(stretches), objectives, secondaries)
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where each task's own fit starts."""
+class Starts:
+    """Kernel and likelihood where each task's own fit starts."""
 
-    templates: list[Any]
-    noises: list[Any]
+    each: list[tuple[Kernel | None, Values]]
 
-    def part(self, tasks: slice) -> Start:
+    def part(self, tasks: slice) -> Starts:
         """Those of some tasks."""
-        return Start(self.templates[tasks], self.noises[tasks])
+        return Starts(self.each[tasks])
 
 
-def _fit_shard(shard: TaskShard, how: tuple[Any, ...], start: Start) -> list[Any]:
+def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: Starts) -> list[Any]:
     """Theta, the likelihood's parameters and the objective of each task's own fit; None without a row or a kernel."""
     tasks, out = PlacedTasks(shard.cells, device=shard.device), list[Any]()
-    for t, (template, noise) in enumerate(zip(start.templates, start.noises, strict=True)):
-        own = tasks.only(t)
-        if len(own.cells.y) == 0 or template is None:
-            out.append(None)
-            continue
-        kernel, likelihood, optimum, _ = fit_single(own, template, noise, *how)
-        out.append((kernel.theta, likelihood, optimum.objective))
+    for t, (template, likelihood) in enumerate(starts.each):
+        own, found = tasks.only(t), None
+        if len(own.cells.y) and template is not None:
+            kernel, likelihood, optimum, _ = fit_single(own, template, likelihood, *how)
+            found = kernel.theta, likelihood, optimum.objective
+        out.append(found)
     return out

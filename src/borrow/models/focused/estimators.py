@@ -15,28 +15,18 @@ from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.base import one_or_list, warn
-from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
-from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.inference.ep import class_bias
-from borrow.inference.hyper_uncertainty import HyperUncertainty, add_half
-from borrow.models.focused.model import (
-    Setup,
-    check_memory,
-    condition,
-    measure_uncertainty,
-    objective_of,
-    parameter_names,
-    prepare,
-    primary_code,
-    weight_sd,
-)
+from borrow.inference import ExactInference, Inference
+from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
+from borrow.models.focused.model import Setup, condition, objective_of, primary_uncertainty
 from borrow.models.focused.relatedness import relatedness
 from borrow.models.focused.search import Settings, optimise, with_inducing
+from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Optimum, Values
+from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
 
@@ -47,16 +37,26 @@ MOST_INDUCING = 1000
 
 
 @dataclass(frozen=True)
-class Found:
+class FocusedFit(GPFit):
     """The focused model with the hyper-parameters found, for labels and for numbers alike."""
 
     setup: Setup
     values: Values
     scales: Array
     posterior: Any
+    uncertainty: HyperUncertainty | None
 
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes of the model."""
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        return self.posterior.marginals()
+
+    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows; the hyper-parameters' uncertainty counts for the primary."""
+        p = self.posterior.predict(X, task, full)
+        return add_hyper_variance(p, X, self.uncertainty if hyper else None, task == self.setup.primary)
+
+    def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """Kernels, inducing inputs and weights."""
         prior, secondaries = self.posterior.prior, self.setup.secondaries
         return {
             "kernel_": prior.carriers[0].basis.kernel,
@@ -64,6 +64,11 @@ class Found:
             "rho_": dict(zip(labels, prior.weights[:, 0].tolist(), strict=True)),
             "specific_kernels_": {labels[t]: prior.specific[t] for t in secondaries},
         }
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes of a regressor."""
+        loadings = {labels[t]: self.posterior.prior.weights[t, 1:].tolist() for t in self.setup.secondaries}
+        return {**super().attributes(labels), "background_": loadings}
 
 
 @dataclass(eq=False, repr=False)
@@ -83,58 +88,45 @@ class FocusedGP(GPEstimator):
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)
 
-    def _search(self, data: TaskData, setup: Setup, values: Values) -> tuple[Setup, Values, Optimum | None]:
-        """Choose the inducing inputs and, unless they are given, the hyper-parameters."""
-        setup, sd = with_inducing(self.inducing, data, setup, values), weight_sd(self.rho_prior)
+    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> FocusedFit:
+        primary, scales, sd = self._primary_code(data.labels), data.column_scales, weight_sd(self.rho_prior)
+        setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
+        values |= likelihood
+        setup = with_inducing(self.inducing, data, replace(setup, tasks=tasks), values)
         check_memory(setup)
-        if self.optimizer is None:
-            return setup, values, None
-        how = Settings(self.inducing, self.prior, sd, self.max_iter, self.n_restarts, self.random_state)
-        setup, values, optimum = optimise(data, setup, values, how, self.rho is not None)
-        objective = objective_of(setup, data.column_scales, self.prior, sd)
-        self._warn_unfinished(optimum, parameter_names(data.labels, setup, self.background), objective)
-        return setup, values, optimum
+        n_iter, converged, uncertainty = 0, True, None
+        if self.optimizer is not None:
+            how = Settings(self.inducing, self.prior, sd, self.max_iter, self.n_restarts, self.random_state)
+            setup, values, optimum = optimise(data, setup, values, how, self.rho is not None)
+            names = parameter_names(data.labels, setup, self.background)
+            self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
+            n_iter, converged = max(optimum.n_iter, 1), optimum.converged
+            if isinstance(infer, ExactInference):
+                uncertainty = primary_uncertainty(setup, values, scales, self.prior, sd)
+        fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
+        warn_ep(fit)
+        self._warn_no_primary_row(setup, data.labels)
+        jitter = fit.posterior.prior.jitter
+        if jitter > 0:
+            log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
+        noise = np.exp(values.get("noise", np.zeros(len(data.labels))))
+        common = data.cells, fit.evidence, noise, jitter, n_iter, converged
+        return FocusedFit(*common, setup, values, scales, fit.posterior, uncertainty)
 
-    def _prepare(self, data: TaskData, **how: Any) -> tuple[Setup, Values]:
-        primary = self._primary_code(data.labels)
-        return prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, **how)
-
-    def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...], how: str) -> None:
+    def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
+            numbers = isinstance(setup.infer, ExactInference)
+            how = "in their average units" if numbers else "with even odds where they say nothing"
             warn(
                 f"the primary task {labels[setup.primary]!r} has no labelled row: it is predicted from the other tasks "
                 f"alone, {how}, and the sign of each relation is an assumption"
             )
 
-    def _relatedness(self, found: Found, known: Array | None = None) -> Table:
-        objective = objective_of(found.setup, found.scales, self.prior, weight_sd(self.rho_prior))
-        with single_thread(int(np.diff(found.setup.cells.starts).max())):
-            return relatedness(
-                found.setup, found.values, found.posterior, objective, self._fit_of().schema.labels, known
-            )
-
-
-@dataclass(frozen=True)
-class FocusedFit(GPFit):
-    """The focused model of numbers, fitted."""
-
-    found: Found
-    uncertainty: HyperUncertainty | None
-
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every cell."""
-        return self.found.posterior.marginals()
-
-    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows; the hyper-parameters' uncertainty counts for the primary."""
-        p = self.found.posterior.predict(X, task, full)
-        return add_half(p, X, task == self.found.setup.primary, self.uncertainty if hyper else None)
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        weights, secondaries = self.found.posterior.prior.weights, self.found.setup.secondaries
-        loadings = {labels[t]: weights[t, 1:].tolist() for t in secondaries}
-        return {**super().attributes(labels), **self.found.attributes(labels), "background_": loadings}
+    def _relatedness(self, fit: FocusedFit) -> Table:
+        objective = objective_of(fit.setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        known = None if fit.uncertainty is None else fit.uncertainty.curvature
+        with single_thread(int(np.diff(fit.cells.starts).max())):
+            return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels, known)
 
 
 @register("focused", "focused GP", rank=3)
@@ -167,32 +159,15 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     background_ : dict by label of loadings on the background functions.
     """
 
-    def _fit(self, data: TaskData, tasks: PlacedTasks) -> FocusedFit:
-        setup, values = self._prepare(data)
-        values["noise"] = np.log(self._start_noise(data))
-        setup, values, optimum = self._search(data, replace(setup, tasks=tasks), values)
-        scales, uncertainty = data.column_scales, None
-        if optimum is not None:
-            uncertainty = measure_uncertainty(setup, values, scales, self.prior, weight_sd(self.rho_prior))
-        fit = condition(values, setup)  # last: its matrices are kept
-        self._warn_no_primary_row(setup, data.labels, "in their average units")
-        jitter = fit.posterior.prior.jitter
-        if jitter > 0:
-            log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
-        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
-        found = Found(setup, values, scales, fit.posterior)
-        noise = np.exp(values["noise"])
-        return FocusedFit(setup.cells, fit.evidence, noise, jitter, n_iter, converged, found, uncertainty)
-
     def _exact_at(self, rows: Array) -> FocusedFit:
         """The model conditioned again with inducing inputs at the rows too, up to MOST_INDUCING in all."""
         model: FocusedFit = self._fit_of().model
-        setup, values = model.found.setup, model.found.values
+        setup, values = model.setup, model.values
         kernel, most = setup.kernel.with_theta(values["kernel"]), max(MOST_INDUCING, len(setup.Z))
         Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), most, 1e-8)
         with single_thread(len(Z)):
             posterior = condition(values, replace(setup, Z=Z)).posterior
-        return replace(model, found=replace(model.found, posterior=posterior))
+        return replace(model, posterior=posterior)
 
     def relatedness(self) -> Table:
         """One row per task: rho, its standard error, correlation with the primary, share of its variance shared.
@@ -201,19 +176,8 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         function's prior variance that comes from the primary's function (noise left out); `correlation` is the prior
         correlation of the two functions at the same input.
         """
-        model = self._fit_of().model
-        return self._relatedness(model.found, None if model.uncertainty is None else model.uncertainty.curvature)
-
-
-@dataclass(frozen=True)
-class FocusedLabels(LabelModel):
-    """The focused model of labels, fitted to one class against the rest."""
-
-    found: Found
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        return {**super().attributes(labels), **self.found.attributes(labels)}
+        model: FocusedFit = self._fit_of().model
+        return self._relatedness(model)
 
 
 @register("focused", "focused GP", rank=3)
@@ -233,25 +197,13 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
 
     Attributes
     ----------
-    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one per class, where there are more than
-        two.
+    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one per class, where there are
+        more than two.
     """
 
     _: KW_ONLY
     n_restarts: int = 0
 
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> FocusedLabels:
-        table, infer = as_task_data(data), self._inference()
-        setup, values = self._prepare(table, infer=infer)
-        setup, values, optimum = self._search(table, replace(setup, tasks=place(table.cells)), values)
-        fit: Any = condition(values, replace(setup, infer=at_final_tolerance(infer)))
-        warn_ep(fit)
-        self._warn_no_primary_row(setup, data.labels, "with even odds where they say nothing")
-        found = Found(setup, values, data.column_scales, fit.posterior)
-        group, bias = [(found.posterior, t) for t in range(len(data.labels))], class_bias(table.cells)
-        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
-        return FocusedLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, found)
-
     def relatedness(self) -> Any:
         """One row per task, as for the regressor; a list of tables where there are more than two classes."""
-        return one_or_list([self._relatedness(m.found) for m in self._fit_of().model])
+        return one_or_list([self._relatedness(m.posterior) for m in self._fit_of().model])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,28 +13,73 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
-from borrow.estimators.classifier import BinaryData, Place
+from borrow.estimators.base import Place
+from borrow.estimators.classifier import BinaryData
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.labels import EPClassifier, EPLabels, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.inference import Inference
-from borrow.inference.ep import class_bias
-from borrow.inference.hyper_uncertainty import HyperUncertainty, add_half
+from borrow.inference import ExactInference, Inference
+from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
 from borrow.kernels import Kernel
 from borrow.models.gp.model import (
-    EXACT,
+    KEPT,
     Learnt,
     check_exact_memory,
     condition_single,
     fit_single,
-    measure_single,
     number_of_inducing,
     single_objective,
+    single_uncertainty,
 )
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Optimum
+from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks
+
+
+class FittedGP(NamedTuple):
+    """One GP, fitted to the rows of one group."""
+
+    learnt: Learnt
+    posterior: Any
+    evidence: float
+    uncertainty: HyperUncertainty | None
+
+    @property
+    def noise(self) -> Array:
+        """The noise variance; 1 for labels, which have none."""
+        return np.exp(self.learnt.likelihood.get("noise", np.zeros(1)))
+
+
+@dataclass(eq=False, repr=False)
+class PlainGP(GPEstimator):
+    """What the estimators without transfer share: one GP on the rows of one group. Abstract."""
+
+    def _fit_rows(
+        self,
+        tasks: PlacedTasks,
+        kernel: Kernel,
+        likelihood: Values,
+        scales: Array,
+        infer: Inference,
+        Z: Array | None = None,
+        where: str = "",
+    ) -> FittedGP:
+        """Learn kernel, likelihood and pseudo-inputs unless they are to be kept; `where` ends names in warnings."""
+        found, uncertainty = Learnt(kernel, likelihood, KEPT, Z), None
+        if self.optimizer is not None and len(tasks.cells.y):
+            found = fit_single(tasks, kernel, likelihood, scales, self.prior, self.max_iter, infer, Z)
+            names = {"kernel": kernel.parameter_names(), "noise": ["noise"]}
+            if found.Z is not None:
+                names["Z"] = [f"pseudo-input {i // found.Z.shape[1]}" for i in range(found.Z.size)]
+            names = {n: [v + where for v in vs] for n, vs in names.items()}
+            self._warn_unfinished(found.optimum, names, single_objective(tasks, found.kernel, infer, scales))
+            if isinstance(infer, ExactInference):
+                uncertainty = single_uncertainty(tasks, found, scales, self.prior)
+        # Last, as its matrices are kept.
+        fit = condition_single(tasks, found.kernel, found.likelihood, at_final_tolerance(infer), found.Z)
+        warn_ep(fit, where)
+        return FittedGP(found, fit.posterior, fit.evidence, uncertainty)
 
 
 @dataclass(frozen=True)
@@ -57,22 +102,54 @@ class SingleTaskFit(GPFit):
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
             p = self.posteriors[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
-            p = add_half(p, X[at], np.ones(len(at), dtype=bool), self.uncertainties[t] if hyper else None)
+            p = add_hyper_variance(p, X[at], self.uncertainties[t] if hyper else None)
             mean[at], variance[at] = p.mean, p.variance
             if covariance is not None:
                 covariance[np.ix_(at, at)] = p.covariance
         return Prediction(mean, variance, covariance)
 
+    def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The kernels."""
+        return {"kernels_": dict(zip(labels, self.kernels, strict=True))}
+
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        kernels = dict(zip(labels, self.kernels, strict=True))
-        alone = self.kernels[0] if len(labels) == 1 else kernels
-        return {**super().attributes(labels), "kernels_": kernels, "kernel_": alone}
+        """The public attributes of a regressor."""
+        found = super().attributes(labels)
+        return {**found, "kernel_": self.kernels[0] if len(labels) == 1 else found["kernels_"]}
+
+
+@dataclass(eq=False, repr=False)
+class SingleTaskGP(PlainGP):
+    """What both estimators of tasks by themselves share. Abstract."""
+
+    _: KW_ONLY
+    only: Any = None
+
+    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> SingleTaskFit:
+        check_exact_memory(tasks)
+        kernel = default_kernel(data.column_scales, self.kernel, "kernel")
+        unnamed = isinstance(infer, ExactInference) and len(data.labels) == 1 and self.only is None
+        fits = []
+        for t, label in enumerate(data.labels):
+            own = {n: v[t : t + 1] for n, v in likelihood.items()}
+            where = "" if unnamed else f" of task {label!r}"
+            fits.append(self._fit_rows(tasks.only(t), kernel, own, data.column_scales, infer, where=where))
+        return SingleTaskFit(
+            data.cells,
+            float(sum(f.evidence for f in fits)),
+            np.concatenate([f.noise for f in fits]),
+            0.0,
+            max(f.learnt.optimum.n_iter for f in fits),
+            all(f.learnt.optimum.converged for f in fits),
+            [f.learnt.kernel for f in fits],
+            [f.posterior for f in fits],
+            [f.uncertainty for f in fits],
+        )
 
 
 @register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
-class SingleTaskGPRegressor(GPRegressor):
+class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     """One GP per task, nothing shared: what transfer has to beat.
 
     Parameters
@@ -87,9 +164,6 @@ class SingleTaskGPRegressor(GPRegressor):
     kernel_ : that of a single task, else the same dict.
     """
 
-    _: KW_ONLY
-    only: Any = None
-
     def _read(self, *given: Any) -> tuple[Rows, Schema]:
         rows, schema = super()._read(*given)
         return rows, schema if self.only is None else schema.only(self.only)
@@ -99,33 +173,6 @@ class SingleTaskGPRegressor(GPRegressor):
         if self.only is None:
             return whole
         return replace(build(rows.only(self.only), self.normalize_y, (0,)), column_scales=whole.column_scales)
-
-    def _fit(self, data: TaskData, tasks: PlacedTasks) -> SingleTaskFit:
-        check_exact_memory(tasks)
-        template, scales = default_kernel(data.column_scales, self.kernel, "kernel"), data.column_scales
-        noise = self._start_noise(data)
-        kernels, n_iter, converged, evidence = [], 0, True, 0.0
-        posteriors, uncertainties = [], []
-        for t, label in enumerate(data.labels):
-            own_rows, kernel = tasks.only(t), template
-            learn = self.optimizer is not None and len(own_rows.cells.y) > 0
-            if learn:
-                kernel, own, optimum, _ = fit_single(
-                    own_rows, template, float(noise[t]), scales, self.prior, self.max_iter
-                )
-                noise[t] = np.exp(own["noise"][0])
-                names = {"kernel": template.parameter_names(), "noise": ["noise"]}
-                where = f" of task {label!r}" if len(data.labels) > 1 or self.only is not None else ""
-                names = {n: [v + where for v in vs] for n, vs in names.items()}
-                self._warn_unfinished(optimum, names, single_objective(own_rows, kernel))
-                n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
-            own = {"noise": np.log(noise[t : t + 1])}
-            uncertainties.append(measure_single(own_rows, kernel, own, scales, self.prior) if learn else None)
-            fit = condition_single(own_rows, kernel, own)  # last: its matrices are kept
-            kernels.append(kernel)
-            posteriors.append(fit.posterior)
-            evidence += fit.evidence
-        return SingleTaskFit(data.cells, evidence, noise, 0.0, n_iter, converged, kernels, posteriors, uncertainties)
 
 
 @dataclass(frozen=True)
@@ -144,37 +191,30 @@ class PooledFit(GPFit):
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Every row, whatever its task."""
         p = self.posterior.predict(X, np.zeros(len(X), dtype=np.intp), full)
-        return add_half(p, X, np.ones(len(X), dtype=bool), self.uncertainty if hyper else None)
+        return add_hyper_variance(p, X, self.uncertainty if hyper else None)
 
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        return {**super().attributes(labels), "kernel_": self.kernel, "inducing_": self.Z}
+    def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The kernel and the pseudo-inputs."""
+        return {"kernel_": self.kernel, "inducing_": self.Z}
 
 
 @dataclass(eq=False, repr=False)
-class PooledGP(GPEstimator):
+class PooledGP(PlainGP):
     """What both pooled estimators share. Abstract."""
 
     _: KW_ONLY
     inducing: str | int | None = "auto"
 
-    def _learn_pooled(self, tasks: PlacedTasks, scales: Array, noise: float | None, infer: Inference = EXACT) -> Learnt:
-        """Kernel, likelihood and pseudo-inputs of one GP for all rows."""
-        kernel = default_kernel(scales, self.kernel, "kernel")
-        X = tasks.cells.X
-        m = number_of_inducing(self.inducing, len(X))
+    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> PooledFit:
+        scales, X = data.column_scales, data.cells.X
+        kernel, m = default_kernel(scales, self.kernel, "kernel"), number_of_inducing(self.inducing, len(X))
         if m is None:
             check_exact_memory(tasks)
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
-        if self.optimizer is None:
-            kept = Optimum({}, np.nan, 0, 0, True, "kept as given")
-            return Learnt(kernel, {} if noise is None else {"noise": np.log([noise])}, kept, Z)
-        found = fit_single(tasks, kernel, noise, scales, self.prior, self.max_iter, infer, Z)
-        names = {"kernel": kernel.parameter_names(), "noise": ["noise"]}
-        if found.Z is not None:
-            names["Z"] = [f"pseudo-input {i // found.Z.shape[1]}" for i in range(found.Z.size)]
-        self._warn_unfinished(found.optimum, names, single_objective(tasks, found.kernel, infer, scales))
-        return found
+        fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, Z)
+        kernel, _, optimum, Z = fit.learnt
+        common = data.cells, fit.evidence, fit.noise, fit.posterior.prior.jitter, optimum.n_iter, optimum.converged
+        return PooledFit(*common, kernel, Z, fit.posterior, fit.uncertainty)
 
 
 @register("pooled", "pooled", rank=1)
@@ -201,32 +241,10 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         pooled = replace(rows, task=np.zeros_like(rows.task), labels=("all tasks",))
         return build(pooled, self.normalize_y)
 
-    def _fit(self, data: TaskData, tasks: PlacedTasks) -> PooledFit:
-        scales = data.column_scales
-        kernel, own, optimum, Z = self._learn_pooled(tasks, scales, float(self._start_noise(data)[0]))
-        learnt = self.optimizer is not None
-        uncertainty = measure_single(tasks, kernel, own, scales, self.prior, Z) if learnt else None
-        fit = condition_single(tasks, kernel, own, Z=Z)  # last: its matrices are kept
-        n_iter, converged = optimum.n_iter, optimum.converged
-        jitter, noise = fit.posterior.prior.jitter, np.exp(own["noise"])
-        common = data.cells, fit.evidence, noise, jitter, n_iter, converged
-        return PooledFit(*common, kernel, Z, fit.posterior, uncertainty)
-
-
-@dataclass(frozen=True)
-class SingleTaskLabels(LabelModel):
-    """One GP per task, for labels."""
-
-    kernels: list[Kernel]
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        return {**super().attributes(labels), "kernels_": dict(zip(labels, self.kernels, strict=True))}
-
 
 @register("single", "no transfer", rank=0)
 @dataclass(eq=False, repr=False)
-class SingleTaskGPClassifier(EPClassifier):
+class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     """One GP per task by EP, nothing shared: what transfer has to beat.
 
     Parameters
@@ -239,45 +257,10 @@ class SingleTaskGPClassifier(EPClassifier):
     kernels_ : dict by label of the kernels found; a list, one per class, where there are more than two.
     """
 
-    _: KW_ONLY
-    only: Any = None
-
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> SingleTaskLabels:
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
         if self.only is not None:
             self._schema, data = self._schema.only(self.only), data.only(self.only)
-        table, infer = as_task_data(data), self._inference()
-        tasks = place(table.cells)
-        check_exact_memory(tasks)
-        template = default_kernel(data.column_scales, self.kernel, "kernel")
-        group, kernels, evidence, n_iter, converged = [], [], 0.0, 0, True
-        for t, label in enumerate(data.labels):
-            own_rows, kernel = tasks.only(t), template
-            if self.optimizer is not None and len(own_rows.cells.y):
-                kernel, _, optimum, _ = fit_single(
-                    own_rows, template, None, data.column_scales, self.prior, self.max_iter, infer
-                )
-                names = {"kernel": [f"{n} of task {label!r}" for n in template.parameter_names()]}
-                self._warn_unfinished(optimum, names, single_objective(own_rows, kernel, infer))
-                n_iter, converged = max(n_iter, optimum.n_iter), converged and optimum.converged
-            fit = condition_single(own_rows, kernel, {}, at_final_tolerance(infer))
-            warn_ep(fit, f" of task {label!r}")  # type: ignore[arg-type]
-            group.append((fit.posterior, 0))
-            kernels.append(kernel)
-            evidence += fit.evidence
-        bias = class_bias(table.cells)
-        return SingleTaskLabels(group, bias, infer.likelihood, evidence, n_iter, converged, kernels)
-
-
-@dataclass(frozen=True)
-class PooledLabels(LabelModel):
-    """One GP for all rows, for labels."""
-
-    kernel: Kernel
-    Z: Array | None
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        return {**super().attributes(labels), "kernel_": self.kernel, "inducing_": self.Z}
+        return super()._fit_binary(data, place)
 
 
 @register("pooled", "pooled", rank=1)
@@ -295,12 +278,5 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     inducing_ : the pseudo-inputs, None if exact; a list, one per class, where there are more than two.
     """
 
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> PooledLabels:
-        table, infer = as_task_data(data, np.array([0, len(data.y)])), self._inference()
-        tasks, M = place(table.cells), len(data.labels)
-        kernel, _, optimum, Z = self._learn_pooled(tasks, data.column_scales, None, infer)
-        fit = condition_single(tasks, kernel, {}, at_final_tolerance(infer), Z)
-        warn_ep(fit)  # type: ignore[arg-type]
-        n_iter, converged = optimum.n_iter, optimum.converged
-        bias, group = np.repeat(class_bias(table.cells), M), [(fit.posterior, 0)] * M
-        return PooledLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, kernel, Z)
+    def _arrange(self, data: BinaryData) -> TaskData:
+        return as_task_data(data, np.array([0, len(data.y)]))

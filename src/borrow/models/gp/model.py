@@ -7,13 +7,15 @@ inputs moved by the gradient of the evidence (Snelson & Ghahramani 2006; Leen, P
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from borrow.covariance import Basis, SharedCovariance
-from borrow.inference import ExactInference, Inference, Result
-from borrow.inference.hyper_uncertainty import HyperUncertainty, measure
+from borrow.estimators.gp import EXACT
+from borrow.inference import Inference, Result
+from borrow.inference.hyper_uncertainty import HyperUncertainty, hyper_uncertainty
 from borrow.inference.priors import independent_priors, kernel_prior, noise_prior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
@@ -22,9 +24,10 @@ from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
 from borrow.tasks.placed import PlacedTasks
 
-EXACT = ExactInference()
 SPARSE_ABOVE = 300
 PSEUDO_INPUTS = 30
+#: What stands for a search where parameters are kept as given.
+KEPT = Optimum({}, np.nan, 0, 0, True, "kept as given")
 
 
 def condition_single(
@@ -47,14 +50,30 @@ def single_objective(
     tasks: PlacedTasks, kernel: Kernel, infer: Inference = EXACT, scales: Array | float = 1.0
 ) -> Objective:
     """Evidence of one GP by {kernel, the likelihood's parameters, and Z where there is one, in column scales}."""
+
+    def condition(values: Values, rows: PlacedTasks, start: Any) -> Result:
+        Z = values["Z"] * scales if "Z" in values else None
+        return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, Z, start)
+
+    return evidence_objective(tasks, condition, lambda fit, values, _: _gradient(fit, "Z" in values, scales))
+
+
+def evidence_objective(
+    model: Any,
+    condition: Callable[[Values, Any, Any], Result],
+    gradient: Callable[[Result, Values, Any], Values],
+    report: Callable[[float], None] | None = None,
+) -> Objective:
+    """Log evidence of a model and its gradient by `values`. EP starts from the sites of the call before."""
     start: Any = None
 
     def objective(values: Values) -> tuple[float, Values]:
         nonlocal start
-        Z = values["Z"] * scales if "Z" in values else None
-        fit = condition_single(tasks, kernel.with_theta(values["kernel"]), values, infer, Z, start)
-        start, gradient = fit.start, _gradient(fit, Z is not None, scales)
-        return fit.evidence, gradient
+        fit = condition(values, model, start)
+        start, by = fit.start, gradient(fit, values, model)
+        if report is not None:
+            report(fit.evidence)
+        return fit.evidence, by
 
     return objective
 
@@ -79,7 +98,7 @@ class Learnt(NamedTuple):
 def fit_single(
     tasks: PlacedTasks,
     kernel: Kernel,
-    noise: float | None,
+    likelihood: Values,
     scales: Array,
     prior: str | None,
     max_iter: int,
@@ -90,11 +109,10 @@ def fit_single(
 
     A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
     """
-    start: Values = {"kernel": kernel.theta} | ({} if noise is None else {"noise": np.log([noise])})
-    start |= {} if Z is None else {"Z": Z / scales}
+    start = {"kernel": kernel.theta, **likelihood} | ({} if Z is None else {"Z": Z / scales})
     objective, bounds = single_objective(tasks, kernel, infer, scales), bounds_of(start)
     if prior is not None:
-        objective = with_prior(objective, single_priors(kernel, scales, noise is not None, infer.log_variance))
+        objective = with_prior(objective, single_priors(kernel, scales, bool(likelihood), infer.log_variance))
     if Z is None:
         rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
         optimum = race(objective, [start, rough], bounds, max_iter)
@@ -102,7 +120,7 @@ def fit_single(
         reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
         optimum = maximise(objective, start, bounds, max_iter)
-    own = {n: v for n, v in optimum.values.items() if n not in ("kernel", "Z")}
+    own = {n: optimum.values[n] for n in likelihood}
     found = optimum.values["Z"] * scales if Z is not None else None
     return Learnt(kernel.with_theta(optimum.values["kernel"]), own, optimum, found)
 
@@ -118,10 +136,9 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
     return independent_priors(priors)
 
 
-def measure_single(
-    tasks: PlacedTasks, kernel: Kernel, own: Values, scales: Array, prior: str | None, Z: Array | None = None
-) -> HyperUncertainty | None:
+def single_uncertainty(tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None) -> HyperUncertainty | None:
     """How uncertain kernel and noise leave the function of one GP, exact or sparse with Z where it is."""
+    kernel, own, _, Z = found
     log_prior = None if prior is None else single_priors(kernel, scales)
 
     def evaluate(values: Values) -> tuple[Values, Array]:
@@ -134,7 +151,7 @@ def measure_single(
         return gradient, c
 
     carried = tasks.cells.X if Z is None else Z
-    return measure(evaluate, {"kernel": kernel.theta, **own}, kernel, carried, device=tasks.device)
+    return hyper_uncertainty(evaluate, {"kernel": kernel.theta, **own}, kernel, carried, device=tasks.device)
 
 
 def number_of_inducing(inducing: Any, n: int) -> int | None:

@@ -17,8 +17,8 @@ from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, warn
-from borrow.estimators.classifier import BinaryData, GPClassifier, Place, positives
+from borrow.estimators.base import Fitted, Place, warn
+from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.registry import register
@@ -311,7 +311,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         found, active, chosen = self._choose(problem, {"kernel": kernel.theta}, data.number, data.labels)
         posterior = condition(chosen.kernel, active)
         return IVMLabels(
-            [(posterior, t) for t in range(len(data.labels))],
+            posterior,
             bias,
             Probit(),
             problem.objective(active)(found.values)[0],

@@ -58,7 +58,7 @@ from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, is_tensor, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
 from borrow.numerics.optimise import Objective, Values
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
@@ -210,13 +210,13 @@ def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: A
     log N = -1/2 (w z)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 z = w beta, C^-1 = w A^-1 w. So the
     adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w.
     """
-    w, s = like(X, np.sqrt(tau)), like(X, np.sqrt(tau) * z)
+    w, s = as_type_of(X, np.sqrt(tau)), as_type_of(X, np.sqrt(tau) * z)
     value = 0.5 * float(np.log(tau).sum()) - 0.5 * len(z) * LOG_2PI
     by_theta, by_variance = np.zeros(kernel.n_theta), np.empty(len(z))
     for at, own in blocks:
         K, pullback = kernel.evaluate(X[at])
         wb = w[at]
-        A = K * (wb * wb[:, None] if own is None else like(X, own) * wb * wb[:, None])
+        A = K * (wb * wb[:, None] if own is None else as_type_of(X, own) * wb * wb[:, None])
         linalg.add_diagonal(A, 1.0)
         L = linalg.cholesky(A, overwrite=True)
         beta = linalg.solve(L, s[at])
@@ -225,7 +225,7 @@ def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: A
         bK *= 0.5 * wb
         bK *= wb[:, None]
         if own is not None:
-            bK *= like(X, own)
+            bK *= as_type_of(X, own)
         by_variance[at] = to_host(linalg.diagonal(bK))
         by_theta += pullback(bK).theta
     return value, by_theta, by_variance

@@ -31,7 +31,7 @@ from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm.shards import Likelihood, gaussian, probit, select_among
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -232,8 +232,8 @@ class Classification(Problem):
         if not self.ep_sweeps:
             return selection
         a = self.active(selection)
-        start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
-        y, bias = like(a.X, self.cells.y[a.rows]), like(a.X, self.bias[a.task])
+        start = Sites(as_type_of(a.X, a.tau * a.z), as_type_of(a.X, a.tau))
+        y, bias = as_type_of(a.X, self.cells.y[a.rows]), as_type_of(a.X, self.bias[a.task])
         prior = prior_of(self.kernel.with_theta(values["kernel"]), a)
         sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
         tau = np.maximum(sites.tau, LEAST_PRECISION)

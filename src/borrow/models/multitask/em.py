@@ -29,7 +29,8 @@ import numpy as np
 
 from borrow.inference import priors
 from borrow.inference.priors import NOISE_MEAN, NOISE_SD
-from borrow.models.multitask.model import Setup, condition, objective_of, starts_of
+from borrow.models.multitask.model import Setup, condition, objective_of
+from borrow.models.multitask.search import starts_of
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper

@@ -15,43 +15,64 @@ from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
 from borrow.estimators.base import warn
-from borrow.estimators.classifier import BinaryData, Place
 from borrow.estimators.gp import GPEstimator
-from borrow.estimators.labels import EPClassifier, LabelModel, as_task_data, at_final_tolerance, warn_ep
+from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
-from borrow.inference.ep import class_bias
+from borrow.inference import Inference
+from borrow.models.multitask.descriptors import descriptor_columns, features_of, split_descriptors
 from borrow.models.multitask.em import maximise_by_em
-from borrow.models.multitask.model import (
-    Setup,
-    choose_path,
-    condition,
-    objective_of,
-    optimise,
-    parameter_names,
-    transfer_cancels,
-)
+from borrow.models.multitask.model import Setup, choose_path, condition, transfer_cancels
+from borrow.models.multitask.search import optimise
+from borrow.models.multitask.settings import TaskCovarianceSettings, inducing_inputs, parameter_names, prepare
 from borrow.models.multitask.task_covariance import FreeForm
-from borrow.models.multitask.task_settings import (
-    descriptor_columns,
-    features_of,
-    inducing_inputs,
-    prepare,
-    split_descriptors,
-)
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
 from borrow.tasks.placed import PlacedTasks
 
+#: A model as a search finds it: its setup, the optimum and, of EM, the objective after every iteration.
+Found = tuple[Setup, Optimum, list[float] | None]
 
-def found_attributes(setup: Setup, values: Values) -> dict[str, Any]:
-    """The public attributes of the model, for labels and for numbers alike."""
-    return {
-        "kernel_": setup.kernel.with_theta(values["kernel"]),
-        "task_covariance_": setup.form.parts(values).B,
-        "path_": setup.path,
-        "inducing_": setup.Z,
-    }
+
+@dataclass(frozen=True)
+class MultiTaskFit(GPFit):
+    """The symmetric model with the hyper-parameters found, for labels and for numbers alike."""
+
+    setup: Setup
+    values: Values
+    posterior: Any
+    trace: list[float] | None
+    rows: Rows | None = None  # as they were given, to condition again where further tasks are asked for
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        return self.posterior.marginals()
+
+    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows."""
+        return self.posterior.predict(X, task, full)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes of a regressor."""
+        setup, values = self.setup, self.values
+        kernel = getattr(setup.form, "kernel", None)
+        return {
+            **super().attributes(labels),
+            "intercept_variance_": float(np.exp(values["intercept"][0])) if setup.intercept else 0.0,
+            "specific_kernels_": dict(zip(labels, setup.specific_kernels(values), strict=False)),
+            "task_kernel_": None if kernel is None else kernel.with_theta(values["task_kernel"]),
+            "objective_trace_": self.trace,
+        }
+
+    def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """Kernels, K^f, and how it was computed."""
+        setup, values = self.setup, self.values
+        return {
+            "kernel_": setup.kernel.with_theta(values["kernel"]),
+            "task_covariance_": setup.form.parts(values).B,
+            "path_": setup.path,
+            "inducing_": setup.Z,
+        }
 
 
 @dataclass(eq=False, repr=False)
@@ -74,39 +95,37 @@ class MultiTaskGP(GPEstimator):
         if self.task_kernel is not None and self.task_features is None:
             raise ValueError("task_kernel= is a kernel on task features; give task_features= too")
 
+    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> MultiTaskFit:
+        setup, values = self._prepare(data, tasks, infer, likelihood)
+        n_iter, converged, trace = 0, True, None
+        if self.optimizer is not None:
+            setup, optimum, trace = self._search(setup, values, data.column_scales)
+            values, n_iter, converged = optimum.values, max(optimum.n_iter, 1), optimum.converged
+            # Only its value is asked for, and only where there are no priors but that of K^f.
+            value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
+            self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
+        else:
+            values = {**setup.form.start(np.eye(setup.M)), **values}
+        fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))
+        warn_ep(fit)
+        noise = np.broadcast_to(np.exp(values.get("noise", np.zeros(1))), setup.M).copy()
+        common = data.cells, fit.evidence, noise, fit.posterior.prior.jitter, n_iter, converged
+        return MultiTaskFit(*common, setup, values, fit.posterior, trace)
 
-@dataclass(frozen=True)
-class MultiTaskFit(GPFit):
-    """The symmetric model of numbers, fitted."""
+    def _prepare(
+        self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values
+    ) -> tuple[Setup, Values]:
+        """The model and where its search starts."""
+        features, learnt = features_of(self.task_features, data.labels), self.optimizer is not None
+        form = self.task_covariance, self.rank, self.diagonal, self.task_prior, self.task_kernel, learnt
+        given, intercept = TaskCovarianceSettings(*form), bool(self.intercept)
+        more = features, intercept, self.specific_kernel, self.inducing, infer
+        setup, values = prepare(data, tasks, self.kernel, given, *more)
+        return setup, {**values, **likelihood}
 
-    setup: Setup
-    values: Values
-    posterior: Any
-    rows: Rows
-    trace: list[float] | None
-
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every cell."""
-        return self.posterior.marginals()
-
-    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows."""
-        return self.posterior.predict(X, task, full)
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        setup, values = self.setup, self.values
-        own = zip(setup.specific, setup.specific_parts, strict=True)
-        kernels = [None if k is None else k.with_theta(values["specific"][at]) for k, at in own]
-        kernel = getattr(setup.form, "kernel", None)
-        return {
-            **super().attributes(labels),
-            **found_attributes(setup, values),
-            "intercept_variance_": float(np.exp(values["intercept"][0])) if setup.intercept else 0.0,
-            "specific_kernels_": dict(zip(labels, kernels, strict=False)),
-            "task_kernel_": None if kernel is None else kernel.with_theta(values["task_kernel"]),
-            "objective_trace_": self.trace,
-        }
+    def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
+        """The hyper-parameters."""
+        return setup, optimise(setup, values, scales, self.prior, self.max_iter), None
 
 
 @register("symmetric", "symmetric GP", rank=2, most_rows=800)
@@ -179,70 +198,56 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         return len(data.cells.y)
 
     def _fit(self, data: TaskData, tasks: PlacedTasks) -> MultiTaskFit:
-        setup, values = self._prepare(data, tasks)
-        if self.workers is not None and setup.path in ("dense", "complete"):
-            raise ValueError(
-                f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
-                "and inducing=, or leave out workers="
-            )
-        optimum: Optimum | None = None
-        trace: list[float] | None = None
-        if self.optimizer is not None:
-            setup, optimum, trace = self._search(setup, values, data)
-            values = optimum.values
-            # Only its value is asked for, and only where there are no priors but that of K^f.
-            value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
-            self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
-        elif "factor" not in values and hasattr(setup.form, "start"):
-            values = {**setup.form.start(np.eye(setup.M)), **values}
-        fit = condition(values, setup)
-        self._warn(data, setup, fit.posterior)
-        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
-        noise = np.broadcast_to(np.exp(values["noise"]), setup.M).copy()
-        posterior = fit.posterior
-        common = data.cells, fit.evidence, noise, posterior.prior.jitter, n_iter, converged
-        return MultiTaskFit(*common, setup, values, posterior, self._rows, trace)
+        fit: Any = super()._fit(data, tasks)
+        self._warn(data, fit)
+        return replace(fit, rows=self._rows)
 
-    def _prepare(self, data: TaskData, tasks: PlacedTasks) -> tuple[Setup, Values]:
+    def _prepare(
+        self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values
+    ) -> tuple[Setup, Values]:
         if self.solver not in ("gradient", "em"):
             raise ValueError(f"solver={self.solver!r}: expected 'gradient' or 'em'")
-        features = features_of(self.task_features, data.labels, descriptor_columns(self.task_features))
-        setup, values = prepare(self, data, tasks, features)
+        if self.share_noise:
+            likelihood = {"noise": np.array([likelihood["noise"].mean()])}
+        setup, values = super()._prepare(data, tasks, infer, likelihood)
         alone = isinstance(setup.form, FreeForm) and not setup.intercept and not setup.specific and setup.Z is None
         if self.solver == "em" and not alone:
             raise ValueError(
                 "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
                 "task_features= and inducing=, or use solver='gradient'"
             )
-        noise = np.log(self._start_noise(data))
-        values["noise"] = np.array([noise.mean()]) if self.share_noise else noise
+        if self.workers is not None and setup.path in ("dense", "complete"):
+            raise ValueError(
+                f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
+                "and inducing=, or leave out workers="
+            )
         return replace(setup, share_noise=bool(self.share_noise)), values
 
-    def _search(self, setup: Setup, values: Values, data: TaskData) -> tuple[Setup, Optimum, list[float] | None]:
+    def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
         """The hyper-parameters, by EM or by gradients; inducing inputs are spread again by the kernel found."""
-        scales = data.column_scales
         if self.solver == "em":
             return setup, *maximise_by_em(setup, values, scales, self.prior, self.max_iter)
-        optimum = optimise(setup, values, scales, self.prior, self.max_iter)
+        found = super()._search(setup, values, scales)
         if isinstance(self.inducing, (int, np.integer)):
-            kernel = setup.kernel.with_theta(optimum.values["kernel"])
+            values = found[1].values
+            kernel = setup.kernel.with_theta(values["kernel"])
             setup = replace(setup, Z=inducing_inputs(self.inducing, kernel, setup.design.inputs))
-            optimum = optimise(setup, optimum.values, scales, self.prior, self.max_iter)
-        return setup, optimum, None
+            found = super()._search(setup, values, scales)
+        return found
 
-    def _warn(self, data: TaskData, setup: Setup, posterior: Any) -> None:
+    def _warn(self, data: TaskData, fit: MultiTaskFit) -> None:
         empty = [label for label, n in zip(data.labels, np.diff(data.cells.starts), strict=True) if n == 0]
         if empty and self.task_features is None:
             warn(
                 f"task {list_labels(empty, 4)} has no observed target: nothing is known of its relation to the others "
                 "and it is predicted from the prior; drop it, or give task_features="
             )
-        if len(data.cells.y) > 1 and len(setup.design.inputs) == 1:
+        if len(data.cells.y) > 1 and len(fit.setup.design.inputs) == 1:
             warn(
                 "all inputs are equal: only the level of each task can be learnt; give columns that vary, or compare "
                 "the tasks' means"
             )
-        if transfer_cancels(posterior):
+        if transfer_cancels(fit.posterior):
             warn(
                 "every input is seen in every task and there is almost no noise: in that case transfer cancels, and "
                 "the prediction of a task depends on its own targets alone (the kernel is still learnt from all); "
@@ -284,11 +289,12 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         known, labels = fitted.schema.labels, sort_labels([*fitted.schema.labels, *unseen])
         if old.setup.specific:
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
+        assert old.rows is not None  # fitted to numbers
         rows = _relabel(old.rows, labels)
         data = build(rows, self.normalize_y)
         tasks = PlacedTasks(data.cells, device=old.setup.tasks.device)
         form: Any = old.setup.form
-        form = replace(form, features=features_of(self.task_features, labels, descriptor_columns(self.task_features)))
+        form = replace(form, features=features_of(self.task_features, labels))
         design = Design.of(tasks.cells, tasks.device)
         path = choose_path(design, form, old.setup.intercept, (), self.inducing is not None)
         setup = replace(old.setup, tasks=tasks, design=design, form=form, path=path)
@@ -300,18 +306,6 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         model = replace(old, cells=data.cells, noise=noise, rows=rows, **found)
         published = self._published(replace(fitted.schema, labels=labels), data.scaling, model)
         return replace(published, attributes={**fitted.attributes, **published.attributes})
-
-
-@dataclass(frozen=True)
-class MultiTaskLabels(LabelModel):
-    """The symmetric model of labels, fitted to one class against the rest."""
-
-    setup: Setup
-    values: Values
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        return {**super().attributes(labels), **found_attributes(self.setup, self.values)}
 
 
 @register("symmetric", "symmetric GP", rank=2, most_rows=800)
@@ -337,22 +331,6 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
         super()._check_settings()
         if self.task_features is not None and not isinstance(self.task_features, Mapping):
             raise ValueError("task_features: expected a dict from task label to numbers")
-
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> MultiTaskLabels:
-        table, infer, scales = as_task_data(data), self._inference(), data.column_scales
-        features = features_of(self.task_features, data.labels, None)
-        setup, values = prepare(self, table, place(table.cells), features, infer, merged=False)
-        n_iter, converged = 0, True
-        if self.optimizer is not None:
-            optimum = optimise(setup, values, scales, self.prior, self.max_iter)
-            self._warn_unfinished(optimum, parameter_names(data.labels, setup), objective_of(setup, scales, self.prior))
-            values, n_iter, converged = optimum.values, optimum.n_iter, optimum.converged
-        else:
-            values = {**setup.form.start(np.eye(setup.M)), **values}
-        fit: Any = condition(values, replace(setup, infer=at_final_tolerance(infer)))
-        warn_ep(fit)
-        group, bias = [(fit.posterior, t) for t in range(len(data.labels))], class_bias(table.cells)
-        return MultiTaskLabels(group, bias, infer.likelihood, fit.evidence, n_iter, converged, setup, values)
 
 
 def _relabel(rows: Rows, labels: tuple[Hashable, ...]) -> Rows:

@@ -21,6 +21,7 @@ exp(`log_variance`): that is where a kernel's variance is centred in units of th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +31,7 @@ import numpy as np
 
 from borrow.covariance import Adjoints
 from borrow.data.cells import Codes
-from borrow.inference.priors import VARIANCE_SD, GaussianPrior, kernel_prior
+from borrow.inference.priors import VARIANCE_SD, kernel_prior
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
@@ -64,10 +65,10 @@ def inverse_wishart(B: Array, strength: float, log_variance: float = 0.0) -> tup
     return value, 0.5 * strength * (c * (inverse @ inverse) - inverse)
 
 
-def log_normal(value: Array, centre: float = 0.0) -> tuple[float, Array]:
+def log_normal(name: str, values: Values, centre: float) -> tuple[float, Values]:
     """The prior of log variances."""
-    away = value - centre
-    return float(-0.5 * np.sum(away**2) / VARIANCE_SD**2), -away / VARIANCE_SD**2
+    away = values[name] - centre
+    return float(-0.5 * np.sum(away**2) / VARIANCE_SD**2), {name: -away / VARIANCE_SD**2}
 
 
 def exchangeable(R: Array) -> tuple[float, Array]:
@@ -85,8 +86,55 @@ def exchangeable(R: Array) -> tuple[float, Array]:
     return value, -2.0 * k * D / total - m / len(R)
 
 
+def by_factor(adjoints: Adjoints, R: Array) -> Array:
+    """Derivative by R of K^f = R R' + diagonal: 2 bB R, unless the path gives it already."""
+    if adjoints.B is not None:
+        return (adjoints.B + adjoints.B.T) @ R
+    assert adjoints.weights is not None  # a path gives one or the other
+    return adjoints.weights
+
+
+def by_diagonal(adjoints: Adjoints) -> Array:
+    """Derivative by what is on the diagonal of K^f alone."""
+    if adjoints.B is not None:
+        return np.diagonal(adjoints.B)
+    assert adjoints.diagonal is not None  # a path gives one or the other
+    return adjoints.diagonal
+
+
+class Form(ABC):
+    """What every form answers; by default there is nothing to learn. Abstract."""
+
+    rank: int | None  # of the factor R, where it has fewer columns than tasks
+    strength: float | None  # of the prior; None: there is none
+
+    @abstractmethod
+    def parts(self, values: Values) -> Parts:
+        """K^f, and its factors where it has them."""
+
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
+        """Derivatives by the parameters."""
+        return {}
+
+    def start(self, C: Array) -> Values:
+        """Where the parameters start, from an M x M correlation found in the data."""
+        return {}
+
+    def log_prior(self, values: Values) -> tuple[float, Values]:
+        """The log density of the prior and its derivatives, where it is on."""
+        return (0.0, {}) if self.strength is None else self.prior_of_strength(values, self.strength)
+
+    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
+        """The prior, where it is on."""
+        return 0.0, {}
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """What to call each parameter in a warning."""
+        return {}
+
+
 @dataclass(frozen=True)
-class FreeForm:
+class FreeForm(Form):
     """K^f = L L'."""
 
     M: int
@@ -95,21 +143,17 @@ class FreeForm:
 
     rank = None
 
-    def _factor(self, values: Values) -> Array:
-        L = np.zeros((self.M, self.M))
-        L[lower_entries(self.M)] = values["factor"]
-        return L
-
     def parts(self, values: Values) -> Parts:
         """L is also a factor of full rank, for the low-rank path."""
-        L = self._factor(values)
+        L = np.zeros((self.M, self.M))
+        L[lower_entries(self.M)] = values["factor"]
         return Parts(L @ L.T, R=L)
 
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """2 bB L, lower triangle."""
-        bL = adjoints.weights if adjoints.B is None else (adjoints.B + adjoints.B.T) @ self._factor(values)
-        assert bL is not None  # a path gives one or the other
-        return {"factor": bL[lower_entries(self.M)]}
+        L = self.parts(values).R
+        assert L is not None  # this form has it
+        return {"factor": by_factor(adjoints, L)[lower_entries(self.M)]}
 
     def start(self, C: Array) -> Values:
         """The factor of the correlation found, pulled towards independence."""
@@ -119,11 +163,9 @@ class FreeForm:
         """The factor of a matrix given."""
         return {"factor": np.array(linalg.cholesky_jittered(B)[0])[lower_entries(self.M)]}
 
-    def log_prior(self, values: Values) -> tuple[float, Values]:
-        """Inverse Wishart, where it is on."""
-        if self.strength is None:
-            return 0.0, {}
-        value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
+    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
+        """Inverse Wishart."""
+        value, bB = inverse_wishart(self.parts(values).B, strength, self.log_variance)
         return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
@@ -133,7 +175,7 @@ class FreeForm:
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRank(Form):
     """K^f = R R', alone or with what each task has of its own."""
 
     M: int
@@ -154,17 +196,9 @@ class LowRank:
 
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """bR = 2 bB R, b log s^2 = s^2 bB_tt."""
-        bR, bown = adjoints.weights, adjoints.diagonal
-        if adjoints.B is not None:
-            bR = (adjoints.B + adjoints.B.T) @ values["loadings"] if self.rank else None
-            bown = np.diagonal(adjoints.B)
-        out: Values = {}
-        if self.rank:
-            assert bR is not None  # a path gives one or the other
-            out["loadings"] = bR
+        out: Values = {"loadings": by_factor(adjoints, values["loadings"])} if self.rank else {}
         if self.diagonal != "none":
-            assert bown is not None  # a path gives one or the other
-            by_log = bown * np.exp(values["own"])
+            by_log = by_diagonal(adjoints) * np.exp(values["own"])
             out["own"] = by_log if self.diagonal == "free" else np.array([by_log.sum()])
         return out
 
@@ -180,18 +214,15 @@ class LowRank:
             out["own"] = self.log_variance + (np.log(own) if self.diagonal == "free" else np.log([own.mean()]))
         return out
 
-    def log_prior(self, values: Values) -> tuple[float, Values]:
+    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
         """Inverse Wishart where K^f has full rank; loadings alone exchangeable; variances alone log-normal."""
-        if self.strength is None:
-            return 0.0, {}
         if self.diagonal == "none":
             root = float(np.exp(0.5 * self.log_variance))
             value, by = exchangeable(values["loadings"] / root)
             return value, {"loadings": by / root}
         if not self.rank:
-            value, by = log_normal(values["own"], self.log_variance)
-            return value, {"own": by}
-        value, bB = inverse_wishart(self.parts(values).B, self.strength, self.log_variance)
+            return log_normal("own", values, self.log_variance)
+        value, bB = inverse_wishart(self.parts(values).B, strength, self.log_variance)
         return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
@@ -201,7 +232,7 @@ class LowRank:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Form):
     """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s, section 4)."""
 
     M: int
@@ -219,11 +250,8 @@ class Uniform:
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """By log a and log b."""
         a, b = np.exp(values["uniform"])
-        if adjoints.B is not None:
-            return {"uniform": np.array([a * adjoints.B.sum(), b * np.trace(adjoints.B)])}
-        assert adjoints.weights is not None  # a path gives one or the other
-        assert adjoints.diagonal is not None
-        return {"uniform": np.array([0.5 * np.sqrt(a) * adjoints.weights.sum(), b * adjoints.diagonal.sum()])}
+        bR = by_factor(adjoints, np.full((self.M, 1), np.sqrt(a)))
+        return {"uniform": np.array([0.5 * np.sqrt(a) * bR.sum(), b * by_diagonal(adjoints).sum()])}
 
     def start(self, C: Array) -> Values:
         """The mean correlation, and the rest."""
@@ -231,12 +259,9 @@ class Uniform:
         a = float(np.clip(a, LEAST_OWN, 1.0 - LEAST_OWN))
         return {"uniform": self.log_variance + np.log([a, 1.0 - a])}
 
-    def log_prior(self, values: Values) -> tuple[float, Values]:
-        """log-normal."""
-        if self.strength is None:
-            return 0.0, {"uniform": np.zeros(2)}
-        value, by = log_normal(values["uniform"], self.log_variance)
-        return value, {"uniform": by}
+    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
+        """Log-normal variances."""
+        return log_normal("uniform", values, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """a and b."""
@@ -244,7 +269,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(Form):
     """K^f[t, t'] = k^f(features of t, features of t')."""
 
     features: Array  # (M, p)
@@ -272,12 +297,9 @@ class Features:
         """The kernel as it was given."""
         return {"task_kernel": self.kernel.theta}
 
-    def log_prior(self, values: Values) -> tuple[float, Values]:
+    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
         """The weak prior of every kernel, on column scales of the features."""
-        if self.strength is None:
-            return 0.0, {}
-        prior: GaussianPrior = kernel_prior(self.kernel, self.scales, self.log_variance)
-        value, by = prior.log_density(values["task_kernel"])
+        value, by = kernel_prior(self.kernel, self.scales, self.log_variance).log_density(values["task_kernel"])
         return value, {"task_kernel": by}
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
@@ -286,34 +308,15 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(Form):
     """K^f as it was given, not learnt."""
 
     B: Array
 
-    rank = None
+    rank = strength = None
 
     def parts(self, values: Values) -> Parts:
         """The matrix, and its root for the low-rank path."""
         e, U = linalg.symmetric_eigen(self.B)
         keep = e > 1e-12 * max(float(e[-1]), 0.0)
         return Parts(self.B, R=U[:, keep] * np.sqrt(e[keep]))
-
-    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
-        """Nothing to learn."""
-        return {}
-
-    def start(self, C: Array) -> Values:
-        """Nothing to start."""
-        return {}
-
-    def log_prior(self, values: Values) -> tuple[float, Values]:
-        """None."""
-        return 0.0, {}
-
-    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
-        """None."""
-        return {}
-
-
-Form = FreeForm | LowRank | Uniform | Features | Given

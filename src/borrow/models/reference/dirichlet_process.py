@@ -44,21 +44,22 @@ Deviations, each with its reason:
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.special import betaln, digamma, expit, gammaln, log_expit, logsumexp, softmax
+from scipy.special import betaln, digamma, gammaln, log_expit, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import one_or_list, warn
-from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.base import Place, warn
+from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import is_number
+from borrow.estimators.settings import check_numbers
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 
 TAU = 0.05  # shape and rate of the prior of alpha
@@ -157,7 +158,7 @@ def partitions(X: Array, y: Array, starts: Codes, K: int, v: float, random_state
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(LogOdds):
     """Every task a mixture of the clusters' classifiers."""
 
     state: State
@@ -171,9 +172,14 @@ class Mixture:
         z, phi = mean / np.sqrt(1.0 + np.pi / 8.0 * variance), self.state.phi[task]
         return logsumexp(log_expit(z), axis=1, b=phi) - logsumexp(log_expit(-z), axis=1, b=phi)
 
-    def probability(self, X: Array, task: Codes) -> Array:
-        """Probability of +1."""
-        return expit(self.decision(X, task))
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {
+            "clusters_": dict(zip(labels, self.state.phi.argmax(axis=1).tolist(), strict=True)),
+            "responsibilities_": self.state.phi,
+            "bound_trace_": list(self.state.trace),
+            "concentration_": self.state.alpha,
+        }
 
 
 def with_one(X: Array) -> Array:
@@ -190,10 +196,10 @@ class DirichletProcessClassifier(TaskClassifier):
     ----------
     task : as in every `TaskClassifier`.
     concentration : of the Dirichlet process; a number, or "auto" for a vague Gamma prior.
-    n_components : the most clusters; None is one a task, at most 20.
+    n_components : the most clusters; None is one per task, at most 20.
     prior_variance : of the weights, in scaled columns.
     max_iter : the most sweeps.
-    tol : the rise of the bound, in nats a row, below which a fit has converged.
+    tol : the rise of the bound, in nats per row, below which a fit has converged.
     random_state : draws one of the starts.
 
     Attributes
@@ -214,14 +220,10 @@ class DirichletProcessClassifier(TaskClassifier):
     tol: float = 1e-6
 
     def _check_settings(self) -> None:
-        for name, other in (("concentration", "auto"), ("prior_variance", None), ("tol", None)):
-            value = getattr(self, name)
-            if not (is_number(value) and value > 0) and (other is None or value != other):
-                raise ValueError(f"{name}={value!r}: expected {f'{other!r} or ' if other else ''}a positive number")
-        for name, none in (("n_components", "None or "), ("max_iter", "")):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, np.integer)) and value >= 1) and not (none and value is None):
-                raise ValueError(f"{name}={value!r}: expected {none}a whole number of at least 1")
+        check_numbers(self, "concentration", also=("auto",))
+        check_numbers(self, "prior_variance", "tol")
+        check_numbers(self, "n_components", also=(None,), whole=True)
+        check_numbers(self, "max_iter", whole=True)
 
     def _fit_binary(self, data: BinaryData, place: Place) -> Mixture:
         y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)
@@ -237,16 +239,8 @@ class DirichletProcessClassifier(TaskClassifier):
         return Mixture(state, center, data.column_scales, converged)
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
-        states, labels = [m.state for m in models], self._schema.labels
-        n_iter, converged = max(len(s.trace) for s in states), all(m.converged for m in models)
+        n_iter, converged = max(len(m.state.trace) for m in models), all(m.converged for m in models)
         if not converged:
             text = f"the bound still rises after {n_iter} sweeps; raise max_iter (now {self.max_iter}) or tol"
             warn(text, ConvergenceWarning)
-        return {
-            "clusters_": one_or_list([dict(zip(labels, s.phi.argmax(axis=1).tolist(), strict=True)) for s in states]),
-            "responsibilities_": one_or_list([s.phi for s in states]),
-            "bound_trace_": one_or_list([list(s.trace) for s in states]),
-            "concentration_": one_or_list([s.alpha for s in states]),
-            "converged_": converged,
-            "n_iter_": n_iter,
-        }
+        return {**super()._attributes(models), "converged_": converged, "n_iter_": n_iter}

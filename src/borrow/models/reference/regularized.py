@@ -33,12 +33,11 @@ Deviations, each with its reason:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import StratifiedKFold
@@ -46,10 +45,10 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import one_or_list
-from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.base import Place
+from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import is_number
+from borrow.estimators.settings import check_numbers
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 
@@ -118,7 +117,7 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Margin:
+class Margin(LogOdds):
     """The functions f_t of (1), and the sigmoid that turns them into probabilities."""
 
     kernel: OffsetKernel
@@ -139,17 +138,17 @@ class Margin:
 
     def decision(self, X: Array, task: Codes) -> Array:
         """Log odds of +1."""
-        return self.slope * self.margin(X, task) + self.offset
+        return self.slope * self.margin(X, task) + self.offset  # eq. 3
 
-    def probability(self, X: Array, task: Codes) -> Array:
-        """Probability of +1."""
-        return expit(self.decision(X, task))
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The machine itself."""
+        return {"machines_": self}
 
 
 @register()
 @dataclass(eq=False, repr=False)
 class RegularizedMultiTaskClassifier(TaskClassifier):
-    """Support vector machines whose weights are a common mean and a deviation a task.
+    """Support vector machines whose weights are a common mean and a deviation per task.
 
     Parameters
     ----------
@@ -174,14 +173,10 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     tol: float = 1e-4
 
     def _check_settings(self) -> None:
-        for name in ("mu", "C", "tol"):
-            value = getattr(self, name)
-            if not is_number(value) or value <= 0:
-                raise ValueError(f"{name}={value!r}: expected a positive number")
+        check_numbers(self, "mu", "C", "tol")
         if self.kernel not in ("linear", "rbf") and not callable(self.kernel):
             raise ValueError(f"kernel={self.kernel!r}: expected 'linear', 'rbf' or a function of two tables")
-        if self.gamma != "scale" and (not is_number(self.gamma) or self.gamma <= 0):
-            raise ValueError(f"gamma={self.gamma!r}: expected 'scale' or a positive number")
+        check_numbers(self, "gamma", also=("scale",))
 
     def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
         X, y, task, n = data.X, data.y, data.task, len(data.y)
@@ -193,6 +188,3 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         slope, offset = sigmoid(held_out(K, y, self.C, self.tol, self.random_state), y)
         s = np.flatnonzero(coefficients)
         return Margin(kernel, X[s], task[s], coefficients[s], intercept, self.mu, slope, offset)
-
-    def _attributes(self, models: list[Any]) -> dict[str, Any]:
-        return {"machines_": one_or_list(models)}

@@ -46,10 +46,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import one_or_list
-from borrow.estimators.classifier import BinaryData, Place, TaskClassifier
+from borrow.estimators.base import Place
+from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import numbers_by_label
+from borrow.estimators.settings import check_numbers, numbers_by_label
 from borrow.numerics.linalg import Array
 
 #: What v_t pays of lambda_t.
@@ -105,8 +105,8 @@ def explained_dimension(X: Array, share: float) -> int:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """One linear function a task."""
+class Linear(LogOdds):
+    """One linear function per task."""
 
     coef: Array  # (M, d)
     intercept: Array  # (M,)
@@ -117,9 +117,14 @@ class Linear:
         """Log odds of +1."""
         return np.einsum("ij,ij->i", X, self.coef[task]) + self.intercept[task]
 
-    def probability(self, X: Array, task: Codes) -> Array:
-        """Probability of +1."""
-        return expit(self.decision(X, task))
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {
+            "structure_": self.Theta,
+            "coef_": dict(zip(labels, self.coef, strict=True)),
+            "intercept_": dict(zip(labels, self.intercept.tolist(), strict=True)),
+            "objective_trace_": self.trace,
+        }
 
 
 @register()
@@ -148,10 +153,8 @@ class SharedStructureClassifier(TaskClassifier):
     regularization: Any = 0.1
 
     def _check_settings(self) -> None:
-        for name, words in (("dimension", "'auto' or "), ("n_iter", "")):
-            value = getattr(self, name)
-            if not (words and value == "auto") and not (isinstance(value, (int, np.integer)) and value >= 1):
-                raise ValueError(f"{name}={value!r}: expected {words}a whole number of at least 1")
+        check_numbers(self, "dimension", also=("auto",), whole=True)
+        check_numbers(self, "n_iter", whole=True)
 
     def _penalties(self, labels: tuple[Hashable, ...]) -> Array:
         values = numbers_by_label(self.regularization, labels, "regularization", 0.1)
@@ -177,12 +180,3 @@ class SharedStructureClassifier(TaskClassifier):
         Theta, U, b, trace = alternate(rows, self._penalties(data.labels), h, int(self.n_iter))
         coef = U / scales
         return Linear(coef, b - coef @ center, Theta, trace)
-
-    def _attributes(self, models: list[Any]) -> dict[str, Any]:
-        labels = self._schema.labels
-        return {
-            "structure_": one_or_list([m.Theta for m in models]),
-            "coef_": one_or_list([dict(zip(labels, m.coef, strict=True)) for m in models]),
-            "intercept_": one_or_list([dict(zip(labels, m.intercept.tolist(), strict=True)) for m in models]),
-            "objective_trace_": one_or_list([m.trace for m in models]),
-        }

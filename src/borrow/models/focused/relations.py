@@ -1,0 +1,163 @@
+"""Which relations of the focused model are kept, and with which sign.
+
+A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective (odds of 4.5
+to 1) gets rho = 0, and the primary is exactly what it would be alone. Not so with labels.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from borrow.covariance import SharedPosterior
+from borrow.inference import EPInference, priors
+from borrow.inference.likelihoods import Gaussian
+from borrow.models.focused.alone import Alone
+from borrow.models.focused.model import Setup, condition
+from borrow.numerics import optimise as hyper
+from borrow.numerics.linalg import Array, solve_lower, to_host
+from borrow.numerics.optimise import Optimum, Values
+
+#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
+#: hardly any relation would; there the prior on w alone holds them, and none is dropped.
+RELATION_COST = 1.5
+LABEL_RELATION_COST = 0.0
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the steps of a search share: the model, what is maximised, within which bounds, and every task alone."""
+
+    setup: Setup
+    objective: hyper.Objective
+    bounds: dict[str, Any]
+    alone: Alone
+    max_iter: int
+
+    @property
+    def cost(self) -> float:
+        """What a relation has to add to the objective, in nats."""
+        return LABEL_RELATION_COST if isinstance(self.setup.infer, EPInference) else RELATION_COST
+
+    def go_on(self, best: Optimum, values: Values) -> Optimum:
+        """The optimum from these values on; its iterations add to those of the best so far."""
+        trial = hyper.maximise(self.objective, values, self.bounds, self.max_iter)
+        return replace(trial, n_iter=best.n_iter + trial.n_iter)
+
+    def hold(self, weak: Any) -> Search:
+        """The search with the rho of weak relations held at zero."""
+        low, high = self.bounds["rho"]
+        rho = np.where(weak, 0.0, low), np.where(weak, 0.0, high)
+        return replace(self, bounds={**self.bounds, "rho": rho})
+
+
+def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | None, weight_sd: float | None) -> Array:
+    """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
+
+    In regression log p(y_t | the other tasks) + log prior of the task's own parameters and of w_t, less what the task
+    reached alone: closed form. Under EP the objective less its value with the task by itself again.
+    """
+    setup, values = search.setup, best.values
+    gains = np.full(len(setup.secondaries), np.inf)
+    variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
+    posterior = condition(values, setup).posterior
+    for i, t in enumerate(setup.secondaries.tolist()):
+        kernel, cells = setup.specific[t], setup.cells.only(t)
+        if kernel is None or len(cells.y) == 0:
+            continue
+        if isinstance(setup.infer, EPInference):
+            without = cut_relations(values, np.arange(len(gains)) == i, search)
+            gains[i] = best.objective - search.objective(without)[0]
+            continue
+        own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
+        likelihood = Gaussian(cells, np.exp(noise))
+        gains[i] = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[i] -= search.alone.objectives[t]
+        if prior is not None:
+            gains[i] += priors.kernel_prior(kernel, scales).log_density(own)[0]
+            gains[i] += priors.noise_prior(1).log_density(noise)[0]
+        if weight_sd is not None:
+            gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / weight_sd**2
+    return gains
+
+
+def prune(search: Search, best: Optimum, gains: Array) -> tuple[Search, Optimum]:
+    """Keep the relations that earn their cost: all, those that gain enough by themselves, or none.
+
+    Returns the optimum and a search that holds the pruned rho at zero from here on.
+    """
+    weak = gains < search.cost
+    if weak.any() and not weak.all():
+        held = search.hold(weak)
+        trial = held.go_on(best, cut_relations(best.values, weak, search))
+        if trial.objective + search.cost * float(weak.sum()) > best.objective:
+            best, search = trial, held
+    return drop_all_unless_worth_it(search, best)
+
+
+def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Optimum]:
+    """No transfer at all, unless the relations pay for themselves in the whole objective.
+
+    The gains of single tasks are given the shared kernel found; they do not count what the primary gave up for it.
+    """
+    alone, price = search.alone.values, search.cost * np.count_nonzero(best.values["rho"])
+    nothing_shared = search.objective(alone)[0]
+    if "loadings" in best.values or best.objective - price >= nothing_shared:
+        return search, best
+    return search.hold(True), replace(best, values=alone, objective=nothing_shared, at_bound=[])
+
+
+def cut_relations(values: Values, weak: Any, search: Search) -> Values:
+    """The same values with the weak tasks by themselves again."""
+    cut, alone, setup = deepcopy(values), search.alone.values, search.setup
+    cut["rho"][weak] = 0.0
+    for t in setup.secondaries[weak]:
+        part = setup.specific_parts[t]
+        cut["specific"][part] = alone["specific"][part]
+        if "noise" in cut:
+            cut["noise"][t] = alone["noise"][t]
+    return cut
+
+
+def best_signs(posterior: SharedPosterior, primary: int) -> Array:
+    """Signs of the secondaries' weights that raise the evidence, by single flips and the flip of all.
+
+    With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
+    """
+    half = solve_lower(to_host(posterior.LB), np.ascontiguousarray(posterior.task_terms().T))
+    G = half.T @ half
+    signs = np.ones(len(G))
+    while True:
+        gain = -2.0 * signs * (G @ signs - np.diagonal(G) * signs)  # of 1/2 s'Gs, for each flip alone
+        gain[primary] = -np.inf
+        flip_all = -signs
+        flip_all[primary] = signs[primary]
+        together = 0.5 * (flip_all @ G @ flip_all - signs @ G @ signs)
+        if max(together, gain.max()) <= 1e-9 * max(1.0, abs(float(signs @ G @ signs))):
+            return signs
+        if together > gain.max():
+            signs = flip_all
+        else:
+            signs[int(np.argmax(gain))] *= -1.0
+
+
+def flip_signs_that_help(search: Search, best: Optimum) -> Optimum:
+    """Flip what raises the evidence and go on from there, until nothing does."""
+    setup = search.setup
+    for _ in range(5 if len(setup.secondaries) else 0):
+        signs = best_signs(condition(best.values, setup).posterior, setup.primary)[setup.secondaries]
+        if setup.cells.starts[setup.primary + 1] == setup.cells.starts[setup.primary]:
+            signs = signs * np.sign(signs @ best.values["rho"] or 1.0)  # no primary row: the sum of rho is positive
+        if np.all(signs > 0):
+            break
+        flipped = {**best.values, "rho": best.values["rho"] * signs}
+        if "loadings" in flipped:
+            flipped["loadings"] = flipped["loadings"] * signs[:, None]
+        trial = search.go_on(best, flipped)
+        if trial.objective <= best.objective + 1e-6:
+            break
+        best = trial
+    return best

@@ -1,0 +1,145 @@
+"""The search for the symmetric model's hyper-parameters: where K^f starts, and how the evidence is maximised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from borrow.data.cells import Cells, Codes
+from borrow.kernels import Kernel
+from borrow.models.gp.model import bounds_of
+from borrow.models.multitask.model import Setup, condition, evidence_gradient, objective_of
+from borrow.models.multitask.scoring import average_information, can_score
+from borrow.models.multitask.task_covariance import Given, LowRank
+from borrow.numerics import linalg
+from borrow.numerics import optimise as hyper
+from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks, TaskShard
+
+#: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
+MEMORY = 100
+#: With so few rows an evaluation costs less than a long memory does.
+SMALL, SMALL_MEMORY = 400, 30
+#: Scoring steps from every start before the best goes on.
+WARMUP_ITERATIONS = 4
+#: At most so many rows of a task are used to find where K^f starts.
+START_ROWS = 300
+#: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
+START_PAIRS = 200
+
+
+def start_correlation(setup: Setup, kernel: Kernel, tau: Array) -> Array:
+    """Correlations of the tasks' own fits, as functions: beta_t'k beta_t' of their coefficients, scaled to 1.
+
+    Each task alone has beta_t = w (I + w k w)^-1 w y, w = sqrt(tau). A task without rows correlates with none.
+    """
+    design, M = setup.design, setup.M
+    if setup.Z is not None and M > START_PAIRS:
+        C = _products_through_Z(setup.tasks, kernel, tau, setup.Z)
+    else:
+        chosen, beta = zip(*(own_fit(setup.cells, t, kernel, tau) for t in range(M)), strict=True)
+        C = np.eye(M)
+        for t in range(M):
+            for s in range(t + 1):
+                C[t, s] = C[s, t] = beta[t] @ kernel(design.X[chosen[t]], design.X[chosen[s]]) @ beta[s]
+    size = np.sqrt(np.diagonal(C))
+    size = np.where(size > 0, size, np.inf)
+    C = C / np.multiply.outer(size, size)
+    C.flat[:: M + 1] = 1.0
+    return C
+
+
+def own_fit(cells: Cells, t: int, kernel: Kernel, tau: Array) -> tuple[Any, Array]:
+    """Rows of a task, thinned, and the coefficients of its own fit."""
+    rows = np.arange(cells.starts[t], cells.starts[t + 1])
+    rows = rows[:: max(1, -(-len(rows) // START_ROWS))]
+    w = np.sqrt(tau[rows])
+    A = w[:, None] * kernel(cells.X[rows]) * w
+    A.flat[:: len(A) + 1] += 1.0
+    return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
+
+
+@dataclass(frozen=True)
+class _Precisions:
+    """The precision of every row, in parts."""
+
+    tau: Array
+    starts: Codes
+
+    def part(self, tasks: slice) -> _Precisions:
+        return _Precisions(self.tau[self.starts[tasks.start] : self.starts[tasks.stop]], self.starts[:0])
+
+
+def _products_through_Z(tasks: PlacedTasks, kernel: Kernel, tau: Array, Z: Array) -> Array:
+    """beta_t'k beta_t' of all pairs with k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector per task, from its rows."""
+    F = np.concatenate(tasks.each(_fits_at_Z, (kernel, Z), _Precisions(tau, tasks.cells.starts)))
+    half = linalg.solve_lower(linalg.cholesky_jittered(kernel(Z))[0], np.ascontiguousarray(F.T))
+    return half.T @ half
+
+
+def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], rows: _Precisions) -> Array:
+    """k(Z, X_t) beta_t of the shard's tasks, one per row."""
+    kernel, Z = common
+    fits = (own_fit(shard.cells, t, kernel, rows.tau) for t in range(len(shard.cells.dof)))
+    return np.stack([kernel(Z, shard.cells.X[rows]) @ beta for rows, beta in fits])
+
+
+def starts_of(setup: Setup, values: Values) -> list[Values]:
+    """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one.
+
+    The rougher one has a fifth of the lengthscales.
+    """
+    out = []
+    noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
+    tau = setup.design.count / noise[setup.design.task]
+    for factor in (1.0, 0.2):
+        theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
+        C = start_correlation(setup, setup.kernel.with_theta(theta), tau)
+        found = {n: v for n, v in setup.form.start(C).items() if n not in values}
+        out.append({**values, "kernel": theta, **found})
+    return out
+
+
+def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
+    """Maximise the evidence, and the priors, from the better of the starts."""
+    starts = starts_of(setup, values) if not isinstance(setup.form, Given) else [values]
+    bounds = bounds_of(starts[0])
+    # The plain likelihood creeps for hundreds of steps towards a singular K^f, and so do loadings of many tasks
+    # towards each other: there, stop when ten steps together gain next to nothing.
+    loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
+    if prior is None and can_score(setup, starts[0]):
+        return _optimise_by_scoring(setup, starts, bounds, max_iter)
+    slow: dict[str, Any] = {"tol": 1e-2 if loadings else 1e-3, "patience": 10} if loadings or prior is None else {}
+    return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
+
+
+def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_iter: int) -> hyper.Optimum:
+    """A few scoring steps from every start, the best of them to the end, and L-BFGS where scoring stops short."""
+    fit: list[Any] = [None]
+
+    def evidence(values: Values) -> tuple[float, Values]:
+        fit[0] = None  # the matrices of the evaluation before make room
+        fit[0] = condition(values, setup)
+        gradient = evidence_gradient(fit[0], values, setup)
+        return fit[0].evidence, gradient
+
+    def information(values: Values) -> Array:  # asked for where the evidence was evaluated last
+        return average_information(values, setup, fit[0].posterior)
+
+    def score(start: Values, steps: int) -> hyper.Optimum:
+        return hyper.maximise_by_scoring(evidence, information, start, bounds, steps, tol=1e-3)
+
+    best = max((score(s, min(WARMUP_ITERATIONS, max_iter)) for s in starts), key=lambda o: o.objective)
+    spent = best.n_iter
+    if not best.converged and best.message != hyper.STALLED and spent < max_iter:
+        best = score(best.values, max_iter - spent)
+        spent += best.n_iter
+    if not best.converged and spent < max_iter:
+        memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
+        options: dict[str, Any] = {"tol": 1e-2, "patience": 10, "memory": memory}
+        best = hyper.maximise(evidence, best.values, bounds, max_iter - spent, **options)
+        spent += best.n_iter
+    return replace(best, n_iter=spent)
