@@ -188,7 +188,7 @@ def two_levels(seed=10):
     X, task = np.round(rng.uniform(-2, 2, (50, 2)), 0), rng.integers(0, 4, 50)
     y = X[:, 0] + 0.5 * task * X[:, 1] + 0.3 * rng.normal(size=50)
     stack = stack_of(X, y, task, 4)
-    settings = Settings("auto", 4, (0.03,), False, 1e-3)
+    settings = Settings(4, (0.03,), by_leave_one_out=True)
     return X, y, task, stack, fit_two_levels(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings)
 
 
@@ -242,7 +242,7 @@ def test_network_of_many_tasks_is_a_ridge_regression_of_each():
     tasks = tasks_of(11)
     X, y, task = long_form(tasks)
     stack = stack_of(X, y, task, 5)  # one task more than there are rows for
-    settings = Settings(6, 6, (0.01,), False, 1e-3)
+    settings = Settings(6, (0.01,), by_leave_one_out=False)
     network = network_of(stack, best_path(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings))
     new = np.random.default_rng(2).uniform(-4, 4, (15, 2))
     evidence, left, rows_left = 0.0, 0.0, 0.0

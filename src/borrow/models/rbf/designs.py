@@ -1,16 +1,16 @@
-"""Four designs on the RBF network of `rbf_network`; sizes and ridges are chosen by exact leave-one-out.
+"""Four designs on the RBF network of `model.py`; sizes and ridges are chosen by exact leave-one-out.
 
 - `fit_tasks`: the paper's multi-task network. Hidden units are shared, each task has weights of its own.
 - the same for one task at a time: the paper's independent networks.
 - the same for all rows as one task: the paper's "one network".
 - `fit_two_levels`, ours: f_k(x) = w_0'φ(x) + w_k'ψ(x). A network for all rows first, then a multi-task network on its
   residuals; then the weights of both are fitted together. With ρ_0 the ridge of the shared level, M, u and q those of
-  the task level (`rbf_recursion`), Z = M Φ_0 and B = Φ_0'Z + ρ_0 I,
+  the task level (`recursion.py`), Z = M Φ_0 and B = Φ_0'Z + ρ_0 I,
 
       w_0 = B^-1 Z'y,   residual My - Z w_0,   leverages Σ_j u_j²/q_j + |chol(B)^-1 z_i|²,
 
   so leave-one-out is exact for the joint fit, at every size of the task level. The constants of the tasks have a ridge
-  of their own: without task units this is one network with a random intercept for each task.
+  of their own: without task units this is one network with a random intercept per task.
 
 Standard deviations are those of the Bayesian linear model on the basis found: w ~ N(0, σ²/ρ), so the variance of f(x)
 is σ² φ'A^-1φ = σ² Σ_j u_j(x)²/q_j. σ² is the residual sum of squares over rows less the trace of leverages.
@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from borrow.data.cells import Codes
-from borrow.models.rbf.model import Basis, Candidates, Path, absorb, activations, grow
-from borrow.models.rbf.recursion import Recursion, Stack, leave_one_out
+from borrow.models.rbf.model import Basis, Candidates, Path, absorb, activations, fitted_error, grow
+from borrow.models.rbf.recursion import Recursion, Stack
 from borrow.numerics.linalg import Array, cholesky, log_determinant, solve, solve_lower, solve_lower_transposed
 
 #: Ridges tried by ridge="auto".
@@ -38,14 +38,18 @@ NOISE_ROWS = 0.01
 
 @dataclass(frozen=True)
 class Settings:
-    """What the estimator was asked for, in units of scaled inputs."""
+    """How a level grows, in units of scaled inputs."""
 
-    n_basis: int | str  # a number, "auto" (leave-one-out) or "converged"
-    limit: int
-    ridges: tuple[float, ...]
-    tune: bool | tuple[float, float]  # widths of chosen units: no, between a quarter and four times, or within bounds
-    tol: float
+    limit: int  # the most units
+    ridges: tuple[float, ...]  # to choose from by leave-one-out
+    by_leave_one_out: bool  # the size too; else the largest
+    bounds: tuple[float, float] | None = None  # of tuned widths; None: not tuned
+    tol: float | None = None  # the rule of convergence, where it is asked for
     structure: Stack | None = None  # rows, labelled or not, that choose the units without labels
+
+    def size(self, loo: Array) -> int:
+        """The size of least leave-one-out error, or the largest."""
+        return int(np.argmin(loo)) if self.by_leave_one_out else len(loo) - 1
 
 
 class Sizes(NamedTuple):
@@ -103,7 +107,9 @@ class Network:
 
     def weights(self) -> Array:
         """w_k of (3): (M, N + 1)."""
-        return np.stack([solve_lower_transposed(_fortran(L), self.b[:, k]) for k, L in enumerate(self.R)])
+        return np.stack(
+            [solve_lower_transposed(np.asfortranarray(L), b) for L, b in zip(self.R, self.b.T, strict=True)]
+        )
 
     def whiten(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """U(x) = R^-T φ(x) of each row's task (N + 1, n), and what that leaves of the shared functions (N0 + 1, n)."""
@@ -111,7 +117,7 @@ class Network:
         z = np.zeros((0, len(X))) if self.shared is None else activations(X, self.shared.basis)
         for k in np.unique(task):
             at = np.flatnonzero(task == k)
-            U[:, at] = solve_lower(_fortran(self.R[k]), np.ascontiguousarray(U[:, at]))
+            U[:, at] = solve_lower(np.asfortranarray(self.R[k]), np.ascontiguousarray(U[:, at]))
             if self.shared is not None:
                 z[:, at] -= self.shared.E[k].T @ U[:, at]
         return U, z
@@ -124,13 +130,8 @@ class Network:
 
     def mean(self, X: Array, task: Codes) -> Array:
         """f_k(x)."""
-        U, _ = self.whiten(X, task)
-        mean = np.einsum("jn,jn->n", U, self.b[:, task])
+        mean = np.einsum("jn,jn->n", self.whiten(X, task)[0], self.b[:, task])
         return mean if self.shared is None else mean + self.shared.weights @ activations(X, self.shared.basis)
-
-
-def _fortran(L: Array) -> Array:
-    return np.asfortranarray(L)
 
 
 def sized(recursion: Recursion, y: Array) -> tuple[Array, Array, Array]:
@@ -139,20 +140,7 @@ def sized(recursion: Recursion, y: Array) -> tuple[Array, Array, Array]:
     b = recursion.coefficients(recursion.root * y)
     fit = np.cumsum(recursion.U[:n] * recursion.spread(b), axis=0) / recursion.root
     leverage = np.cumsum(recursion.U[:n] ** 2 / recursion.spread(recursion.q[:n]), axis=0)
-    loo = [leave_one_out(stack.rows, stack.count, f, h) for f, h in zip(fit, leverage, strict=True)]
-    return fit, leverage, np.array(loo)
-
-
-def choose_size(settings: Settings, loo: Array) -> int:
-    """The size of least leave-one-out error, or the largest where a number was asked for or the path converged."""
-    return int(np.argmin(loo)) if settings.n_basis == "auto" else len(loo) - 1
-
-
-def width_bounds(tune: bool | tuple[float, float], width: float) -> tuple[float, float] | None:
-    """Bounds of tuned widths; None where they are not tuned."""
-    if isinstance(tune, tuple):
-        return tune
-    return (width / 4.0, 4.0 * width) if tune else None
+    return fit, leverage, np.array([stack.leave_one_out(f, h) for f, h in zip(fit, leverage, strict=True)])
 
 
 def grow_path(
@@ -164,13 +152,11 @@ def grow_path(
     bias_ridge: float | None = None,
 ) -> tuple[Path, Recursion]:
     """Table 1 with one ridge, on the labels or without them; the recursion is that of the labelled rows."""
-    tol = settings.tol if settings.n_basis == "converged" else None
-    limit = settings.n_basis if isinstance(settings.n_basis, int) else settings.limit
-    structure, bounds = settings.structure, width_bounds(settings.tune, candidates.width)
-    if structure is None:
-        path = grow(stack, candidates, y, ridge, limit, bias_ridge=bias_ridge, bounds=bounds, tol=tol)
+    how, base = {"bounds": settings.bounds, "tol": settings.tol}, settings.structure
+    if base is None:
+        path = grow(stack, candidates, y, ridge, settings.limit, bias_ridge=bias_ridge, **how)
         return path, path.recursion
-    path = grow(structure, candidates, structure.y, ridge, limit, bounds=bounds, tol=tol, unsupervised=True)
+    path = grow(base, candidates, base.y, ridge, settings.limit, unsupervised=True, **how)
     return path, absorb(stack, path.basis, ridge, bias_ridge)
 
 
@@ -180,7 +166,7 @@ def best_path(stack: Stack, candidates: Candidates, settings: Settings) -> Sizes
     def one(ridge: float) -> Sizes:
         path, recursion = grow_path(stack, candidates, settings, stack.y, ridge)
         loo = sized(recursion, stack.y)[2]
-        return Sizes(path, recursion, ridge, loo, choose_size(settings, loo))
+        return Sizes(path, recursion, ridge, loo, settings.size(loo))
 
     return min((one(r) for r in settings.ridges), key=lambda s: s.best)
 
@@ -192,33 +178,50 @@ def fit_tasks(stack: Stack, candidates: Candidates, settings: Settings) -> Netwo
 
 def network_of(stack: Stack, sizes: Sizes) -> Network:
     """The network of the chosen size of a path."""
+    fit, leverage, _ = (values[sizes.size] for values in sized(sizes.recursion, stack.y))
+    error = float(fitted_error(sizes.recursion, stack.y)[sizes.size])
+    return _network(stack, sizes, stack.root * stack.y, fit, leverage, error)
+
+
+def _network(
+    stack: Stack,
+    sizes: Sizes,
+    Y: Array,
+    fit: Array,
+    leverage: Array,
+    error: float,
+    volume: float = 0.0,
+    shared: SharedLevel | None = None,
+) -> Network:
+    """The network whose task level is fitted to the weighted targets Y; `error` and `volume` as in `log_evidence`."""
     recursion, N = sizes.recursion, sizes.size + 1
-    fit, leverage, _ = sized(recursion, stack.y)
-    Y = recursion.root * stack.y
-    b, q = recursion.coefficients(Y)[:N], recursion.q[:N]
-    noise = noise_variance(stack, fit[N - 1], leverage[N - 1], sizes.best)
-    ridges = np.array(recursion.ridge[:N])
-    volume = float(np.log(q / ridges[:, None]).sum())
-    evidence = log_evidence(stack, volume, float(Y @ Y - (q * b**2).sum()), noise)
+    q, ridges = recursion.q[:N], np.array(recursion.ridge[:N])
+    noise = noise_variance(stack, fit, leverage, sizes.best)
+    evidence = log_evidence(stack, volume + float(np.log(q / ridges[:, None]).sum()), error, noise)
     R = np.stack([recursion.factor(k, N) for k in range(stack.n_tasks)])
-    basis = sizes.path.basis.first(sizes.size)
-    return Network(basis, R, q.copy(), b, float(ridges[0]), sizes.report(), noise, evidence)
+    basis, b = sizes.path.basis.first(sizes.size), recursion.coefficients(Y)[:N]
+    return Network(basis, R, q.copy(), b, float(ridges[0]), sizes.report(), noise, evidence, shared)
 
 
-def log_evidence(stack: Stack, volume: float, least: float, noise: float) -> float:
-    """log density of the rows under w ~ N(0, σ²/ρ): `volume` is log |I + ΦΦ'/ρ|, `least` y'(I + ΦΦ'/ρ)^-1 y."""
+def log_evidence(stack: Stack, volume: float, error: float, noise: float) -> float:
+    """log density of the rows under w ~ N(0, σ²/ρ).
+
+    `volume` is log |I + ΦΦ'/ρ|, `error` is y'(I + ΦΦ'/ρ)^-1 y and the scatter within cells. `log_count` is for cells
+    that are N(mean; f, noise/count); the regressions have the root of the count times that.
+    """
     n = len(stack.y) + float(stack.dof.sum())
-    quadratic = (max(least, 0.0) + stack.within()) / noise
-    return float(stack.log_constant.sum()) - 0.5 * (n * np.log(2.0 * np.pi * noise) + volume + quadratic)
+    quadratic = max(error, float(stack.scatter.sum())) / noise
+    constant = float(stack.log_count.sum()) + 0.5 * float(np.log(stack.count).sum())
+    return constant - 0.5 * (n * np.log(2.0 * np.pi * noise) + volume + quadratic)
 
 
 def noise_variance(stack: Stack, fit: Array, leverage: Array, loo: float) -> float:
     """σ²: residual sum of squares over what the leverages leave of the rows, with a hundredth of a row of prior."""
-    r = stack.rows
-    rss = float((r.precision * (r.y - fit[r.cell]) ** 2 + r.scatter).sum())
-    size = float(r.precision @ r.y**2) / stack.n_rows
+    rows, n = stack.rows, float(stack.count.sum())
+    size = float(rows.precision @ rows.y**2) / n
     prior = loo if loo > 1e-20 * size else 1.0  # nothing but zeros tells nothing of the noise
-    return (rss + NOISE_ROWS * prior) / (max(stack.n_rows - float(leverage.sum()), 0.0) + NOISE_ROWS)
+    rss = float(stack.squares(fit).sum())
+    return (rss + NOISE_ROWS * prior) / (max(n - float(leverage.sum()), 0.0) + NOISE_ROWS)
 
 
 class Joint(NamedTuple):
@@ -247,7 +250,7 @@ def joint_fits(recursion: Recursion, F: Array, ridge: float, y: Array) -> list[J
         w, r = solve(L, Z @ Y), solve_lower(L, Z)
         leverage = h + np.einsum("jn,jn->n", r, r)
         fit = (Y - rest + Z.T @ w) / recursion.root
-        loo = leave_one_out(stack.rows, stack.count, fit, leverage)
+        loo = stack.leave_one_out(fit, leverage)
         out.append(Joint(loo, fit, leverage, L, w, float(Y @ rest - (Z @ Y) @ w)))
     return out
 
@@ -257,12 +260,6 @@ def constants(stack: Stack, ridge: float) -> Recursion:
     recursion = Recursion(stack, 1)
     recursion.add(recursion.root, ridge)
     return recursion
-
-
-def shifted(stack: Stack, by: Array) -> Stack:
-    """The same rows with `by` (n,) taken from the targets of each cell."""
-    rows = replace(stack.rows, y=stack.rows.y - by[stack.rows.cell])
-    return replace(stack, y=stack.y - by, rows=rows)
 
 
 class TwoLevels(NamedTuple):
@@ -280,7 +277,7 @@ def search_two_levels(stack: Stack, candidates: Candidates, settings: Settings) 
     pooled = replace(settings, structure=None if structure is None else structure.pooled())
     levels = [sized(constants(stack, ridge), stack.y) for ridge in BIAS_RIDGES]
     level = min(levels, key=lambda s: s[2][0])[0][0]
-    first = best_path(shifted(stack.pooled(), level), candidates, pooled)
+    first = best_path(stack.pooled().shifted(level), candidates, pooled)
     basis0 = first.path.basis.first(first.size)
     F = activations(stack.X, basis0) * stack.root
     fits0 = [(joint_fits(constants(stack, ridge), F, first.ridge, stack.y)[0], ridge) for ridge in BIAS_RIDGES]
@@ -291,7 +288,7 @@ def search_two_levels(stack: Stack, candidates: Candidates, settings: Settings) 
         path, recursion = grow_path(stack, candidates, settings, residual, ridge, bias)
         fits = joint_fits(recursion, F, first.ridge, stack.y)
         loo = np.array([j.loo for j in fits])
-        return Sizes(path, recursion, ridge, loo, choose_size(settings, loo)), fits
+        return Sizes(path, recursion, ridge, loo, settings.size(loo)), fits
 
     return TwoLevels(first, F, *min((one(r) for r in settings.ridges), key=lambda found: found[0].best))
 
@@ -304,15 +301,9 @@ def fit_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> 
 def two_level_network(stack: Stack, found: TwoLevels) -> Network:
     """The network of both levels at the chosen sizes."""
     first, F, sizes, fits = found
-    recursion, N, joint = sizes.recursion, sizes.size + 1, fits[sizes.size]
-    q, Y = recursion.q[:N], recursion.root * stack.y
-    b = recursion.coefficients(Y - joint.weights @ F)[:N]
-    E = np.stack([recursion.coefficients(f)[:N] for f in F], axis=2).transpose(1, 0, 2)
-    noise = noise_variance(stack, joint.fit, joint.leverage, joint.loo)
-    ridges = np.array(recursion.ridge[:N])
-    volume = float(np.log(q / ridges[:, None]).sum()) + log_determinant(joint.L) - len(F) * np.log(first.ridge)
-    evidence = log_evidence(stack, volume, joint.least, noise)
-    R = np.stack([recursion.factor(k, N) for k in range(stack.n_tasks)])
+    joint = fits[sizes.size]
+    E = np.stack([sizes.recursion.coefficients(f)[: sizes.size + 1] for f in F], axis=2).transpose(1, 0, 2)
     shared = SharedLevel(first.path.basis.first(first.size), joint.weights, joint.L, E, first.report())
-    basis = sizes.path.basis.first(sizes.size)
-    return Network(basis, R, q.copy(), b, float(ridges[0]), sizes.report(), noise, evidence, shared)
+    volume = log_determinant(joint.L) - len(F) * float(np.log(first.ridge))
+    Y, error = stack.root * stack.y - joint.weights @ F, joint.least + float(stack.scatter.sum())
+    return _network(stack, sizes, Y, joint.fit, joint.leverage, error, volume, shared)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
@@ -17,27 +16,42 @@ from borrow.data.read import read_training
 from borrow.estimators.base import warn
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
-from borrow.estimators.settings import by_label
-from borrow.models.rbf.designs import Network, width_bounds
-from borrow.models.rbf.model import Candidates, activations, grow, select_rows
-from borrow.models.rbf.problem import (
-    check_settings,
-    draw_pool,
-    fit_design,
-    input_scales,
-    is_whole,
-    merge_inputs,
-    prepare,
-    read_inputs,
-    tuning,
-    typical_distance,
-)
-from borrow.models.rbf.recursion import Stack
+from borrow.estimators.settings import Allowed, by_label, check_allowed, is_among, is_number, is_whole, whole
+from borrow.models.rbf.designs import Network
+from borrow.models.rbf.model import select_rows
+from borrow.models.rbf.problem import input_scales, merge_inputs, prepare, unseen_features
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 
-#: Ridges of the units and of the tasks' constants for choosing rows before any label exists.
-UNSEEN_RIDGE, UNSEEN_BIAS_RIDGE = 0.1, 10.0
+DESIGNS = ("two-level", "multi-task", "independent", "one")
+
+
+def _positive(value: Any) -> bool:
+    return is_among(value, ("auto",)) or (is_number(value) and value > 0)
+
+
+def _widths(value: Any) -> bool:
+    pair = isinstance(value, (tuple, list)) and len(value) == 2 and all(is_number(v) for v in value)
+    return isinstance(value, (bool, np.bool_)) or (pair and 0 < value[0] <= value[1])
+
+
+ALLOWED: Allowed = {
+    "design": (lambda v: is_among(v, DESIGNS), f"one of {', '.join(map(repr, DESIGNS))}"),
+    "basis": (lambda v: is_among(v, ("supervised", "unsupervised")), "'supervised' or 'unsupervised'"),
+    "max_basis": whole(0),
+    "n_basis": (
+        lambda v: is_whole(v, 0) or is_among(v, ("auto", "converged")),
+        "'auto', 'converged' or a whole number of units",
+    ),
+    "candidates": (
+        lambda v: is_whole(v, 1) or is_among(v, ("auto", "all")),
+        "'auto', 'all' or a number of inputs, at least 1",
+    ),
+    "width": (_positive, "'auto' or a positive number"),
+    "ridge": (_positive, "'auto' or a positive number"),
+    "tol": (lambda v: is_number(v) and v >= 0, "a number that is not negative"),
+    "tune_width": (_widths, "True, False, or a pair (lowest, highest) of widths"),
+}
 
 
 @dataclass(frozen=True)
@@ -58,21 +72,21 @@ class RBFFit:
     @property
     def noise(self) -> Array:
         """Noise variance of every task."""
-        return np.array([self.networks[k].noise for k in self._which(np.arange(self.n_tasks))])
+        noise = np.array([n.noise for n in self.networks])
+        return noise if len(noise) == self.n_tasks else np.repeat(noise, self.n_tasks)
 
     @property
     def converged(self) -> bool:
         """Whether every network stopped growing by itself."""
-        grown = [g for n in self.networks for g in (n.growth, *([] if n.shared is None else [n.shared.growth]))]
-        return all(g.converged for g in grown)
+        return all(n.growth.converged and (n.shared is None or n.shared.growth.converged) for n in self.networks)
 
-    def _which(self, task: Codes) -> Codes:
-        """Which network answers for a task."""
-        return task if self.design == "independent" else np.zeros_like(task)
-
-    def _within(self, task: Codes) -> Codes:
-        """The code of a task inside its network."""
-        return np.zeros_like(task) if self.design in ("independent", "one") else task
+    def _by_network(self, task: Codes) -> Iterator[tuple[Codes, Network, Codes]]:
+        """Which rows of these tasks a network answers for, the network, and the codes of the tasks inside it."""
+        which = task if self.design == "independent" else np.zeros_like(task)
+        within = np.zeros_like(task) if self.design in ("independent", "one") else task
+        for k in np.unique(which):
+            at = np.flatnonzero(which == k)
+            yield at, self.networks[k], within[at]
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
@@ -81,30 +95,24 @@ class RBFFit:
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows."""
-        X, which, within = X / self.input_scales, self._which(task), self._within(task)
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        covariance = np.zeros((len(X), len(X))) if full else None
-        for k in np.unique(which):
-            at, network = np.flatnonzero(which == k), self.networks[k]
-            own, shared = network.features(X[at], within[at])
-            mean[at] = network.mean(X[at], within[at])
-            variance[at] = network.noise * ((own**2).sum(axis=1) + (shared**2).sum(axis=1))
-            if covariance is not None:
-                same = within[at][:, None] == within[at]
-                covariance[np.ix_(at, at)] = network.noise * ((own @ own.T) * same + shared @ shared.T)
-        return Prediction(mean, variance, covariance)
+        X, mean, noise = X / self.input_scales, np.empty(len(X)), self.noise[task]
+        own, shared = self.features(X, task)
+        for at, network, within in self._by_network(task):
+            mean[at] = network.mean(X[at], within)
+        variance = noise * ((own**2).sum(axis=1) + (shared**2).sum(axis=1))
+        if not full:
+            return Prediction(mean, variance)
+        same = (task[:, None] == task) | (self.design == "one")
+        return Prediction(mean, variance, noise * ((own @ own.T) * same + shared @ shared.T))
 
-    def features(self, stack: Stack) -> tuple[Array, Array]:
-        """Whitened features of rows under the networks, all with the columns of the largest."""
-        task = np.repeat(np.arange(stack.n_tasks), np.diff(stack.starts))
-        which, within = self._which(task), self._within(task)
+    def features(self, X: Array, task: Codes) -> tuple[Array, Array]:
+        """Whitened features of scaled rows under the networks, all with the columns of the largest."""
         widest = max(len(n.basis.widths) for n in self.networks) + 1
         own, shared = np.zeros((len(task), widest)), np.zeros((len(task), 0))
-        for k in np.unique(which):
-            at = np.flatnonzero(which == k)
-            part, shared_part = self.networks[k].features(stack.X[at], within[at])
+        for at, network, within in self._by_network(task):
+            part, level = network.features(X[at], within)
             own[at, : part.shape[1]] = part
-            shared = shared_part if shared_part.shape[1] else shared
+            shared = level if level.shape[1] else shared
         return own, shared
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -159,7 +167,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
     ----------
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     design : "two-level" (a network for all rows, task networks on what it leaves, fitted together), "multi-task" (the
-        paper's: shared units, weights for each task), "independent" (a network for each task), "one" (tasks ignored).
+        paper's: shared units, weights for each task), "independent" (one network per task), "one" (tasks ignored).
     n_basis : hidden units; "auto" chooses by leave-one-out among 0 to `max_basis`, "converged" is the paper's rule with
         `tol`, which overfits. A number is for each level of the two-level design.
     max_basis : the most hidden units that "auto" and "converged" may take.
@@ -201,15 +209,18 @@ class MultiTaskRBFRegressor(TaskRegressor):
     scale_inputs: bool = True
     candidates: int | str = "auto"
 
+    def _check_settings(self) -> None:
+        check_allowed(self, ALLOWED)
+
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        check_settings(self)
+        self._check_settings()
         rows, self._schema = read_training(self, X, y, tasks, sample_weight, replicates)
         rows = rows.in_order()  # sums are then the same for any order of rows
         scales = self._input_scales(rows)
         problem = prepare(self, rows, scales)
         stack, none = problem.stack, np.zeros(problem.stack.n_tasks)
         with single_thread(len(stack.y)):
-            networks = fit_design(self, problem)
+            networks = problem.networks(self.design)
         cells = Cells(stack.X * scales, stack.y, stack.count, stack.starts, none, none, none)
         model = RBFFit(cells, self.design, networks, scales, len(self._schema.labels))
         if not model.converged:
@@ -230,7 +241,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
         the rows that it was fitted to; before `fit`, units are chosen from X alone. γ does not depend on targets. Where
         rows or budgets end before n, so does the answer.
         """
-        check_settings(self)
+        self._check_settings()
         if not is_whole(n, 1):
             raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
         if is_pairs(X):
@@ -245,7 +256,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
                 raise ValueError(f"select needs the task of each row; give tasks=, one of {list_labels(labels)}")
             scales = model.input_scales
         else:
-            rows = read_inputs(self._unfitted(), X, tasks)
+            rows, _ = read_training(self._unfitted(), X, np.zeros(np.shape(X)[0] if np.ndim(X) else 0), tasks)
             features, task, labels, scales = rows.X, rows.task, rows.labels, self._input_scales(rows)
         room = by_label(per_task, labels, "per_task", default=len(features))
         for label, most in zip(labels, room, strict=True):
@@ -255,27 +266,6 @@ class MultiTaskRBFRegressor(TaskRegressor):
             task, room = np.zeros_like(task), [len(features)]
         stack, members = merge_inputs(features / scales, task, len(room))
         with single_thread(len(features)):
-            own, shared = self._unseen_features(stack) if model is None else model.features(stack)
+            own, shared = unseen_features(self, stack) if model is None else model.features(stack.X, stack.task)
             chosen = select_rows(own, shared, stack.starts, stack.count, np.array(room), int(n))
         return np.array([members[i].pop(0) for i, _ in chosen], dtype=np.intp)
-
-    def _unseen_features(self, stack: Stack) -> tuple[Array, Array]:
-        """Features before any label exists: units chosen from the inputs, weights at their prior."""
-        base = stack.pooled() if self.design == "two-level" else stack
-        width = typical_distance(stack) if self.width == "auto" else float(self.width)
-        ridge = UNSEEN_RIDGE if self.ridge == "auto" else float(self.ridge)
-        pool = draw_pool(stack, self.candidates, check_random_state(self.random_state))
-        path = grow(
-            base,
-            Candidates.at(pool, stack, width),
-            stack.y,
-            ridge,
-            int(self.max_basis if isinstance(self.n_basis, str) else self.n_basis),
-            bounds=width_bounds(tuning(self.tune_width), width),
-            unsupervised=True,
-            tol=float(self.tol) if self.n_basis == "converged" else None,
-        )
-        features = activations(stack.X, path.basis).T / np.sqrt(ridge)
-        if self.design == "two-level":
-            return np.full((len(features), 1), UNSEEN_BIAS_RIDGE**-0.5), features
-        return features, np.zeros((len(features), 0))

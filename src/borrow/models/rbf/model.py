@@ -8,7 +8,7 @@ X. Liao, L. Carin: Radial basis function network for multi-task learning. NIPS 1
 | x_ik, y_ik       | `stack.X`, `stack.y`, cells        | (n, d), (n,), identical rows merged with their count |
 | φ^n(x), c_n, σ_n | `Basis`: `centers`, `widths`       | (N, d), (N,); φ^0 = 1 is not listed                  |
 | φ̂^nm             | `Candidates.values`                | (n, m), every distinct input a candidate             |
-| w_k              | R^-1 b, see `rbf_recursion`        | (N + 1,) for each task                               |
+| w_k              | R^-1 b, see `recursion.py`          | (N + 1,) for each task                               |
 | A_k, c_k, d_k    | never formed: A = R' diag(q) R     |                                                      |
 | q_k, g_k         | `Q`, `G` of all candidates         | (M, m)                                               |
 | ρ                | `ridge` (that of φ^0: `bias_ridge`)|                                                      |
@@ -26,7 +26,7 @@ X. Liao, L. Carin: Radial basis function network for multi-task learning. NIPS 1
 
 Deviations, each with its reason:
 - Table 1 updates A^-1 by the printed block inverse (A-2). With wide functions that loses every digit by 20 units; here
-  u_j = M φ_j and its pivot q_j are kept instead (`rbf_recursion`): one read-only pass over the candidates a step.
+  u_j = M φ_j and its pivot q_j are kept instead (`recursion.py`): one read-only pass over the candidates a step.
 - "If q_k = 0, delete": q_k ≥ ρ > 0 always. It is clamped there; nothing is deleted but what was chosen.
 - The paper drops det(ρI) from the unsupervised criterion as a constant. It depends on N: the trace would jump by
   2K ln ρ a unit. Choices at a step are the same; the trace here adds -2 Σ_k ln(q_k/ρ), falling from 0 for any ρ.
@@ -68,7 +68,7 @@ def activations(X: Array, basis: Basis) -> Array:
     """φ(x) of (1), the constant first: (N + 1, n), Gaussian units exp(-|x - c|²/2σ²)."""
     out = np.ones((len(basis.widths) + 1, len(X)))
     if len(basis.widths):
-        out[1:] = np.exp(-0.5 * squared_distances(basis.centers, X) / basis.widths[:, None] ** 2)
+        out[1:] = np.exp(-0.5 * squared_distances(basis.centers, X) / basis.widths[:, None] ** 2)  # eq. 1
     return out
 
 
@@ -105,17 +105,17 @@ def fitted_error(recursion: Recursion, y: Array) -> Array:
     """e(φ) of (4) at every size: the minimum of (2) over the weights of (3), Σ y² - Σ_j q_j b_j²."""
     Y = recursion.root * y
     falls = (recursion.q[: recursion.n] * recursion.coefficients(Y) ** 2).sum(axis=1)
-    return float(Y @ Y) + recursion.stack.within() - np.cumsum(falls)
+    return float(Y @ Y) + float(recursion.stack.scatter.sum()) - np.cumsum(falls)  # eq. 4
 
 
 def error_reductions(G: Array, Q: Array) -> Array:
     """δe of (5) for every candidate: Σ_k g_k²/q_k, with q_k of (6); arrays (M, m)."""
-    return np.einsum("km,km->m", G, G / Q)
+    return np.einsum("km,km->m", G, G / Q)  # eq. 5
 
 
 def determinant_gains(Q: Array, ridge: float) -> Array:
     """2 Σ_k ln(q_k/ρ) for every candidate: what it adds to ln det of Corollary 1's Γ (sec. 4)."""
-    return 2.0 * np.log(Q / ridge).sum(axis=0)
+    return 2.0 * np.log(Q / ridge).sum(axis=0)  # Corollary 1
 
 
 def grow(
@@ -141,7 +141,7 @@ def grow(
     for k, at, block in by_task:
         Q[k] += np.einsum("im,im->m", block, block)
         G[k] = Y[at] @ block
-    trace = [0.0 if unsupervised else float(Y @ Y) + stack.within()]
+    trace = [0.0 if unsupervised else float(Y @ Y) + float(stack.scatter.sum())]
     residual, open_, converged = Y.copy(), np.ones(C.shape[1], dtype=bool), tol is None
     chosen: list[int] = []
     widths: list[float] = []
@@ -163,11 +163,11 @@ def grow(
             G[k] -= T * b[k]
             T *= T
             T /= q[k]
-            Q[k] -= T
+            Q[k] -= T  # eq. 6
         np.maximum(Q, ridge, out=Q)
         gains = determinant_gains(Q, ridge) if unsupervised else error_reductions(G, Q)
         gains[~open_] = -np.inf
-        best = int(np.argmax(gains))
+        best = int(np.argmax(gains))  # Table 1, step 5
         if gains[best] <= NOTHING * (1.0 if unsupervised else trace[0]):
             converged = True
             break
@@ -175,7 +175,7 @@ def grow(
         square = squared_distances(candidates.X[best : best + 1], stack.X)[0]
         width, rho = candidates.width, ridge
         if bounds is not None:
-            width = tuned_width(recursion, square, residual, ridge, width, bounds, unsupervised)
+            width = tuned_width(recursion, square, residual, ridge, width, bounds, unsupervised)  # step 6
         phi = recursion.root * np.exp(-0.5 * square / width**2)
         chosen.append(best)
         widths.append(width)
@@ -246,7 +246,7 @@ def select_rows(own: Array, shared: Array, starts: Codes, left: Array, room: Arr
     closed = (left < 1) | (room[task] < 1)
     out: list[tuple[int, float]] = []
     while len(out) < n and not closed.all():
-        i = int(np.argmax(np.where(closed, -1.0, s + t)))
+        i = int(np.argmax(np.where(closed, -1.0, s + t)))  # Corollary 2
         k, z, d = int(task[i]), own[i].copy(), 1.0 + float(s[i])
         at = slice(int(starts[k]), int(starts[k + 1]))
         out.append((i, (d + float(t[i])) ** 2))

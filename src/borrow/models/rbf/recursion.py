@@ -20,18 +20,17 @@ itself is (y - f)/(1 - h/k).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
-from borrow.data.cells import Cells, Codes, Rows, begins
+from borrow.data.cells import Cells, Codes, Rows, begins, merge
 from borrow.data.scaling import Scaling
 from borrow.numerics.linalg import Array
 
 
 @dataclass(frozen=True)
 class LeaveOut:
-    """Rows of a cell with equal precision, which leaving one out treats alike; mostly one entry a cell."""
+    """Rows of a cell with equal precision, which leaving one out treats alike; mostly one entry per cell."""
 
     cell: Codes  # (a,)
     y: Array  # mean
@@ -41,16 +40,10 @@ class LeaveOut:
 
 
 @dataclass(frozen=True)
-class Stack:
-    """Cells of all tasks, stacked by task; without targets `y` is zero."""
+class Stack(Cells):
+    """Cells of all tasks in scaled units, with what leaving a row out needs; without targets `y` is zero."""
 
-    X: Array  # (n, d)
-    y: Array  # (n,)
-    count: Array  # (n,)
-    starts: Codes  # (M + 1,)
     rows: LeaveOut
-    dof: Array  # (M,): rows more than cells
-    log_constant: Array  # (M,): of the density of the rows, beside that of the weighted cells
 
     @property
     def n_tasks(self) -> int:
@@ -62,35 +55,37 @@ class Stack:
         """Weights of the cells in the regressions."""
         return np.sqrt(self.count)
 
-    @property
-    def n_rows(self) -> float:
-        """Rows, by their precision."""
-        return float(self.count.sum())
-
     def blocks(self) -> list[tuple[int, slice]]:
         """Tasks that have cells, and where these are."""
-        ends = self.starts.tolist()
-        return [(k, slice(i, j)) for k, (i, j) in enumerate(pairwise(ends)) if j > i]
+        return [(k, at) for k in range(self.n_tasks) if (at := self.of(k)).stop > at.start]
 
-    def only(self, k: int) -> Stack:
-        """Task k as the only one."""
-        low, high = int(self.starts[k]), int(self.starts[k + 1])
-        r = self.rows
-        mine = (r.cell >= low) & (r.cell < high)
-        part = LeaveOut(r.cell[mine] - low, *(v[mine] for v in (r.y, r.precision, r.one, r.scatter)))
-        at = slice(low, high)
-        constants = self.dof[k : k + 1], self.log_constant[k : k + 1]
-        return Stack(self.X[at], self.y[at], self.count[at], np.array([0, high - low]), part, *constants)
+    def only(self, t: int) -> Stack:
+        """Task t as the only one."""
+        at, r = self.of(t), self.rows
+        mine = (r.cell >= at.start) & (r.cell < at.stop)
+        rows = LeaveOut(r.cell[mine] - at.start, *(v[mine] for v in (r.y, r.precision, r.one, r.scatter)))
+        return Stack(**vars(super().only(t)), rows=rows)
 
     def pooled(self) -> Stack:
         """All cells as one task."""
-        sums = {name: getattr(self, name).sum(keepdims=True) for name in ("dof", "log_constant")}
+        sums = {name: getattr(self, name).sum(keepdims=True) for name in ("dof", "scatter", "log_count")}
         return replace(self, starts=np.array([0, len(self.y)]), **sums)
 
-    def within(self) -> float:
-        """Sum of squares of the rows around the means of their cells."""
+    def shifted(self, by: Array) -> Stack:
+        """The same rows with `by` (n,) taken from the targets of each cell."""
+        rows = replace(self.rows, y=self.rows.y - by[self.rows.cell])
+        return replace(self, y=self.y - by, rows=rows)
+
+    def squares(self, fit: Array) -> Array:
+        """Sums of squares of the rows around what is fitted to their cells, one entry per entry of `rows`."""
         r = self.rows
-        return float((r.precision * (r.y - self.y[r.cell]) ** 2 + r.scatter).sum())
+        return r.precision * (r.y - fit[r.cell]) ** 2 + r.scatter
+
+    def leave_one_out(self, fit: Array, leverage: Array) -> float:
+        """Mean squared error of every row predicted without itself (PRESS); `fit` and `leverage` are of the cells."""
+        r = self.rows
+        kept = 1.0 - r.one / self.count[r.cell] * np.minimum(leverage, 1.0)[r.cell]
+        return float((self.squares(fit) / np.maximum(kept, 1e-12) ** 2).sum() / r.precision.sum())
 
 
 def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) -> Stack:
@@ -107,23 +102,20 @@ def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) 
     mean = y[first] + np.bincount(group, weight * k * (y - y[first][group])) / precision
     scatter: Array = np.bincount(group, weight * k * (y - mean[group]) ** 2).astype(float)
     leave = LeaveOut(cell[first], mean, precision, np.minimum(k[first], precision), scatter)
-    scaled = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
-    # `merge` counts a cell as N(mean; f, noise/count); the regressions, as the root of its count times that.
-    constant = cells.log_count + 0.5 * np.bincount(cells.task, np.log(cells.count), minlength=len(cells.dof))
-    return Stack(cells.X / input_scales, scaled, cells.count, cells.starts, leave, cells.dof, constant)
+    scaled = {
+        "X": cells.X / input_scales,
+        "y": (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task],
+        "scatter": cells.scatter / scaling.scale**2,
+    }
+    return Stack(**{**vars(cells), **scaled}, rows=leave)
 
 
 def stack_inputs(X: Array, task: Codes, weight: Array, n_tasks: int) -> Stack:
     """Rows without targets."""
-    order = np.lexsort((*X.T[::-1], task))
-    X, task, weight = X[order], task[order], weight[order]
-    new = begins(X, task)
-    cell, first = new.cumsum() - 1, np.flatnonzero(new)
-    count = np.bincount(cell, weight).astype(float)
-    starts = np.searchsorted(task[first], np.arange(n_tasks + 1))
-    zero = np.zeros(len(first))
-    leave, none = LeaveOut(np.arange(len(first)), zero, count, count, zero), np.zeros(n_tasks)
-    return Stack(X[first], zero, count, starts, leave, none, none)
+    zero, one = np.zeros(len(X)), np.ones(len(X))
+    cells, none = merge(X, task, zero, weight, one, n_tasks), np.zeros(n_tasks)
+    rows = Rows(X, task, tuple(range(n_tasks)), zero, weight, one)
+    return stack_rows(rows, cells, Scaling(none, none + 1.0, 0.0), np.ones(X.shape[1]))
 
 
 class Recursion:
@@ -179,10 +171,3 @@ class Recursion:
         for j in range(n):
             L[j, :j], L[j, j] = self.R[j][:, k], 1.0
         return L
-
-
-def leave_one_out(rows: LeaveOut, count: Array, fit: Array, leverage: Array) -> float:
-    """Mean squared error of every row predicted without itself (PRESS); `fit` and `leverage` are of the cells."""
-    kept = 1.0 - rows.one / count[rows.cell] * np.minimum(leverage, 1.0)[rows.cell]
-    error = rows.precision * (rows.y - fit[rows.cell]) ** 2 + rows.scatter
-    return float((error / np.maximum(kept, 1e-12) ** 2).sum() / rows.precision.sum())
