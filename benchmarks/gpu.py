@@ -48,7 +48,6 @@ from borrow.models.focused import model as focused
 from borrow.models.focused import search as focused_search
 from borrow.models.hierarchical import basis as bases
 from borrow.models.hierarchical import model as h
-from borrow.models.hierarchical.device import basis_there
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.device import Device, missing
@@ -356,7 +355,7 @@ def em_problem(n: int, tasks: int, labels: int, device: Device | None):
     ones = np.ones(len(at))
     cells = merge(at[:, None].astype(float), task, y, ones, ones, tasks)
     basis = bases.function_basis(kernels.Matern(1.0, 3.0, nu=1.5), X)
-    return h.arrange(basis if device is None else basis_there(basis, device), cells)
+    return h.arrange(basis, cells, device=device)
 
 
 def em(sizes: dict) -> dict:

@@ -39,7 +39,7 @@ from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
 from borrow.models.ivm.model import select
-from borrow.models.ivm.spread import GaussianTasks
+from borrow.models.ivm.shards import gaussian
 from borrow.models.multitask import model as multitask
 from borrow.tasks.placed import PlacedTasks
 from pages_large import MEMORY, MINUTE, carried_on
@@ -86,7 +86,7 @@ def low_rank_step(n_tasks: int) -> Callable[[], Any]:
 def _symmetric(n_tasks: int, model: Any) -> Callable[[], Any]:
     data = table(n_tasks)
     model._descriptors = None
-    setup, values = model._prepare(data)
+    setup, values = model._prepare(data, PlacedTasks(data.cells))
     values = {**setup.form.start(np.eye(n_tasks)), **values}
     return lambda: multitask.multitask_objective(setup)(values)
 
@@ -112,7 +112,7 @@ def em_step(n_tasks: int) -> Callable[[], Any]:
 def ivm_step(n_tasks: int) -> Callable[[], Any]:
     """2,000 rows chosen."""
     cells = table(n_tasks).cells
-    kernel, factors = borrow.kernels.SquaredExponential(1.0, 1.0), GaussianTasks(np.full(n_tasks, 0.1)).factors(cells)
+    kernel, factors = borrow.kernels.SquaredExponential(1.0, 1.0), gaussian(cells, np.full(n_tasks, 0.1))
     return lambda: select(kernel, cells.X, cells.starts, factors, min(2000, len(cells.y)))
 
 

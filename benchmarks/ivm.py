@@ -38,6 +38,7 @@ from borrow.kernels import SquaredExponential
 from borrow.models.ivm.model import Active, select
 from borrow.models.ivm.problems import Regression
 from borrow.numerics import optimise as hyper
+from borrow.tasks.placed import PlacedTasks
 from results import write_result
 
 BIG = """
@@ -146,7 +147,7 @@ def against_exact(n: int = 1000, fresh: int = 500, M: int = 4, d: int = 400) -> 
     cells = Cells(inputs, targets, np.ones(M * n), np.arange(M + 1) * n, zero, zero, zero)
     scales = inputs.std(axis=0)
     kernel = SquaredExponential(1.0, tuple((scales * np.sqrt(3)).tolist()))
-    problem = Regression(cells, kernel, scales, 1, "auto", 500)
+    problem = Regression(PlacedTasks(cells), kernel, scales, "auto", 500)
     every = Active(np.arange(M * n), inputs, cells.starts, np.ones(M * n), targets)
     start = {"kernel": kernel.theta, "noise": np.log([0.1])}
     found: list[hyper.Optimum] = []

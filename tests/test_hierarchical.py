@@ -12,9 +12,10 @@ from borrow.data.pool import read_pool
 from borrow.data.scaling import build
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
+from borrow.models.hierarchical import base_kernel, groups, search
 from borrow.models.hierarchical import basis as bases
 from borrow.models.hierarchical import model as h
-from borrow.models.hierarchical import search
+from borrow.tasks.workers import InProcess
 from oracles import central_difference, gaussian_posterior
 from oracles_hierarchical import alpha_iteration, penalised_likelihood, weight_iteration
 
@@ -68,7 +69,7 @@ def test_ten_iterations_are_the_printed_ones(pi, tau):
         assert_allclose(state.K, kappa @ C @ kappa, atol=1e-8)
         assert_allclose(state.noise, noise, rtol=1e-8)
         alpha, mu, C, noise = alpha_iteration(kappa, rows, y, mu, C, noise, pi, tau)
-        assert_allclose(h.coefficients(problem.basis, state.mu[:, None] + moments.D), alpha, atol=1e-7)
+        assert_allclose(h.coefficients(problem.basis, h.functions(state, problem, moments)), alpha, atol=1e-7)
 
 
 @pytest.mark.parametrize("basis", [bases.function_basis, bases.weight_basis], ids=["Model 3", "Model 1"])
@@ -82,7 +83,7 @@ def test_linear_model_1_is_model_3(basis):
         Phi = problem.basis.Phi
         assert_allclose(Phi @ state.mu, X @ mu, atol=1e-8)
         assert_allclose(Phi @ state.K @ Phi.T, X @ C @ X.T, atol=1e-8)
-        assert_allclose(Phi @ (state.mu[:, None] + moments.D), X @ weights, atol=1e-8)
+        assert_allclose(Phi @ h.functions(state, problem, moments), X @ weights, atol=1e-8)
         assert_allclose(state.noise, noise, rtol=1e-8)
         mu, C, noise = mu_next, C_next, noise_next
 
@@ -91,9 +92,10 @@ def test_function_space_and_weights_agree_where_kappa_is_regular():
     X, rows, y = small_problem(d=12, n=8, sizes=(4, 3, 5))
     ends = []
     for basis in (bases.function_basis(Linear(0.5), X), bases.weight_basis(Linear(0.5), X)):
-        *_, (state, moments) = iterate(as_problem(basis, rows, y), h.Strengths(2.0, 3.0), 0.4, 10)
+        problem = as_problem(basis, rows, y)
+        *_, (state, moments) = iterate(problem, h.Strengths(2.0, 3.0), 0.4, 10)
         Phi = np.eye(8) if basis.Phi is None else basis.Phi
-        ends.append((Phi @ (state.mu[:, None] + moments.D), Phi @ state.K @ Phi.T, state.noise))
+        ends.append((Phi @ h.functions(state, problem, moments), Phi @ state.K @ Phi.T, state.noise))
     for one, other in zip(*ends, strict=True):
         assert_allclose(one, other, atol=1e-8)
 
@@ -209,15 +211,12 @@ def test_tasks_with_equal_rows_share_one_factor():
     basis = bases.function_basis(Matern(), X)
     rows = [np.arange(len(X))] * 6
     together = as_problem(basis, rows, list(Y.T))
-    assert len(together.groups) == 1
-    apart = h.Problem(
-        basis,
-        [h.Group(np.array([t]), np.arange(len(X)), None, np.ones(len(X)), Y[:, [t]]) for t in range(6)],
-        6,
-        0.0,
-        0.0,
-        0.0,
-    )
+    assert groups.tasks_of_equal_rows(together.cells) == [list(range(6))]
+    assert [len(s.groups) for s in together.tasks.cut(False)[1]] == [1]
+    closed = InProcess()
+    closed.close()
+    apart = h.arrange(basis, together.cells, closed)  # each task by itself
+    assert [len(s.groups) for s in apart.tasks.cut(False)[1]] == [1] * 6
     for one, other in zip(
         iterate(together, h.Strengths(1.0, 2.0), 0.3, 4), iterate(apart, h.Strengths(1.0, 2.0), 0.3, 4), strict=True
     ):
@@ -301,7 +300,7 @@ def test_gradient_of_the_base_evidence(kernel):
     twice = np.vstack([X, X[:6]]), np.vstack([as_wide(len(X), rows, y), as_wide(len(X), rows, y)[:6] + 0.4])
     pool, _ = read_pool(borrow.HierarchicalGPRegressor(), *twice)
     cells = build(pool.rows, False).cells
-    objective = search.base_objective(kernel, pool.X, cells)
+    objective = base_kernel.base_objective(kernel, pool.X, cells)
     theta = kernel.theta
 
     def value(v):
@@ -350,35 +349,78 @@ def test_settings_are_chosen_on_rows_that_em_did_not_see():
     pool, _ = read_pool(borrow.HierarchicalGPRegressor(), X, y, task)
     cells = build(pool.rows, True).cells
     problem = h.arrange(bases.basis_of(SquaredExponential(1.0, 0.5), pool.X), cells)
-    folds = search.hold_out(cells, problem, np.random.RandomState(0))
+    folds = search.hold_out(problem, np.random.RandomState(0))
     assert len(folds) == 4
-    position, answered = cells.X[:, 0].astype(int), []
-    for held in folds:
-        for g, tasks, where, targets in zip(held.rest.groups, held.tasks, held.positions, held.targets, strict=True):
-            assert_array_equal(g.tasks, tasks)
-            own = np.arange(cells.starts[tasks[0]], cells.starts[tasks[0] + 1])
-            away = own[np.isin(position[own], where)]
-            assert_array_equal(cells.y[away], targets[:, 0])
+    seen = np.zeros(len(cells.y), dtype=int)
+    for fold in folds:
+        assert_array_equal(fold.cells.y, cells.y)
+        assert_array_equal(np.delete(fold.cells.count, fold.held), np.delete(cells.count, fold.held))
+        (shard,) = fold.tasks.cut(False)[1]
+        for g in shard.groups:
+            own = np.flatnonzero(cells.task == g.tasks[0])
+            away = np.intersect1d(own, fold.held)
+            assert_array_equal(g.held_cells[:, 0], away)
             assert len(g.Y) == len(own) - len(away)
-            answered += away.tolist()
-    assert sorted(answered) == list(range(len(cells.y)))  # every row is held out once
+        seen[fold.held] += 1
+    assert_array_equal(seen, 1)  # every row is held out once
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.0, 0.7, nu=0.5), Linear(2.0) + Constant(1.0)], ids=["points", "weights"])
+def test_rows_held_out_are_predicted_from_the_others(kernel):
+    X, rows, y = small_problem(3, n=20, sizes=(5, 9, 7, 2))
+    whole = as_problem(bases.basis_of(kernel, X), rows, y)
+    mask = np.arange(len(whole.cells.y)) % 3 == 0
+    mask[whole.cells.of(3)] = True  # a task of which nothing is seen
+    problem = whole.holding_out(mask)
+    *_, (state, moments) = iterate(problem, h.Strengths(1.0, 2.0), 0.4, 3)
+    Phi = np.eye(20) if problem.basis.Phi is None else problem.basis.Phi
+    K, mu, position = Phi @ state.K @ Phi.T, Phi @ state.mu, problem.cells.X[:, 0].astype(int)
+    assert_array_equal(problem.held, np.flatnonzero(mask))
+    assert problem.m == len(rows) - 1
+    for t in range(len(rows)):
+        own = np.arange(len(mask))[problem.cells.of(t)]
+        asked = np.isin(problem.held, own)
+        if t == 3:
+            assert np.isnan(moments.mean[asked]).all()
+            continue
+        seen, new = own[~mask[own]], own[mask[own]]
+        target = problem.cells.y[seen] - mu[position[seen]]
+        mean, cov = gaussian_posterior(K, position[seen], position[new], target, np.full(len(seen), state.noise))
+        assert_allclose(moments.mean[asked], mean + mu[position[new]], atol=1e-10)
+        assert_allclose(moments.variance[asked], np.diagonal(cov), atol=1e-10)
+    f = Phi @ h.functions(state, problem, moments)[:, problem.seen_tasks]
+    assert moments.squares == pytest.approx(float((f**2).sum()))
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.0, 1.0, nu=1.5), Linear(1.0) + Constant(1.0)], ids=["points", "weights"])
+def test_leave_one_out_is_the_posterior_without_the_row(kernel):
+    X, rows, y = small_problem()
+    settings = dict(PLAIN, base_kernel=kernel, covariance_strength=2.0, noise=0.2, max_iter=4)
+    with pytest.warns(ConvergenceWarning):
+        model = borrow.HierarchicalGPRegressor(**settings).fit(X, as_wide(len(X), rows, y))
+    table, noise = model.leave_one_out(), model.noise_[0]
+    K, mu = model.covariance_, model.mean_
+    position = model.fitted_.model.cells.X[:, 0].astype(int)
+    for i in range(len(position)):
+        rest = [j for j in range(len(position)) if table["task"][j] == table["task"][i] and j != i]
+        target = np.array(table["y"])[rest] - mu[position[rest]]
+        mean, cov = gaussian_posterior(K, position[rest], position[[i]], target, np.full(len(rest), noise))
+        assert table["mean"][i] == pytest.approx(mean[0] + mu[position[i]], abs=1e-8)
+        assert table["std"][i] == pytest.approx(np.sqrt(cov[0, 0] + noise), abs=1e-8)
 
 
 def test_ranking_is_the_area_under_the_curve():
     from sklearn.metrics import roc_auc_score
 
     rng = np.random.default_rng(0)
-    answers, targets, areas = [], [], []
-    for n in (5, 9, 4):
-        y, f = np.where(np.arange(n) % 3 == 0, 1.4, -0.6), np.round(rng.normal(size=n), 1)
-        answers.append((f[:, None], np.ones(n)))
-        targets.append(y[:, None])
-        areas.append(roc_auc_score(y > 0, f))
-    answers.append((rng.normal(size=(3, 1)), np.ones(3)))
-    targets.append(np.ones((3, 1)))  # one label only: left out
-    got = search.ranking(answers, targets, 0.1)
-    assert_allclose(got[:3], areas)
-    assert np.isnan(got[3])
+    sizes = (5, 9, 4, 3)
+    task = np.repeat([0, 1, 3, 4], sizes)  # the third task has no row
+    y = np.concatenate([np.where(np.arange(n) % 3 == 0, 1.4, -0.6) for n in sizes])
+    y[-3:] = 1.0  # one label only: left out
+    f = np.round(rng.normal(size=len(y)), 1)
+    got = search.ranking(search.Answers(f, np.ones(len(y)), y, task, 5), 0.1)
+    assert_allclose(got[[0, 1, 3]], [roc_auc_score(y[task == t] > 0, f[task == t]) for t in (0, 1, 3)])
+    assert np.isnan(got[[2, 4]]).all()
 
 
 def test_order_of_rows_does_not_matter():
@@ -427,7 +469,7 @@ def test_adapting_to_a_new_task_uses_the_learnt_prior():
         own, target = X[task == t], y[task == t]
         mean, std = model.adapt(own, target).predict(grid, return_std=True)
         mu_own, mu_grid = (
-            np.asarray(model.kernel_(P, model.X_)) @ model.fitted_.model.fit.alpha[:, -1] for P in (own, grid)
+            np.asarray(model.kernel_(P, model.X_)) @ model.fitted_.model.alpha[:, -1] for P in (own, grid)
         )
         gain = np.linalg.solve(k(own) + noise * np.eye(len(own)), k(own, grid)).T
         assert_allclose(mean, mu_grid + gain @ (target - mu_own), atol=1e-8)

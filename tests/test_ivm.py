@@ -247,7 +247,7 @@ def test_two_cycles_are_noticed():
     found = alternate(Circular(), {"kernel": np.zeros(1)}, Settings(3, 9, "entropy", True, 0, False))
     assert found.cycle == (1, 3)
     assert len(found.rounds["round"]) == 2
-    from borrow.models.ivm.settings import warn_cycle
+    from borrow.models.ivm.estimators import warn_cycle
 
     with pytest.warns(ConvergenceWarning, match="rounds 1 and 3 chose the same rows.*circle"):
         warn_cycle(found.cycle)

@@ -12,6 +12,7 @@ from borrow.kernels import Constant, Linear, Matern, SmoothLinear, SquaredExpone
 from borrow.models.ivm.model import blocks_of, condition, frozen_objective, gather, log_evidence, select
 from borrow.models.ivm.problems import Regression
 from borrow.numerics.optimise import pack, unpack
+from borrow.tasks.placed import PlacedTasks
 from borrow.testing import assert_same_gradient
 from oracles import central_difference
 
@@ -131,7 +132,7 @@ def test_gradient_of_the_regression_by_kernel_and_noise(seed, shared, prior):
     full = np.diff(starts) > 0
     cells = Cells(X, y, rng.integers(1, 4, len(y)).astype(float), starts, 3.0 * full, 0.4 * full, -0.7 * full)
     n_noise = 1 if shared else M
-    r = Regression(cells, kernel, np.ones(2), n_noise, prior, 10)
+    r = Regression(PlacedTasks(cells), kernel, np.ones(2), prior, 10, n_noise)
     values = {"kernel": kernel.theta, "noise": np.log(rng.uniform(0.05, 0.3, n_noise))}
     active = r.active(r.select(values, 13))
     objective = r.penalised(active)

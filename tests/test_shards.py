@@ -23,7 +23,7 @@ from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
 from borrow.models.focused.settings import prepare as prepare_focused
 from borrow.models.ivm.model import select
-from borrow.models.ivm.spread import GaussianTasks, select_spread
+from borrow.models.ivm.shards import gaussian, select_among
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask.search import start_correlation
 from borrow.numerics.progress import Watch
@@ -198,9 +198,9 @@ def gaussian_lists(sizes, noise, d, seed=0):
     X = rng.uniform(-2, 2, (sum(sizes), 1))
     data = data_of(borrow.SingleTaskGPRegressor(), X, rng.normal(size=len(X)), np.repeat(np.arange(len(sizes)), sizes))
     kernel, cells = SquaredExponential(1.0, 0.7), data.cells
-    tasks = GaussianTasks(np.asarray(noise, dtype=float))
-    one = select(kernel, cells.X, cells.starts, tasks.factors(cells), d)
-    return one, select_spread(PlacedTasks(cells, InProcess()), kernel, tasks, d)
+    noise = np.asarray(noise, dtype=float)
+    one = select(kernel, cells.X, cells.starts, gaussian(cells, noise), d)
+    return one, select_among(PlacedTasks(cells, InProcess()), kernel, gaussian, noise, d)
 
 
 @pytest.mark.parametrize(

@@ -183,18 +183,19 @@ def check_covariance(
     A = K[:n, :n] + np.diag(1.0 / tau)
     inverse, solved = np.linalg.inv(A), np.linalg.solve(A, y)
     log_density = -0.5 * (y @ solved + np.linalg.slogdet(A)[1] + n * np.log(2.0 * np.pi))
-    mean, covariance = K[:, :n] @ solved, K - K[:, :n] @ inverse @ K[:n]
+    mean, left = K[:, :n] @ solved, K - K[:, :n] @ inverse @ K[:n]
     close: dict[str, Any] = {"rtol": rtol, "atol": rtol * float(np.abs(K).max())}
     # As unit-noise observations: y sqrt(tau) has the density of y over the product of sqrt(tau).
     assert_allclose(posterior.evidence, log_density - 0.5 * np.log(tau).sum(), rtol=rtol, atol=rtol)
-    for found, expected in zip(posterior.marginals(), (mean[:n], np.diagonal(covariance)[:n]), strict=True):
+    for found, expected in zip(posterior.marginals(), (mean[:n], np.diagonal(left)[:n]), strict=True):
         assert_allclose(found, expected, **close)
     alone, joint = posterior.predict(X, task), posterior.predict(X, task, True)
-    for found in (alone, joint):
-        assert_allclose(found.mean, mean[n:], **close)
-        assert_allclose(found.variance, np.diagonal(covariance)[n:], **close)
+    for new in (alone, joint):
+        assert_allclose(new.mean, mean[n:], **close)
+        assert_allclose(new.variance, np.diagonal(left)[n:], **close)
     assert alone.covariance is None
-    assert_allclose(joint.covariance, covariance[n:, n:], **close)
+    assert joint.covariance is not None
+    assert_allclose(joint.covariance, left[n:, n:], **close)
     by_noise = 0.5 * (solved**2 - np.diagonal(inverse))
     assert_allclose(posterior.adjoints().noise, by_noise, rtol=100 * rtol, atol=rtol * np.abs(by_noise).max())
 

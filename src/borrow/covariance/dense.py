@@ -27,7 +27,7 @@ from borrow.covariance.design import Design
 from borrow.covariance.rebuilt import Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 
 #: Below this share of distinct inputs the kernel is evaluated on these alone.
 REPEATED = 0.6
@@ -74,7 +74,7 @@ class DenseTasks(Rebuilt):
 
     def scaled(self, w: Array) -> tuple[Array, Array]:
         """w K w, and w_i B[t_i, t_j] w_j alone."""
-        wBw = self.at_tasks(w[:, None] * like(w, self.B[self.task]))
+        wBw = self.at_tasks(w[:, None] * as_type_of(w, self.B[self.task]))
         wBw *= w
         A = wBw * self.Kx_at_rows
         if self.intercept:
@@ -123,7 +123,7 @@ class DensePosterior(Rebuilt):
 
     def __post_init__(self) -> None:
         prior = self.prior
-        self.w, s = unit_noise(like(prior.X, self.sites.nu), like(prior.X, self.sites.tau))
+        self.w, s = unit_noise(as_type_of(prior.X, self.sites.nu), as_type_of(prior.X, self.sites.tau))
         A, self.wBw = prior.scaled(self.w)
         linalg.add_diagonal(A, 1.0)
         self.L = linalg.cholesky(A, overwrite=True)
@@ -151,7 +151,7 @@ class DensePosterior(Rebuilt):
             specific.append(
                 back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
             )
-        onto = like(Q, _membership(prior.task, to_host(w), len(prior.B)))
+        onto = as_type_of(Q, _membership(prior.task, to_host(w), len(prior.B)))
         bB = to_host(onto @ ((prior.Kx_at_rows * Q) @ onto.T))
         Q *= self.wBw
         theta, by_sites = prior.back(prior.to_inputs(Q)).theta, self.sites.by_parameters(noise)
@@ -172,7 +172,7 @@ class DensePosterior(Rebuilt):
         Q = linalg.gram_minus_inverse(self.alpha[:, None], self.L)
         Q *= 0.5 * w
         Q *= w[:, None]
-        Q *= prior.at_tasks(like(Q, prior.B[prior.task]))
+        Q *= prior.at_tasks(as_type_of(Q, prior.B[prior.task]))
         return prior.design.gather(Q)
 
     def marginals(self) -> Moments:
@@ -183,9 +183,9 @@ class DensePosterior(Rebuilt):
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
         prior = self.prior
-        X = like(prior.X, X)
+        X = as_type_of(prior.X, X)
         old = prior.kernel(X, prior.inputs)
-        cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(like(X, prior.B[task]))
+        cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(as_type_of(X, prior.B[task]))
         for t in np.unique(task) if prior.intercept or prior.specific else ():
             at, here = prior.rows(int(t)), np.flatnonzero(task == t)
             cross[here, at] += prior.intercept
@@ -194,10 +194,10 @@ class DensePosterior(Rebuilt):
         mean = cross @ self.coefficients
         half = linalg.solve_lower(self.L, linalg.rows_first((cross * self.w).T))
         if full:
-            K = prior.kernel(X) * like(X, prior.B[task][:, task]) + prior_of_own_parts(prior, X, task)
+            K = prior.kernel(X) * as_type_of(X, prior.B[task][:, task]) + prior_of_own_parts(prior, X, task)
             K -= half.T @ half
             return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
-        variance = prior.kernel.diag(X) * like(X, np.diagonal(prior.B)[task]) + prior.intercept
+        variance = prior.kernel.diag(X) * as_type_of(X, np.diagonal(prior.B)[task]) + prior.intercept
         for t in np.unique(task):
             if prior.specific_of(t) is not None:
                 here = np.flatnonzero(task == t)
@@ -207,7 +207,7 @@ class DensePosterior(Rebuilt):
 
 def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:
     """Prior covariance of what tasks do not share, at new rows."""
-    K = like(X, prior.intercept * (task[:, None] == task))
+    K = as_type_of(X, prior.intercept * (task[:, None] == task))
     for t in np.unique(task):
         here = np.flatnonzero(task == t)
         if prior.specific_of(t) is not None:

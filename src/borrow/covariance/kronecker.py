@@ -24,7 +24,7 @@ from borrow.covariance.design import Design
 from borrow.covariance.rebuilt import Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class CompleteTasks(Rebuilt):
 
     def __post_init__(self) -> None:
         self.inputs = self.design.put(self.design.inputs)
-        self.B_beside = like(self.inputs, self.B)
+        self.B_beside = as_type_of(self.inputs, self.B)
         self.Kx, self.back = self.kernel.evaluate(self.inputs)
 
     def condition(self, sites: AnySites) -> CompletePosterior:
@@ -57,7 +57,7 @@ class CompletePosterior(Rebuilt):
     def __post_init__(self) -> None:
         prior = self.prior
         M, N, xp = len(prior.B), len(prior.Kx), namespace(prior.Kx)
-        nu, tau = like(prior.Kx, self.sites.nu), like(prior.Kx, self.sites.tau)
+        nu, tau = as_type_of(prior.Kx, self.sites.nu), as_type_of(prior.Kx, self.sites.tau)
         T = tau.reshape(M, N)
         self.w = xp.sqrt(tau)
         self.by_task, self.by_input = xp.sqrt(T[:, 0]), xp.sqrt(T[0] / T[0, 0])
@@ -110,20 +110,20 @@ class CompletePosterior(Rebuilt):
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""
         prior = self.prior
-        X = like(prior.Kx, X)
+        X = as_type_of(prior.Kx, X)
         cross = prior.kernel(X, prior.inputs)
         left = self.by_task[:, None] * self.alpha * self.by_input
         mean = linalg.row_dots(cross, (prior.B_beside @ left)[task])
         p = (prior.B_beside * self.by_task) @ self.V
         q = (cross * self.by_input) @ self.U
         if full:
-            K = prior.kernel(X) * like(X, prior.B[task][:, task])
+            K = prior.kernel(X) * as_type_of(X, prior.B[task][:, task])
             for m in range(len(self.g)):
                 half = p[task, m][:, None] * q * namespace(q).sqrt(self.shrink[m])
                 K -= half @ half.T
             return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
         known = linalg.row_dots(q**2, ((p**2) @ self.shrink)[task])
-        own = prior.kernel.diag(X) * like(X, np.diagonal(prior.B)[task])
+        own = prior.kernel.diag(X) * as_type_of(X, np.diagonal(prior.B)[task])
         return Prediction(to_host(mean), to_host((own - known).clip(0.0)))
 
     @property

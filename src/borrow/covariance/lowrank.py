@@ -18,7 +18,7 @@ P = B^-1, a = P b are the covariance and mean of u; H_i = D w R_t (x) (v_j - kap
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -30,36 +30,11 @@ from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosteri
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, like, row_dots, to_host
+from borrow.numerics.linalg import Array, as_type_of, row_dots, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
 #: Rows predicted at a time: the joint coefficients of a block are held at once.
 BLOCK = 4096
-
-
-@dataclass(frozen=True)
-class LowRankParameters:
-    """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
-
-    carriers: list[InducingBasis]
-    R: Array
-    intercept: float
-
-    def part(self, tasks: slice) -> LowRankParameters:
-        """Those of some tasks."""
-        return replace(self, R=self.R[tasks])
-
-    def prior(self, shard: TaskShard) -> ShardPrior:
-        """The prior of a shard's tasks."""
-        return ShardPrior(self, shard)
-
-    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
-        """What a shard's tasks tell of the shared functions."""
-        return FirstPass(prior, sites)
-
-    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
-        """What is known of a shard's tasks given the shared functions."""
-        return SecondPass(first, shared)
 
 
 class ShardPrior:
@@ -88,8 +63,8 @@ class FirstPass:
         self.omega = self.tau * self.D
         self.weight = np.bincount(d.task, self.omega, minlength=d.n_tasks)
         self.kappa = c / (1.0 + c * self.weight)
-        self.v = self.by_task(self.omega, V) if c else like(V, np.zeros((d.n_tasks, V.shape[1])))
-        self.g = {(p, q): like(V, self.by_input((R[:, p] * R[:, q])[d.task] * self.omega)) for p, q in self.pairs}
+        self.v = self.by_task(self.omega, V) if c else as_type_of(V, np.zeros((d.n_tasks, V.shape[1])))
+        self.g = {(p, q): as_type_of(V, self.by_input((R[:, p] * R[:, q])[d.task] * self.omega)) for p, q in self.pairs}
         known = self.D * nu
         self.known = known - self.omega * (self.kappa * np.bincount(d.task, known, minlength=d.n_tasks))[d.task]
 
@@ -97,13 +72,13 @@ class FirstPass:
         """What these tasks add to B and b: the only thing that tasks elsewhere need to know of them."""
         d, R, V = self.prior.design, self.prior.R, self.prior.carried.V
         P, m = R.shape[1], V.shape[1]
-        B = like(V, np.empty((P, m, P, m)))
+        B = as_type_of(V, np.empty((P, m, P, m)))
         for p, q in self.pairs:
             block = V.T @ (self.g[p, q][:, None] * V)
             if self.prior.intercept:
-                block -= self.v.T @ (like(V, self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
+                block -= self.v.T @ (as_type_of(V, self.kappa * R[:, p] * R[:, q])[:, None] * self.v)
             B[p, :, q, :], B[q, :, p, :] = block, block
-        b = like(V, np.stack([self.by_input(R[d.task, p] * self.known) for p in range(P)])) @ V
+        b = as_type_of(V, np.stack([self.by_input(R[d.task, p] * self.known) for p in range(P)])) @ V
         return B.reshape(P * m, P * m), b.ravel()
 
     def by_task(self, values: Array, V: Array, transposed: bool = False) -> Array:
@@ -143,7 +118,7 @@ class SecondPass:
         n_functions, m = R.shape[1], V.shape[1]
         P = self.shared.covariance.reshape(n_functions, m, n_functions, m)
         beta = first.w * self.alpha
-        bV = like(V, np.stack([first.by_input(R[d.task, p] * beta) for p in range(n_functions)])).T @ self.a
+        bV = as_type_of(V, np.stack([first.by_input(R[d.task, p] * beta) for p in range(n_functions)])).T @ self.a
         bR: Array = np.stack(
             [np.bincount(d.task, beta * f[d.index], minlength=d.n_tasks) for f in to_host(V @ self.a.T).T], axis=1
         )
@@ -176,7 +151,7 @@ class SecondPass:
         by_task = np.bincount(d.task, beta, minlength=d.n_tasks)
         by_intercept = np.sum(by_task**2 + left**2 * at_task - first.weight * left)
         intercept = 0.5 * float(by_intercept) if c else 0.0
-        by_basis = prior.carried.pullback(bV, like(V, bresidual), inducing)
+        by_basis = prior.carried.pullback(bV, as_type_of(V, bresidual), inducing)
         return [first.sites.by_parameters(noise)], [bR], intercept, *by_basis
 
     def _inverse_diagonal(self) -> Array:
@@ -186,8 +161,8 @@ class SecondPass:
 
     def _coefficients(self, R: Array, V: Array, task: Codes) -> Array:
         """R (x) (v - kappa v_t) of rows, through LB: their squares sum to the variance that u leaves."""
-        V = V - like(V, self.first.kappa[task])[:, None] * self.first.v[task]
-        J = (like(V, R)[:, :, None] * V[:, None, :]).reshape(len(V), -1)
+        V = V - as_type_of(V, self.first.kappa[task])[:, None] * self.first.v[task]
+        J = (as_type_of(V, R)[:, :, None] * V[:, None, :]).reshape(len(V), -1)
         return linalg.right_solve_transposed(J, self.LB)
 
     def marginals(self) -> tuple[Array, Array]:
@@ -220,11 +195,28 @@ class SecondPass:
     def _at_new(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
         """The mean at new rows, their coefficients, and the residual variance of the shared functions there."""
         prior, first = self.prior, self.first
-        new = prior.carrier.at(like(prior.carried.V, X))
+        new = prior.carrier.at(as_type_of(prior.carried.V, X))
         by_task = np.bincount(prior.design.task, first.w * self.alpha, minlength=prior.design.n_tasks)
         mean = self._shared_mean(prior.R[task], new.V, np.arange(len(X))) + prior.intercept * by_task[task]
         own = np.einsum("tp,tp->t", prior.R, prior.R)[task]
         return mean, self._coefficients(prior.R[task], new.V, task), own * to_host(new.residual)
+
+
+@dataclass(frozen=True)
+class LowRankParameters:
+    """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
+
+    prior: ClassVar = ShardPrior
+    first: ClassVar = FirstPass
+    second: ClassVar = SecondPass
+
+    carriers: list[InducingBasis]
+    R: Array
+    intercept: float
+
+    def part(self, tasks: slice) -> LowRankParameters:
+        """Those of some tasks."""
+        return replace(self, R=self.R[tasks])
 
 
 class LowRankTasks(TwoPassCovariance):

@@ -20,5 +20,5 @@ class Rebuilt:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or len(self.__dict__) > len(fields(self)):  # type: ignore[arg-type]
             raise AttributeError(name)
-        self.__post_init__()  # type: ignore[attr-defined]
+        self.__post_init__()
         return getattr(self, name)

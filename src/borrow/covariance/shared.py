@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,43 +41,8 @@ from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosteri
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
-
-
-@dataclass(frozen=True)
-class SharedParameters:
-    """What the prior is built from besides the rows.
-
-    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
-    """
-
-    carriers: list[InducingBasis]
-    basis_of: list[int]
-    weights: Array
-    specific: Sequence[Kernel | None]
-
-    @property
-    def columns(self) -> list[slice]:
-        """Where each shared function lies among the columns of G."""
-        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
-        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
-
-    def part(self, tasks: slice) -> SharedParameters:
-        """Those of some tasks."""
-        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
-
-    def prior(self, shard: TaskShard) -> ShardPrior:
-        """The prior of a shard's tasks."""
-        return ShardPrior(self, shard)
-
-    def first(self, prior: ShardPrior, sites: AnySites) -> FirstPass:
-        """What a shard's tasks tell of the shared functions."""
-        return FirstPass(prior, sites)
-
-    def second(self, first: FirstPass, shared: Shared) -> SecondPass:
-        """What is known of a shard's tasks given the shared functions."""
-        return SecondPass(first, shared)
 
 
 class ShardPrior:
@@ -121,7 +86,7 @@ class ShardPrior:
         """R[t, q] V at rows of these tasks; None: at all rows."""
         m = self.columns[-1].stop if self.columns else 0
         if is_tensor(self.X):
-            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: like(self.X, v[task])
+            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: as_type_of(self.X, v[task])
             parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
             n = len(self.X) if task is None else len(task)
             return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
@@ -311,13 +276,13 @@ class SecondPass:
 
     def _at_new(self, X: Array, task: Codes, full: bool) -> tuple[Any, Any, Any, Any]:
         prior, w = self.prior, self.first.w
-        X = like(prior.X, X)
+        X = as_type_of(prior.X, X)
         at_new = [c.at(X) for c in prior.carriers]
         J = prior.loadings([c.V for c in at_new], task)
         mean = J @ self.a
         variance = mean * 0.0
         for q, b in enumerate(prior.basis_of):
-            variance += like(X, prior.weights[task, q] ** 2) * at_new[b].residual
+            variance += as_type_of(X, prior.weights[task, q] ** 2) * at_new[b].residual
         blocks = namespace(X).diag(variance) if full else None
         for t in np.unique(task):
             kernel = prior.specific[t]
@@ -335,6 +300,33 @@ class SecondPass:
             else:
                 blocks[np.ix_(new, new)] += kernel(X[new]) - (0.0 if half is None else half.T @ half)
         return mean, linalg.right_solve_transposed(J, self.LB), variance, blocks
+
+
+@dataclass(frozen=True)
+class SharedParameters:
+    """What the prior is built from besides the rows.
+
+    `carriers[basis_of[q]]` carries the shared function q, `weights[t, q]` is R. `specific[t]` is a kernel or None.
+    """
+
+    prior: ClassVar = ShardPrior
+    first: ClassVar = FirstPass
+    second: ClassVar = SecondPass
+
+    carriers: list[InducingBasis]
+    basis_of: list[int]
+    weights: Array
+    specific: Sequence[Kernel | None]
+
+    @property
+    def columns(self) -> list[slice]:
+        """Where each shared function lies among the columns of G."""
+        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
+        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
+
+    def part(self, tasks: slice) -> SharedParameters:
+        """Those of some tasks."""
+        return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
 
 
 class SharedCovariance(TwoPassCovariance):

@@ -12,16 +12,17 @@ What a posterior knows of single tasks lies with their rows; it holds the sites,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from borrow.covariance.carrier import LOG_2PI, InducingBasis
 from borrow.covariance.contracts import AnySites, Codes, Moments, Prediction
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, is_tensor, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
 from borrow.tasks.cache import CacheKey
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
@@ -43,23 +44,22 @@ class Shared:
 
     def beside(self, X: Array) -> Shared:
         """The same where X is."""
-        return Shared(like(X, self.LB), like(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
+        return Shared(as_type_of(X, self.LB), as_type_of(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
 
 
 class Parameters(Protocol):
-    """What a covariance is built from besides the rows: it travels, in parts, and builds there what it needs."""
+    """What a covariance is built from besides the rows: it travels, in parts, and builds there what it needs.
+
+    `prior(parameters, shard)` is the prior of a shard's tasks; `first(prior, sites)` the first pass, whose `sums()` are
+    what these add to B and b; `second(first, shared)` answers for them given the shared functions.
+    """
+
+    prior: ClassVar[Callable[..., Any]]
+    first: ClassVar[Callable[..., Any]]
+    second: ClassVar[Callable[..., Any]]
 
     def part(self, tasks: slice) -> Parameters:
         """Those of some tasks."""
-
-    def prior(self, shard: TaskShard) -> Any:
-        """The prior of a shard's tasks."""
-
-    def first(self, prior: Any, sites: AnySites) -> Any:
-        """The first pass: an object whose `sums()` are what these tasks add to B and b."""
-
-    def second(self, first: Any, shared: Shared) -> Any:
-        """The second pass: an object that answers for these tasks given the shared functions."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _first(shard: TaskShard, ask: Question) -> Any:
     if (first := cache.get("first", key)) is not None:
         return first
     if (prior := cache.get("prior", for_prior)) is None:
-        prior = cache.keep("prior", for_prior, ask.parameters.prior(shard))
+        prior = cache.keep("prior", for_prior, ask.parameters.prior(ask.parameters, shard))
     return cache.keep("first", key, ask.parameters.first(prior, ask.sites.at(shard.cells)))
 
 

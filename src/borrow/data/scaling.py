@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from borrow.data.cells import Cells, Rows, merge
+from borrow.data.cells import Cells, Codes, Rows, begins, merge
 from borrow.numerics.linalg import Array
 
 
@@ -33,6 +33,7 @@ class TaskData:
     unlabelled: tuple[Array, ...]  # inputs with NaN target, by task
     scaling: Scaling
     column_scales: Array
+    number: Codes | None = None  # of the first row of X that went into each cell
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""
@@ -47,7 +48,10 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     scaling = scale(cells, n_rows, normalize, keep)
     y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
     cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2)
-    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight))
+    number = seen.number
+    if number is not None:
+        number = np.minimum.reduceat(number, np.flatnonzero(begins(seen.X, seen.task)))
+    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight), number)
 
 
 def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int]) -> Scaling:

@@ -58,6 +58,9 @@ class TaskEstimator(BaseEstimator):
         """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""
         return type(self)(**self.get_params(deep=False))
 
+    def _check_settings(self) -> None:
+        """Refuse constructor arguments that the estimator cannot use."""
+
     def _read_attributes(self) -> dict[str, Any]:
         """What scikit-learn's validation left on this copy: the number of columns and their names."""
         return {name: value for name, value in vars(self).items() if name.endswith("_in_")}
@@ -84,9 +87,6 @@ class TaskEstimator(BaseEstimator):
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
         """Code of the task that matters, where the model has one."""
         return None
-
-    def _check_settings(self) -> None:
-        """Raise where a constructor argument is not usable."""
 
     def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
         """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""

@@ -23,7 +23,6 @@ from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_
 from borrow.estimators.gp import GPEstimator
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.tasks.placed import PlacedTasks
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     @abstractmethod
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> BinaryModel:
+    def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:

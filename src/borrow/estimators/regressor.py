@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from borrow.covariance.contracts import Prediction
+from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
@@ -18,6 +18,7 @@ from borrow.data.table import Table
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
+from borrow.inference.ep import cavity
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
@@ -198,11 +199,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         task, count (rows merged into one), y, mean, std (of an observation), in the units of y.
         """
         fitted: Any = self._fit_of()
-        cells, (m, v) = fitted.model.cells, fitted.model.marginals()
+        cells = fitted.model.cells
         t = cells.task
         noise = (fitted.noise / fitted.scale**2)[t]
-        rest = np.maximum(1.0 - v * cells.count / noise, 1e-12)
-        mean, variance = (m - v * cells.count / noise * cells.y) / rest, v / rest
+        tau = cells.count / noise
+        m, v = fitted.model.marginals()
+        mean, variance = cavity(m, v, Sites(tau * cells.y, tau))
         labels = fitted.schema.labels
         if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
             labels = ("all tasks",)

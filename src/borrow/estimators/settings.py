@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from borrow.data.labels import list_labels
+
+#: What settings may be, by name: whether a value fits, and what is expected in words.
+Allowed = Mapping[str, tuple[Callable[[Any], bool], str]]
+
+
+def check_allowed(estimator: Any, allowed: Allowed) -> None:
+    """Refuse a setting that is not allowed; names that the estimator does not have are passed over."""
+    for name, (fits, expected) in allowed.items():
+        if hasattr(estimator, name) and not fits(value := getattr(estimator, name)):
+            raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def whole(least: int) -> tuple[Callable[[Any], bool], str]:
+    """An entry of `Allowed`: a whole number of at least so much."""
+    return lambda value: is_whole(value, least), f"a whole number of at least {least}"
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number of at least so much, Python's or NumPy's."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_among(value: Any, words: tuple[str, ...]) -> bool:
+    """Whether a value is one of these words; an array is none of them."""
+    return isinstance(value, str) and value in words
 
 
 def is_number(value: Any) -> bool:

@@ -25,7 +25,7 @@ import numpy as np
 
 from borrow.inference.likelihoods import hazard
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, copy, like, namespace
+from borrow.numerics.linalg import Array, as_type_of, copy, namespace
 
 #: Site precisions stay above this: the probit's underflow at margins above 38.
 LEAST_PRECISION = 1e-300
@@ -123,7 +123,7 @@ class TaskPosterior:
         self.mean = 0.0 * variance
         self.variance = copy(variance)
         self.size = 0
-        self.M = like(variance, np.empty((0, len(variance))))
+        self.M = as_type_of(variance, np.empty((0, len(variance))))
 
     def at(self, n: int) -> tuple[Array, Array]:
         """Mean and variance of row n, as arrays of one."""
@@ -132,7 +132,7 @@ class TaskPosterior:
     def include(self, n: int, g: float, nu: float) -> None:
         """Take in row n: s = k_n - M'a with a the n-th column of M; then mean += g s, variance -= nu s^2."""
         if self.size == len(self.M):
-            grown = like(self.mean, np.empty((max(8, 2 * self.size), len(self.mean))))
+            grown = as_type_of(self.mean, np.empty((max(8, 2 * self.size), len(self.mean))))
             grown[: self.size] = self.M
             self.M = grown
         s = self.column(n)

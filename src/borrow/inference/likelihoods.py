@@ -8,7 +8,7 @@ import numpy as np
 
 from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Cells
-from borrow.numerics.linalg import Array, erfcx, like, log_ndtr, log_sum_exp, namespace
+from borrow.numerics.linalg import Array, as_type_of, erfcx, log_ndtr, log_sum_exp, namespace
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Logistic:
     def _narrow(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
         """E[s'] / Z and E[s''] / Z - d1^2 over the tilted distribution on the nodes."""
         xp = namespace(M)
-        f = M[:, None] + xp.sqrt(V)[:, None] * like(M, self.nodes)
+        f = M[:, None] + xp.sqrt(V)[:, None] * as_type_of(M, self.nodes)
         log_p = -xp.logaddexp(xp.zeros_like(f), -f)
-        terms = log_p + like(M, self.log_weights)
+        terms = log_p + as_type_of(M, self.log_weights)
         log_z = log_sum_exp(terms)
         share, p = xp.exp(terms - log_z[:, None]), xp.exp(log_p)
         d1 = (share * (1.0 - p)).sum(axis=1)
@@ -121,8 +121,8 @@ class Logistic:
         xp = namespace(M)
         turned = M < -0.5 * V
         root = xp.sqrt(V)
-        z = (xp.where(turned, -M - V, M)[:, None] - like(M, self.grid)) / root[:, None]
-        terms = log_ndtr(z) + like(M, self.log_grid)
+        z = (xp.where(turned, -M - V, M)[:, None] - as_type_of(M, self.grid)) / root[:, None]
+        terms = log_ndtr(z) + as_type_of(M, self.log_grid)
         log_z = log_sum_exp(terms)
         share = xp.exp(terms - log_z[:, None])
         r, excess = hazard(z)

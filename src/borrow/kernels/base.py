@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from borrow.numerics.linalg import Array, is_tensor, like, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 
 
 class Gradient(NamedTuple):
@@ -243,7 +243,7 @@ class Leaf(Kernel):
 
     def stack(self, theta: Array, X: Array) -> Self:
         """One kernel of this form for each row of theta."""
-        tensors = {name: like(X, value[:, None, :]) for name, value in self._values(theta)}
+        tensors = {name: as_type_of(X, value[:, None, :]) for name, value in self._values(theta)}
         return self._with(stacked=True, **tensors)
 
     def _columns(self, name: str, X: Array) -> Array:
@@ -257,7 +257,7 @@ class Leaf(Kernel):
                 f"{type(self).__name__}: {name} has {value.size} entries and the inputs have {d} columns; "
                 "give one number or one for each column"
             )
-        return like(X, value if value.ndim else np.full(d, value))
+        return as_type_of(X, value if value.ndim else np.full(d, value))
 
     def _once(self, name: str) -> Any:
         """A parameter that is one number; for several kernels one for each."""

@@ -155,9 +155,6 @@ class TaskKernels(Sequence[Kernel | None]):
         kernel = self.templates[t]
         return None if kernel is None else kernel.with_theta(self.theta[self.parts[t]])
 
-    def __iter__(self) -> Iterator[Kernel | None]:
-        return (self[t] for t in range(len(self)))
-
     @classmethod
     def of(cls, kernels: Sequence[Kernel | None]) -> TaskKernels:
         """Kernels that are there already."""

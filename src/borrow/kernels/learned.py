@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from scipy import sparse
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
-from borrow.numerics.linalg import Array, inner, like, row_dots
+from borrow.numerics.linalg import Array, as_type_of, inner, row_dots
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,8 +92,8 @@ class LearnedKernel(Leaf):
 
     def _features(self, X: Array) -> tuple[Array, Any]:
         """k(X, Z) R, and the way back to X."""
-        root = like(X, self.root)
-        k, back = self.base.evaluate(X, like(X, self.Z))
+        root = as_type_of(X, self.root)
+        k, back = self.base.evaluate(X, as_type_of(X, self.Z))
         return k @ root, lambda bP: back(bP @ root.T, True).X
 
     def __repr__(self) -> str:

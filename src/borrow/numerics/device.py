@@ -2,7 +2,7 @@
 
 Estimators take `device="cpu"`, `"cuda"` or `"auto"`. PyTorch is imported here, and only where a GPU is asked for.
 Tables, hyper-parameters, the optimiser and every answer stay on the host; what goes to the GPU are inputs and vectors
-of one number a row, what comes back are vectors and derivatives.
+of one number per row, what comes back are vectors and derivatives.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ class MemoryGivenBack:
             return
         clear_frames(calls)
         error.__traceback__ = None
+        del calls  # a frame that was cleared still refers to its function, and that to what it closes over
         self.device.torch.cuda.empty_cache()
         free, each = self.device.free(), 8.0 * MATRICES
         raise MemoryError(

@@ -226,7 +226,7 @@ def squared_distances(A: Array, C: Array) -> Array:
     return D
 
 
-def like(array: Any, value: Any) -> Any:
+def as_type_of(array: Any, value: Any) -> Any:
     """Numbers of the host where `array` is: as they are, or as a tensor beside it."""
     if isinstance(array, np.ndarray) or not is_tensor(array) or is_tensor(value):
         return value
@@ -267,6 +267,12 @@ def diagonal(A: Array) -> Array:
 def add_diagonal(A: Array, value: Any) -> None:
     """Add to the diagonal, in place."""
     A.flat[:: len(A) + 1] += value
+
+
+@twinned
+def add_at(A: Array, index: tuple[Any, ...], values: Array) -> None:
+    """Add to the entries that the arrays of `index` name, in place; no entry is named twice, but in a tensor."""
+    A[index] += values
 
 
 @twinned

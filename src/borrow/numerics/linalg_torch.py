@@ -84,7 +84,7 @@ def _fill_inverse(L: Tensor, X: Tensor, unit: Tensor) -> None:
     h = n // 2
     _fill_inverse(L[..., :h, :h], X[..., :h, :h], unit)
     _fill_inverse(L[..., h:, h:], X[..., h:, h:], unit)
-    below = _times_lower(L[..., h:, :h], X[..., :h, :h])
+    below = _lower_transposed_times(X[..., :h, :h], L[..., h:, :h].mT).mT  # L21 X11
     X[..., h:, :h] = _lower_times(X[..., h:, h:], below).neg_()
 
 
@@ -105,18 +105,6 @@ def _lower_times(X: Tensor, M: Tensor) -> Tensor:
     out[..., :h, :] = _lower_times(X[..., :h, :h], M[..., :h, :])
     out[..., h:, :] = _lower_times(X[..., h:, h:], M[..., h:, :])
     _add_product(out[..., h:, :], X[..., h:, :h], M[..., :h, :])
-    return out
-
-
-def _times_lower(M: Tensor, X: Tensor) -> Tensor:
-    """M X with X lower triangular."""
-    n = X.shape[-1]
-    if n <= LEAF:
-        return M @ X
-    h, out = n // 2, torch.empty(M.shape, dtype=M.dtype, device=M.device)
-    out[..., :h] = _times_lower(M[..., :h], X[..., :h, :h])
-    out[..., h:] = _times_lower(M[..., h:], X[..., h:, h:])
-    _add_product(out[..., :h], M[..., h:], X[..., h:, :h])
     return out
 
 
@@ -252,6 +240,11 @@ def diagonal(A: Tensor) -> Tensor:
 def add_diagonal(A: Tensor, value: Any) -> None:
     """Add to the diagonal of each matrix, in place."""
     diagonal(A).add_(value)
+
+
+def add_at(A: Tensor, index: tuple[Any, ...], values: Tensor) -> None:
+    """Add to the entries that `index` names, in place; where one is named twice, in a fixed order."""
+    A.index_put_(index, values, accumulate=True)
 
 
 def log_ndtr(z: Tensor) -> Tensor:

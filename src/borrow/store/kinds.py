@@ -38,9 +38,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "borrow.models.multitask.task_covariance": ("FreeForm", "LowRank", "Uniform", "Features", "Given"),
     "borrow.models.rbf.designs": ("Growth", "Network", "SharedLevel"),
     "borrow.models.rbf.model": ("Basis",),
-    "borrow.models.hierarchical.model": ("Group", "Moments", "Problem", "State", "Strengths"),
+    "borrow.models.hierarchical.model": ("State", "Strengths"),
     "borrow.models.hierarchical.basis": ("Basis",),
-    "borrow.models.hierarchical.search": ("Choice", "Held"),
     "borrow.models.hierarchical.fit": ("Fit", "NewTask"),
     "borrow.estimators.base": ("Fitted",),
     "borrow.estimators.labels": ("EPLabels",),
@@ -74,7 +73,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "borrow.models.hierarchical.estimators": (
         "AdaptedClassifier",
         "AdaptedRegressor",
-        "HierarchicalFit",
         "HierarchicalGPClassifier",
         "HierarchicalGPRegressor",
         "Margins",

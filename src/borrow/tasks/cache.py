@@ -11,16 +11,26 @@ T = TypeVar("T")
 
 
 class CacheKey:
-    """Stands for whoever asks. In its own process what is kept for it ends with it; elsewhere it is held."""
+    """Stands for whoever asks. In its own process what is kept for it ends with it."""
 
-    def __init__(self) -> None:
-        self.name, self.travelled = f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}", False
+    travelled = False
+    name: str | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "travelled": True}
+    def __reduce__(self) -> Any:
+        self.name = self.name or f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"
+        return TravelledKey, (self.name,)
+
+
+class TravelledKey(CacheKey):
+    """The same key elsewhere, where whoever asks cannot be seen; it is told by its name."""
+
+    travelled = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CacheKey) and self.name == other.name
+        return isinstance(other, TravelledKey) and self.name == other.name
 
     def __hash__(self) -> int:
         return hash(self.name)

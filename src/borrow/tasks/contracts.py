@@ -15,7 +15,6 @@ from borrow.tasks.cache import ShardCache
 C = TypeVar("C")
 T = TypeVar("T")
 P = ParamSpec("P")
-S_contra = TypeVar("S_contra", contravariant=True)
 S_co = TypeVar("S_co", covariant=True)
 
 
@@ -38,12 +37,12 @@ class Divisible(Protocol[S_co]):
         """What belongs to these tasks."""
 
 
-class Tasks(Protocol[S_contra]):
+class Tasks(Protocol[S_co]):
     """The tasks, wherever they lie. Sums are taken in an order that depends on the data alone."""
 
     def total(
         self,
-        f: Callable[Concatenate[S_contra, C, P], T],
+        f: Callable[Concatenate[S_co, C, P], T],
         common: C,
         parts: Divisible[object] | None = None,
     ) -> T:
@@ -54,7 +53,7 @@ class Tasks(Protocol[S_contra]):
 
     def each(
         self,
-        f: Callable[Concatenate[S_contra, C, P], T],
+        f: Callable[Concatenate[S_co, C, P], T],
         common: C,
         parts: Divisible[object] | None = None,
     ) -> list[T]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 
 from borrow.data.cells import Rows
 from borrow.data.labels import sort_labels
@@ -33,18 +32,14 @@ class _Auto(TaskEstimator):
     _: KW_ONLY
     n_jobs: int | None = None
 
-    @abstractmethod
-    def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
-        """The table as a problem to compare on."""
-
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Compare on the primary's rows, then fit the method that was found best, as the comparison fitted it."""
         self.fitted_ = self._unfitted()._learn(X, y, tasks)
         return self
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        problem, schema = self._read(X, y, tasks)
-        seed = read_seed(self.random_state)
+        rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
+        problem, seed = as_problem(rows, schema), read_seed(self.random_state)
         keys, _ = choose(problem.kind, int(problem.seen.sum()), self.methods)
         primary = schema.labels[primary_code(self.primary, schema.labels)]
         comparison = self._compare(problem, primary, keys, seed)
@@ -114,10 +109,6 @@ class AutoRegressor(RegressorMixin, _Auto):
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
-    def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
-        rows, schema = read_training(self, X, y, tasks)
-        return as_problem("regression", rows, schema, ()), schema
-
     def predict(
         self,
         X: Any,
@@ -145,10 +136,6 @@ class AutoClassifier(ClassifierMixin, _Auto):
     n_features_in_, feature_names_in_ : as there.
     """
 
-    def _read(self, X: Any, y: Any, tasks: Any) -> tuple[Problem, Schema]:
-        rows, schema = read_training(self, X, y, tasks, classes=True)
-        return as_problem("classification", rows, schema, schema.classes), schema
-
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
         return self._ask("predict", X, tasks)
@@ -162,13 +149,12 @@ class AutoClassifier(ClassifierMixin, _Auto):
         return self._ask("decision_function", X, tasks)
 
 
-def as_problem(kind: str, rows: Rows, schema: Schema, classes: Any) -> Problem:
-    """Rows that were read for `fit`, as a problem to compare on."""
+def as_problem(rows: Rows, schema: Schema) -> Problem:
+    """Rows that were read for `fit`, as a problem to compare on; they hold labels where the schema has classes."""
     names = schema.names if schema.names is not None else [f"column {j}" for j in range(rows.X.shape[1])]
-    labels, known = [plain(v) for v in rows.labels], tuple(plain(c) for c in classes)
-    y: Any = rows.y
-    if kind == "classification":
-        y = np.empty(len(rows.y), dtype=object)
-        y[:] = [None if not np.isfinite(v) else known[int(v) % len(known)] for v in rows.y]
+    kind, y, classes, labels = "regression", rows.y, (), [plain(v) for v in rows.labels]
+    if schema.classes is not None:
+        kind, classes = "classification", tuple(plain(c) for c in schema.classes)
+        y = np.array([classes[int(v) % len(classes)] if np.isfinite(v) else None for v in rows.y], dtype=object)
     about = kind, "y", "task" if schema.task is None else str(schema.task), tuple(map(str, names))
-    return Problem(*about, rows.X, y, tuple(labels[t] for t in rows.task), sort_labels(labels), known)
+    return Problem(*about, rows.X, y, tuple(labels[t] for t in rows.task), sort_labels(labels), classes)

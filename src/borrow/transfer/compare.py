@@ -35,7 +35,6 @@ from borrow.transfer.folds import (
     Split,
     evaluate,
     is_splitter,
-    read_cv,
     read_scoring,
     record_key,
     score_numbers,
@@ -97,7 +96,7 @@ def compare(
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
     seed = read_seed(random_state)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
-    shape = read_cv(cv, len(problem.rows_of(primaries[0]))) or (len(folds[primaries[0]]), 1)
+    first = folds[primaries[0]]
     about = {
         "kind": problem.kind,
         "target": problem.target,
@@ -108,7 +107,7 @@ def compare(
         "primaries": primaries,
         "methods": keys,
         "scoring": error,
-        "cv": {"folds": shape[0], "repeats": shape[1]},
+        "cv": {"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
         "seed": seed,
         "digest": problem.digest(),
         "versions": versions(),

@@ -82,9 +82,7 @@ def default_cv(n: int) -> tuple[int, int]:
 
     At equal cost few folds with more repeats have the narrower interval: its square goes with 1/repeats + 5/4.
     """
-    if n < 10:
-        return n, 1
-    return (5, 3) if n <= 200 else (5, 2)
+    return (n, 1) if n < 10 else (5, 3) if n <= 200 else (5, 2)
 
 
 def read_cv(cv: Any, n: int) -> tuple[int, int] | None:

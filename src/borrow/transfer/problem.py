@@ -140,9 +140,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
             f"the target {name!r} has {len(classes)} different values in {len(present)} rows, too many for classes; "
             "is it the right column? For numbers give kind='regression'"
         )
-    y = np.empty(len(entries), dtype=object)
-    y[:] = entries
-    return kind, y, classes
+    return kind, np.array(entries, dtype=object), classes
 
 
 def _kind_of(present: Sequence[Any]) -> str:

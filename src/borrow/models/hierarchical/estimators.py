@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -11,21 +10,22 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.contracts import Prediction
-from borrow.data.cells import Cells, Codes
+from borrow.covariance.contracts import Sites
+from borrow.data.cells import Codes, Rows
 from borrow.data.pool import Pool, read_pool
 from borrow.data.read import read_inputs, read_new, read_targets
-from borrow.data.scaling import Scaling, build, units_of_new_task
-from borrow.data.table import Table
+from borrow.data.scaling import TaskData, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator, warn
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
+from borrow.estimators.settings import is_number
+from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.fit import Fit, NewTask, Settings, check_arguments, learn, takes_sparse
-from borrow.models.hierarchical.search import spread
+from borrow.models.hierarchical.base_kernel import takes_sparse
+from borrow.models.hierarchical.fit import Fit, Learnt, NewTask, Settings, learn
 from borrow.models.reference.regularized import sigmoid
-from borrow.numerics.device import MemoryGivenBack, resolve
+from borrow.numerics.device import MemoryGivenBack, check, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.tasks.workers import Workers, open_workers
@@ -55,10 +55,50 @@ class HierarchicalGP(TaskEstimator):
         tags.input_tags.sparse = takes_sparse(self.base_kernel)
         return tags
 
+    def _check_settings(self) -> None:
+        """Refuse constructor arguments that no hierarchical model can use."""
+        if self.prior not in ("auto", None):
+            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (as in the paper)")
+        if self.optimizer not in ("lbfgs", None):
+            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the base kernel given")
+        pi, tau = self.mean_strength, self.covariance_strength
+        if not (is_number(pi) or pi == np.inf) or pi < 0:
+            raise ValueError(f"mean_strength={pi!r}: expected a number from 0 up; infinite for a mean of zero")
+        if not (isinstance(tau, str) and tau == "auto") and (not (is_number(tau) or tau == np.inf) or tau <= 0):
+            raise ValueError(f"covariance_strength={tau!r}: expected 'auto' or a positive number")
+        check(self.device)
+        if self.noise is not None and (not is_number(self.noise) or self.noise <= 0):
+            raise ValueError(f"noise={self.noise!r}: expected one positive variance for all tasks, or None to learn it")
+        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
+            raise ValueError(f"max_iter={self.max_iter!r}: expected a whole number of at least 0")
+        if not is_number(self.tol) or self.tol < 0:
+            raise ValueError(f"tol={self.tol!r}: expected a number from 0 up, in nats per row")
+
+    def _learn_rows(self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool) -> tuple[Learnt, TaskData]:
+        """The model of these targets at the inputs of the pool; a noise in the units of y becomes one for scaled y."""
+        data = build(rows, self.normalize_y)
+        settings = Settings(
+            base_kernel=self.base_kernel,
+            pi=float(self.mean_strength),
+            tau=None if isinstance(self.covariance_strength, str) else float(self.covariance_strength),
+            noise=None if self.noise is None else float(self.noise) / float(np.mean(data.scaling.scale**2)),
+            learn_noise=self.learn_noise,
+            rank=rank,
+            prior=self.prior,
+            optimizer=self.optimizer,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            accelerate=self.accelerate,
+            random_state=self.random_state,
+        )
+        device = resolve(self.device, len(data.cells.y))
+        learnt = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
+        return learnt, data
+
     def _last_fit(self) -> Fit:
         """The fit that the attributes speak of: that of the last class against the rest, where there are several."""
         model = self._fit_of().model
-        return (model[-1] if isinstance(model, list) else model).fit
+        return model[-1].fit if isinstance(model, list) else model
 
     @property
     def learned_kernel_(self) -> LearnedKernel:
@@ -85,53 +125,6 @@ class HierarchicalGP(TaskEstimator):
                 f"{self.tol:g} per row; raise max_iter or tol, or let covariance_strength='auto' choose when to stop",
                 ConvergenceWarning,
             )
-
-
-def found_attributes(fit: Fit) -> dict[str, Any]:
-    """The public attributes of the model, for labels and for numbers alike."""
-    return {
-        "X_": fit.X,
-        "kernel_": fit.problem.basis.kernel,
-        "objective_trace_": fit.trace,
-        "covariance_strength_": fit.strengths.tau,
-        "choices_": tried_table(fit),
-        "n_iter_": max(fit.n_iter, 1),
-        "converged_": fit.converged,
-        "jitter_": 0.0,
-    }
-
-
-@dataclass(frozen=True)
-class HierarchicalFit:
-    """The hierarchical model of numbers, fitted; the only input column of a cell is its place in `fit.X`."""
-
-    cells: Cells
-    fit: Fit
-
-    @property
-    def evidence(self) -> float:
-        """log p(scaled targets)."""
-        return self.fit.moments.evidence
-
-    @property
-    def noise(self) -> Array:
-        """One noise variance for all scaled tasks."""
-        return np.array([self.fit.state.noise])
-
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every cell."""
-        p = self.predict(self.fit.X[self.cells.X[:, 0].astype(np.intp)], self.cells.task)
-        return p.mean, p.variance
-
-    def predict(self, X: Any, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows (eq. 17)."""
-        second = self.fit.variance_of(X, task, full)
-        mean = self.fit.mean_of(X, task)
-        return Prediction(mean, np.diagonal(second), second) if full else Prediction(mean, second)
-
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The public attributes."""
-        return found_attributes(self.fit)
 
 
 @register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
@@ -174,24 +167,22 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        check_arguments(self)
+        self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
-        data = build(pool.rows, self.normalize_y)
-        device, n = resolve(self.device, len(data.cells.y)), pool.n_labelled
-        cells, settings = data.cells, settings_of(self, data.scaling, rank=False)
+        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
-            fit = learn(pool.X, n, cells, pool.column_scales, settings, workers, device)
-        self._warn_unfinished(fit)
-        return self._published(self._schema, data.scaling, HierarchicalFit(cells, fit))
+            learnt, data = self._learn_rows(pool, pool.rows, workers, rank=False)
+        self._warn_unfinished(learnt.fit)
+        return self._published(self._schema, data.scaling, learnt.fit)
 
     def _mean(self, rows: Any, task: Codes) -> Array:
         fitted: Any = self._fit_of()
-        with single_thread(fitted.model.fit.n_labelled):
-            return fitted.center[task] + fitted.scale[task] * fitted.model.fit.mean_of(rows, task)
+        with single_thread(fitted.model.n_labelled):
+            return fitted.center[task] + fitted.scale[task] * fitted.model.mean_of(rows, task)
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
         fitted: Any = self._fit_of()
-        fit, columns = fitted.model.fit, fitted.schema.wide
+        fit, columns = fitted.model, fitted.schema.wide
         center, scale = fitted.center[columns], fitted.scale[columns]
         with single_thread(fit.n_labelled):
             mean = center + scale * fit.means(rows)[:, columns]
@@ -214,7 +205,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         fitted: Any = self._fit_of()
         rows, target = read_new_task(self, X, y)
         center, scale = units_of_new_task(target, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
-        return AdaptedRegressor(self, NewTask.of(fitted.model.fit, rows, (target - center) / scale), center, scale)
+        return AdaptedRegressor(self, NewTask.of(fitted.model, rows, (target - center) / scale), center, scale)
 
 
 @dataclass(frozen=True)
@@ -261,7 +252,7 @@ class Margins:
 
     def decisions(self, X: Any) -> Array:
         """Log odds of +1 for every task, in columns."""
-        return self.log_odds(self.fit.means(X)[:, :-1], self.center, self.scale)
+        return self.log_odds(self.fit.means(X), self.center, self.scale)
 
     def probability(self, X: Any, task: Codes) -> Array:
         """Probability of +1."""
@@ -299,7 +290,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     learn_noise: bool = False
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        check_arguments(self)
+        self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, classes=True)
         classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
@@ -311,20 +302,17 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         fit = models[-1].fit
         return {
-            **found_attributes(fit),
+            **fit.attributes(self._schema.labels),
             "noise_": dict.fromkeys(self._schema.labels, fit.state.noise),
-            "log_marginal_likelihood_": float(sum(m.fit.moments.evidence for m in models)),
+            "log_marginal_likelihood_": float(sum(m.fit.evidence for m in models)),
         }
 
     def _margins(self, pool: Pool, positive: int, workers: Workers | None) -> Margins:
-        labelled = np.isfinite(pool.rows.y)
-        y = np.where(labelled, np.where(pool.rows.y == positive, 1.0, -1.0), np.nan)
-        data = build(replace(pool.rows, y=y), self.normalize_y)
-        device = resolve(self.device, len(data.cells.y))
-        settings = settings_of(self, data.scaling, rank=True)
-        fit = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
-        sigmoid_of_f = calibrate(fit, data.scaling.center, data.scaling.scale)
-        return Margins(fit, data.scaling.center, data.scaling.scale, *sigmoid_of_f)
+        y = pool.rows.y
+        signs = np.where(np.isfinite(y), np.where(y == positive, 1.0, -1.0), np.nan)
+        learnt, data = self._learn_rows(pool, replace(pool.rows, y=signs), workers, rank=True)
+        center, scale = data.scaling.center, data.scaling.scale
+        return Margins(learnt.fit, center, scale, *calibrate(learnt, center, scale))
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of `classes_[1]`; one column a class where there are more than two; one a task for wide fits."""
@@ -386,51 +374,26 @@ class AdaptedClassifier:
         return self.source.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-def calibrate(fit: Fit, center: Array, scale: Array) -> tuple[float, float, float]:
+def calibrate(learnt: Learnt, center: Array, scale: Array) -> tuple[float, float, float]:
     """Slope and offset of the sigmoid: on held-out rows where there are any, else on leave-one-out values.
 
     With all rows f is larger than with three quarters of them; the third number brings it back to that size.
     """
-    groups, shrink = fit.problem.groups, 1.0
-    if fit.choice is not None:
-        tasks, targets = ([v for f in fit.folds for v in part(f)] for part in (lambda f: f.tasks, lambda f: f.targets))
-        means = [mean for fold in fit.choice.answers for mean, _ in fold]
-        shrink = min(fit.choice.spread / max(spread(fit.problem, fit.state, fit.moments), 1e-12), 1.0)
-    elif fit.problem.basis.Phi is None:
-        tasks, means, targets = [g.tasks for g in groups], fit.leave_one_out(), [g.Y for g in groups]
+    fit, choice, shrink = learnt.fit, learnt.choice, 1.0
+    if choice is not None:
+        f, targets, task = (np.concatenate([getattr(a, n) for a in choice.answers]) for n in ("mean", "y", "task"))
+        shrink = min(choice.size / max(learnt.size, 1e-12), 1.0)
+    elif fit.basis.Phi is None:
+        targets, task, tau = fit.cells.y, fit.cells.task, fit.cells.count / fit.noise
+        f, _ = cavity(*fit.marginals(), Sites(tau * targets, tau))
     else:
         return 2.0, 0.0, 1.0  # f estimates P(+1) - P(-1): log odds have about this slope around zero
-    margin = np.concatenate([(center[t] + scale[t] * f).ravel() for t, f in zip(tasks, means, strict=True)])
-    y = np.concatenate([(center[t] + scale[t] * v).ravel() for t, v in zip(tasks, targets, strict=True)])
-    y = np.where(y > 0, 1.0, -1.0)
+    answered = np.isfinite(f)
+    f, targets, center, scale = f[answered], targets[answered], center[task[answered]], scale[task[answered]]
+    y = np.where(center + scale * targets > 0, 1.0, -1.0)
     if len(np.unique(y)) < 2:
         return 2.0, 0.0, 1.0
-    return (*sigmoid(margin, y), shrink)
-
-
-def settings_of(estimator: Any, scaling: Scaling, rank: bool) -> Settings:
-    """The constructor's arguments; a noise in the units of y becomes one for scaled targets."""
-    noise = estimator.noise
-    return Settings(
-        estimator.base_kernel,
-        float(estimator.mean_strength),
-        estimator.covariance_strength,
-        None if noise is None else float(noise) / float(np.mean(scaling.scale**2)),
-        estimator.learn_noise,
-        rank,
-        estimator.prior,
-        estimator.optimizer,
-        int(estimator.max_iter),
-        float(estimator.tol),
-        estimator.accelerate,
-        estimator.random_state,
-    )
-
-
-def tried_table(fit: Fit) -> Table:
-    """One row for each setting and iteration that was scored on held-out rows."""
-    tried = [] if fit.choice is None else fit.choice.tried
-    return Table({name: [t[name] for t in tried] for name in ("tau", "noise", "n_iter", "score")})
+    return (*sigmoid(center + scale * f, y), shrink)
 
 
 def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import check_random_state
 
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes
-from borrow.estimators.gp import default_kernel
-from borrow.estimators.settings import is_number
-from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
+from borrow.data.table import Table
+from borrow.kernels import Kernel, LearnedKernel
+from borrow.models.hierarchical.base_kernel import base_kernel_of, base_objective, fit_base
 from borrow.models.hierarchical.basis import Basis, basis_of, is_linear
-from borrow.models.hierarchical.device import basis_there, on_host
 from borrow.models.hierarchical.model import (
-    Moments,
     Problem,
     State,
     Strengths,
@@ -27,30 +24,30 @@ from borrow.models.hierarchical.model import (
     coefficients,
     expect,
     extended,
+    functions,
     learned_kernel,
+    marginals,
     posterior_at,
     prior_at,
     start,
+    sum_of_squares,
 )
 from borrow.models.hierarchical.search import (
     NOISES,
     TAUS,
     Choice,
-    Held,
     choose,
     few_of,
-    fit_base,
     fit_em,
+    held_out_run,
     hold_out,
     log_density,
-    path,
-    ranking,
+    ranking_or_density,
+    root_mean_square,
 )
-from borrow.models.hierarchical.spread import SpreadGroups
 from borrow.numerics import memory
-from borrow.numerics.device import Device, check, require
-from borrow.numerics.linalg import Array, cholesky, solve, solve_lower
-from borrow.numerics.optimise import Optimum
+from borrow.numerics.device import Device, require
+from borrow.numerics.linalg import Array, add_diagonal, cholesky, column_dots, solve, solve_lower, to_host
 from borrow.tasks.workers import Workers
 
 #: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.
@@ -65,7 +62,7 @@ class Settings:
 
     base_kernel: Any
     pi: float
-    tau: Any  # a number, infinite for K = kappa, or "auto"
+    tau: float | None  # infinite for K = kappa; None to choose it
     noise: float | None  # in units of scaled targets
     learn_noise: bool
     rank: bool  # choose by ranking (labels) or by density (numbers)
@@ -76,89 +73,108 @@ class Settings:
     accelerate: bool
     random_state: Any
 
+    @property
+    def chooses_noise(self) -> bool:
+        """Whether the noise is neither given nor learnt by EM."""
+        return self.noise is None and not self.learn_noise
+
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model, in units of scaled targets."""
+    """A fitted model, in units of scaled targets. The only input column of a cell is its position in X."""
 
     X: Any
     n_labelled: int
-    problem: Problem
+    basis: Basis
+    cells: Cells
     state: State
-    moments: Moments
+    theta: Array  # (p, M): f^l of every task
+    evidence: float
     strengths: Strengths
     trace: list[float]
     converged: bool
-    choice: Choice | None
-    folds: list[Held]  # what the settings were chosen on
-    optimum: Optimum | None
+    tried: list[dict[str, float]]  # settings and their scores on held-out rows
 
     @cached_property
     def alpha(self) -> Array:
         """alpha^l of every task in columns, the mean's in the last (17)."""
-        theta = self.state.mu[:, None] + np.column_stack([self.moments.D, np.zeros(len(self.state.mu))])
-        return np.asarray(coefficients(self.problem.basis, theta))
+        return np.asarray(coefficients(self.basis, np.column_stack([self.theta, self.state.mu])))
 
     @property
     def n_iter(self) -> int:
         """EM iterations."""
         return len(self.trace) - 1
 
+    @property
+    def noise(self) -> Array:
+        """One noise variance for all scaled tasks."""
+        return np.array([self.state.noise])
+
     @cached_property
     def learned(self) -> LearnedKernel:
         """Eq. (19), on all inputs, those without a label too; made when first asked for."""
         n = self.X.shape[0]
-        if n > self.n_labelled and self.problem.basis.Phi is None:
+        if n > self.n_labelled and self.basis.Phi is None:
             memory.require(8.0 * 6 * n * n, f"a kernel on {n:,} inputs", "leave out inputs without a label")
-        basis, state = extended(self.problem.basis, self.state, self.X, self.n_labelled)
-        return learned_kernel(basis, state.K, self.problem.m, self.strengths.tau)
+        basis, state = extended(self.basis, self.state, self.X, self.n_labelled)
+        return learned_kernel(basis, state.K, len(np.unique(self.cells.task)), self.strengths.tau)
 
     def prior_moments(self) -> tuple[Array, Array]:
         """mu and K at all inputs."""
         n = self.X.shape[0]
         memory.require(8.0 * 4 * n * n, f"the covariance of {n:,} inputs", "use learned_kernel_ on some of them")
-        Phi, K = prior_at(self.problem.basis, self.state.K, self.X, full=True)
+        Phi, K = prior_at(self.basis, self.state.K, self.X, full=True)
         return Phi @ self.state.mu, 0.5 * (K + K.T)
 
     def means(self, X: Any) -> Array:
-        """Posterior means of all tasks at new inputs, and the prior mean in the last column."""
-        basis = self.problem.basis
-        return by_blocks(X, partial(_weigh, basis, self.alpha))
+        """Posterior means of all tasks at new inputs, one column per task."""
+        return self._weighted(self.alpha[:, :-1], X)
 
     def mean_of(self, X: Any, task: Codes) -> Array:
         """Posterior mean of each row's task."""
-        basis, out = self.problem.basis, np.empty(X.shape[0])
+        out = np.empty(X.shape[0])
         for t in np.unique(task):
-            at, a = np.flatnonzero(task == t), self.alpha[:, t]
-            out[at] = by_blocks(X[at], partial(_weigh, basis, a))
+            at = np.flatnonzero(task == t)
+            out[at] = self._weighted(self.alpha[:, t], X[at])
         return out
+
+    def prior_mean(self, X: Any) -> Array:
+        """mu(x), the mean of a task never seen."""
+        return self._weighted(self.alpha[:, -1], X)
+
+    def _weighted(self, alpha: Array, X: Any) -> Array:
+        return by_blocks(X, lambda part: np.asarray(self.basis.kernel(part, self.basis.Z)) @ alpha)
 
     def variance_of(self, X: Any, task: Codes, full: bool) -> Array:
         """Variances of each row's task, or the covariance of all rows: tasks are independent given the prior."""
         out = np.zeros((X.shape[0], X.shape[0]) if full else X.shape[0])
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
-            if full:
-                out[np.ix_(at, at)] = posterior_at(self.problem, self.state, int(t), X[at], True)
-            else:
-                out[at] = by_blocks(X[at], partial(posterior_at, self.problem, self.state, int(t), full=False))
+            own = partial(posterior_at, self.basis, self.cells, self.state, int(t), full=full)
+            out[np.ix_(at, at) if full else at] = own(X[at]) if full else by_blocks(X[at], own)
         return out
 
-    def leave_one_out(self) -> list[Array]:
-        """Means of each group's functions at its own rows without the row itself, K and mu as they are."""
-        out = []
-        for g in self.problem.groups:
-            A = g.within(self.state.K)
-            A.flat[:: len(A) + 1] += self.state.noise / g.count
-            L = cholesky(A)
-            inverse = solve(L, np.eye(len(A)))
-            left = solve(L, g.Y - g.of(self.state.mu)[:, None]) / np.diagonal(inverse)[:, None]
-            out.append(g.Y - left)
-        return out
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        return marginals(self.basis, self.cells, self.state, self.theta)
 
+    def predict(self, X: Any, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows (eq. 17)."""
+        mean, second = self.mean_of(X, task), self.variance_of(X, task, full)
+        return Prediction(mean, np.diagonal(second), second) if full else Prediction(mean, second)
 
-def _weigh(basis: Basis, alpha: Array, X: Any) -> Array:
-    return np.asarray(basis.kernel(X, basis.Z)) @ alpha
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes of the model, for labels and for numbers alike."""
+        return {
+            "X_": self.X,
+            "kernel_": self.basis.kernel,
+            "objective_trace_": self.trace,
+            "covariance_strength_": self.strengths.tau,
+            "choices_": Table({name: [t[name] for t in self.tried] for name in ("tau", "noise", "n_iter", "score")}),
+            "n_iter_": max(self.n_iter, 1),
+            "converged_": self.converged,
+            "jitter_": 0.0,
+        }
 
 
 def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
@@ -166,24 +182,13 @@ def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
     return np.concatenate([f(X[i : i + BLOCK]) for i in range(0, max(X.shape[0], 1), BLOCK)])
 
 
-def takes_sparse(given: Any) -> bool:
-    """Whether a base kernel, or the default, is one for sparse tables."""
-    return given is None or isinstance(given, LearnedKernel) or (isinstance(given, Kernel) and is_linear(given))
+@dataclass(frozen=True)
+class Learnt:
+    """A fit, and for probabilities the answers for held-out rows that it was chosen by."""
 
-
-def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
-    """The kernel given; without one a squared exponential, or a linear one for sparse inputs."""
-    if sparse.issparse(X):
-        if given is None:
-            return Linear(1.0 / max(float(X.multiply(X).sum()) / X.shape[0], 1e-300))
-        kernel = deepcopy(resolve(given, "base_kernel"))
-        if not takes_sparse(kernel):
-            raise ValueError(
-                f"base_kernel={kernel!r} needs dense inputs and X is sparse; give borrow.kernels.Linear(), with a "
-                "Constant added for an offset, or X.toarray()"
-            )
-        return kernel
-    return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
+    fit: Fit
+    choice: Choice | None
+    size: float  # root mean square of the functions over all labelled inputs
 
 
 def learn(
@@ -194,75 +199,62 @@ def learn(
     settings: Settings,
     workers: Workers | None = None,
     device: Device | None = None,
-) -> Fit:
+) -> Learnt:
     """Base kernel, then tau, noise and the number of iterations, then EM on all rows."""
     Z = X[:n_labelled]
     kernel = base_kernel_of(settings.base_kernel, X, scales)
-    noise, optimum = 0.1 if settings.noise is None else settings.noise, None
-    chosen_noise = settings.noise is None and not settings.learn_noise
-    free = [n for n in kernel.parameter_names() if not chosen_noise or n.split(".")[-1] != "variance"]
+    noise = 0.1 if settings.noise is None else settings.noise
+    free = [n for n in kernel.parameter_names() if not settings.chooses_noise or n.split(".")[-1] != "variance"]
     if settings.optimizer is not None and free:
-        kernel, noise, optimum = fit_base(kernel, noise, Z, cells, scales, settings.prior, 200, workers, device)
+        objective = base_objective(kernel, Z, cells, workers, device)
+        kernel, noise = fit_base(kernel, noise, scales, settings.prior, objective)
     _check_memory(kernel, Z, cells, device)
     basis = basis_of(kernel, Z)
-    problem = arrange(basis if device is None else basis_there(basis, device), cells)
-    if workers is not None:
-        problem = replace(problem, spread=SpreadGroups(workers))
-    mean_variance = float(np.mean(kernel.diag(Z)))
+    problem = arrange(basis, cells, workers, device)
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
     strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)
-    choice, n_iter, tol = None, settings.max_iter, settings.tol
-    folds: list[Held] = []
-    if settings.tau == "auto" or chosen_noise:
-        folds = hold_out(cells, problem, check_random_state(settings.random_state))
-        noises = tuple(r * mean_variance for r in NOISES) if chosen_noise else (noise,)
-        alone = problem.m < 2
-        if folds and not (alone and len(noises) == 1):
-            taus = tuple(t * problem.m for t in TAUS) if settings.tau == "auto" else (float(settings.tau),)
-            alone = alone or not np.isfinite(taus[0])
-            score, margin = (_ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
-            some = () if alone else taus
-            few = few_of(folds, problem)
-            choice = choose(folds, few, strengths, some, noises, score, margin, settings.max_iter)
-            folds = few
-            noise, n_iter = choice.noise, choice.n_iter
-            if settings.tau == "auto":
-                strengths, tol = replace(strengths, tau=choice.tau), -np.inf
-        elif chosen_noise:
+    tau, n_iter, choice = settings.tau, settings.max_iter, None
+    if tau is None or settings.chooses_noise:
+        mean_variance = float(np.mean(kernel.diag(Z)))
+        choice = _choose(problem, settings, strengths, mean_variance)
+        if choice is not None:
+            noise = choice.noise
+        elif settings.chooses_noise:
             noise = 0.3 * mean_variance
-    if settings.tau != "auto":
-        strengths, n_iter = replace(strengths, tau=float(settings.tau)), settings.max_iter
-    if not np.isfinite(strengths.tau) or n_iter == 0:
+    if tau is None:
+        tau, n_iter = (np.inf, 0) if choice is None else (choice.tau, choice.n_iter)
+    strengths = replace(strengths, tau=tau)
+    if np.isfinite(tau) and n_iter > 0:
+        if settings.rank and choice is None and basis.Phi is not None:
+            folds = few_of(hold_out(problem, check_random_state(settings.random_state)), problem)
+            choice = held_out_run(folds, strengths, noise, n_iter) if folds else None
+        chosen = settings.tau is None
+        tol = -np.inf if chosen else settings.tol
+        done = fit_em(problem, strengths, noise, n_iter, tol, settings.accelerate and not chosen)
+        state, moments, trace, converged = done.state, done.statistics, done.trace, done.converged or chosen
+    else:
         state = start(problem.basis, noise)
         moments = expect(state, problem, moments=False)
-        parts: Any = (state, moments, [moments.evidence], True)
-    else:
-        if settings.rank and choice is None and problem.basis.Phi is not None:
-            folds = few_of(hold_out(cells, problem, check_random_state(settings.random_state)), problem)
-            choice = _held_out_run(folds, strengths, noise, n_iter) if folds else None
-        accelerate = settings.accelerate and settings.tau != "auto"
-        done = fit_em(problem, strengths, noise, n_iter, tol, accelerate)
-        parts = (done.state, done.statistics, done.trace, done.converged or settings.tau == "auto")
-    problem = replace(problem, spread=None)
-    folds = [replace(f, rest=replace(f.rest, spread=None)) for f in folds]
-    if device is not None:  # what was learnt answers from the host
-        problem, state, moments = on_host(problem, basis, parts[0], parts[1])
-        parts, folds = (
-            (state, moments, *parts[2:]),
-            [replace(f, rest=replace(f.rest, basis=basis, bundles=None)) for f in folds],
-        )
-    return Fit(X, n_labelled, problem, parts[0], parts[1], strengths, parts[2], parts[3], choice, folds, optimum)
+        trace, converged = [moments.evidence], True
+    theta = to_host(functions(state, problem, moments))
+    state = State(to_host(state.mu), to_host(state.K), state.noise)  # what was learnt answers from the host
+    tried = [] if choice is None else choice.tried
+    fit = Fit(X, n_labelled, basis, cells, state, theta, moments.evidence, strengths, trace, converged, tried)
+    size = root_mean_square(problem, sum_of_squares(basis.gram, theta[:, problem.seen_tasks]))
+    return Learnt(fit, choice, size)
 
 
-def _held_out_run(folds: list[Held], strengths: Strengths, noise: float, n_iter: int) -> Choice:
-    """Answers for held-out rows at settings that were given, for probabilities."""
-    *_, (_, by_task, answers, size) = path(folds, strengths, noise, log_density, n_iter)
-    return Choice(strengths.tau, noise, n_iter, float(by_task.mean()), answers, size, [])
-
-
-def _ranking_or_density(answers: list[tuple[Array, Array]], targets: list[Array], noise: float) -> Array:
-    areas = ranking(answers, targets, noise)
-    return areas if np.isfinite(areas).any() else log_density(answers, targets, noise)
+def _choose(problem: Problem, settings: Settings, strengths: Strengths, mean_variance: float) -> Choice | None:
+    """tau, noise and number of iterations by held-out rows; None where there are none, or nothing to choose."""
+    folds = hold_out(problem, check_random_state(settings.random_state))
+    noises = tuple(r * mean_variance for r in NOISES) if settings.chooses_noise else (strengths.noise_level,)
+    taus = tuple(t * problem.m for t in TAUS) if settings.tau is None else (settings.tau,)
+    if problem.m < 2 or not np.isfinite(taus[0]):
+        taus = ()
+    if not folds or (problem.m < 2 and len(noises) == 1):
+        return None
+    score, margin = (ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
+    return choose(folds, few_of(folds, problem), strengths, taus, noises, score, margin, settings.max_iter)
 
 
 def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -> None:
@@ -287,48 +279,18 @@ class NewTask:
 
     @classmethod
     def of(cls, fit: Fit, X: Any, y: Array) -> NewTask:
-        """From its labelled rows, of which there may be none."""
-        A = np.array(fit.learned(X)) if len(y) else np.zeros((0, 0))
-        A.flat[:: len(y) + 1] += fit.state.noise
-        L = cholesky(A)
-        prior = fit.means(X)[:, -1] if len(y) else np.zeros(0)
-        return cls(fit, X, L, solve(L, y - prior))
+        """From its labelled rows."""
+        A = np.array(fit.learned(X))
+        add_diagonal(A, fit.state.noise)
+        L = cholesky(A, overwrite=True)
+        return cls(fit, X, L, solve(L, y - fit.prior_mean(X)))
 
     def mean(self, X: Any) -> Array:
         """Posterior mean."""
-        prior = self.fit.means(X)[:, -1]
-        if not len(self.weights):
-            return prior
-        return prior + by_blocks(X, lambda part: self.fit.learned(part, self.X) @ self.weights)
+        return self.fit.prior_mean(X) + by_blocks(X, lambda part: self.fit.learned(part, self.X) @ self.weights)
 
     def variance(self, X: Any, full: bool) -> Array:
         """Posterior variances or covariance."""
         k = self.fit.learned
-        prior = k(X) if full else k.diag(X)
-        if not len(self.weights):
-            return prior
         part = solve_lower(self.factor, k(self.X, X))
-        return prior - part.T @ part if full else np.maximum(prior - np.einsum("ij,ij->j", part, part), 0.0)
-
-
-def check_arguments(estimator: Any) -> None:
-    """Refuse constructor arguments that no hierarchical model can use."""
-    if estimator.prior not in ("auto", None):
-        raise ValueError(f"prior={estimator.prior!r}: expected 'auto' (weak priors) or None (as in the paper)")
-    if estimator.optimizer not in ("lbfgs", None):
-        raise ValueError(f"optimizer={estimator.optimizer!r}: expected 'lbfgs', or None to keep the base kernel given")
-    pi, tau = estimator.mean_strength, estimator.covariance_strength
-    if not (is_number(pi) or pi == np.inf) or isinstance(pi, str) or pi < 0:
-        raise ValueError(f"mean_strength={pi!r}: expected a number from 0 up; infinite for a mean of zero")
-    auto = isinstance(tau, str) and tau == "auto"
-    if not auto and (isinstance(tau, str) or not (is_number(tau) or tau == np.inf) or tau <= 0):
-        raise ValueError(f"covariance_strength={tau!r}: expected 'auto' or a positive number")
-    check(estimator.device)
-    if estimator.noise is not None and (not is_number(estimator.noise) or estimator.noise <= 0):
-        raise ValueError(
-            f"noise={estimator.noise!r}: expected one positive variance for all tasks, or None to learn it"
-        )
-    if not isinstance(estimator.max_iter, (int, np.integer)) or estimator.max_iter < 0:
-        raise ValueError(f"max_iter={estimator.max_iter!r}: expected a whole number of at least 0")
-    if not is_number(estimator.tol) or estimator.tol < 0:
-        raise ValueError(f"tol={estimator.tol!r}: expected a number from 0 up, in nats per row")
+        return k(X) - part.T @ part if full else np.maximum(k.diag(X) - column_dots(part, part), 0.0)

@@ -15,22 +15,31 @@ normal-inverse-Wishart prior around the base kernel k. What theta is, is the `Ba
 | mu_f = kappa mu_alpha      | `State.mu`           | (p,)                                                |
 | K = kappa C_alpha kappa    | `State.K`            | (p, p)                                              |
 | sigma^2                    | `State.noise`        | one for all tasks, in units of scaled targets       |
-| f^l = kappa alpha^l        | `mu + Moments.D`     | (p, M), posterior means                             |
+| f^l = kappa alpha^l        | `functions`          | (p, M), posterior means                             |
 | pi, tau                    | `Strengths`          | equivalent numbers of tasks                         |
 | m                          | `Problem.m`          | tasks that have a label                             |
-| Phi_l                      | `Group`              | rows of task l; tasks with equal rows are one group |
+| Phi_l                      | `Group.seen`         | rows of task l; tasks with equal rows are one group |
 
 | equation | function |
 |---|---|
 | (4), (10) | `log_hyper_prior` |
 | (5), (6) | `expect`, with a primal basis |
 | (12), (13) | `expect`, in function space: f^l = mu + G'(y - mu_l), C_l = K - K_:l G |
+| (12) | `functions` |
 | (7), (14) | `maximise` |
 | (8), (15) | `maximise` |
 | (9), (16) | `maximise` |
 | (17) | `coefficients` |
 | (18) | `learned_root` |
 | (19) | `learned_kernel` |
+
+The E-step is a sum over the tasks, wherever they lie. With A_l = Phi_l K Phi_l' + sigma^2/count and the columns
+V_l = Phi_l'A_l^-1 (y^l - Phi_l mu) it needs of the tasks only S = sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l), (p, p), and
+v = sum_l V_l, (p,): f^l = mu + K V_l and C_l = K - K Phi_l'A_l^-1 Phi_l K, so that
+
+    sum_l (f^l - mu) = K v,    sum_l (C_l + (f^l - mu)(f^l - mu)') = m K + K S K.
+
+mu, K and the noise travel to the tasks; their own columns V_l come back when EM has ended (`functions`).
 
 Deviations, each with its reason:
 - (12)-(16) are printed for alpha = kappa^-1 f. In f the same iterates need no inverse of kappa and n_l x n_l systems
@@ -46,18 +55,21 @@ Deviations, each with its reason:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.basis import Basis, function_basis
-from borrow.models.hierarchical.device import bundle
+from borrow.models.hierarchical.basis import Basis, Features, at_positions, function_basis
+from borrow.models.hierarchical.groups import GroupShard, PlacedGroups, in_groups
+from borrow.numerics.device import Device
 from borrow.numerics.linalg import (
     Array,
     add_diagonal,
+    as_type_of,
     cholesky,
     column_dots,
     copy,
@@ -65,7 +77,6 @@ from borrow.numerics.linalg import (
     inner,
     inverse_from_factor,
     is_tensor,
-    like,
     log_determinant,
     solve,
     solve_lower,
@@ -73,115 +84,50 @@ from borrow.numerics.linalg import (
     weigh_rows,
 )
 from borrow.numerics.optimise import NOISE_FLOOR
-
-Answer = tuple[Array, Array]  # means and variances
-
-
-@dataclass(frozen=True)
-class Group:
-    """Tasks that see the same rows: one factor serves them all."""
-
-    tasks: Codes
-    rows: Any  # positions in Z where theta is f, else None
-    Phi: Array | None  # (n_l, p), where it is not
-    count: Array
-    Y: Array  # (n_l, tasks)
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of all the group's tasks."""
-        return self.Y.size
-
-    def sites(self, noise: float) -> Array:
-        """Noise variance of every row."""
-        return noise / self.count
-
-    def targets(self, mu: Array) -> Array:
-        """y - mu_l, one column a task."""
-        return self.Y - self.of(mu)[:, None]
-
-    def of(self, v: Array) -> Array:
-        """Phi_l v for a vector or the columns of a matrix."""
-        return v[self.rows] if self.Phi is None else self.Phi @ v
-
-    def within(self, K: Array) -> Array:
-        """Phi_l K Phi_l', a fresh array."""
-        if self.Phi is None:
-            return K[np.ix_(self.rows, self.rows)]
-        S = self.Phi @ K @ self.Phi.T
-        return 0.5 * (S + S.T)
-
-    def add(self, V: Array, a: Array) -> None:
-        """Phi_l'a into the columns of the group's tasks."""
-        if self.Phi is None:
-            V[np.ix_(self.rows, self.tasks)] = a
-        else:
-            V[:, self.tasks] = self.Phi.T @ a
-
-    def add_square(self, B: Array, S: Array) -> None:
-        """B + Phi_l'S Phi_l, in place."""
-        if self.Phi is None:
-            B[np.ix_(self.rows, self.rows)] += S
-        else:
-            B += self.Phi.T @ S @ self.Phi
+from borrow.tasks.cache import CacheKey
+from borrow.tasks.workers import Workers
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All tasks on a basis; dof, scatter and log_constant are what merged rows add to the evidence."""
+    """All tasks on a basis, wherever they lie."""
 
     basis: Basis
-    groups: list[Group]
-    n_tasks: int
-    dof: float
-    scatter: float
-    log_constant: float
-    bundles: list[Any] | None = None  # the groups on a device, several as one (`hierarchical_device`)
-    spread: Any = None  # the groups on workers, while a fit has any
+    tasks: PlacedGroups
+
+    @property
+    def cells(self) -> Cells:
+        """The rows; the only column of X is the position of the input, and a count of 0 is of a row held out."""
+        return self.tasks.cells
+
+    @cached_property
+    def seen_tasks(self) -> Codes:
+        """Codes of the tasks that have a label."""
+        return np.unique(self.cells.task[self.cells.count > 0])
 
     @property
     def m(self) -> int:
-        """Tasks that have a label."""
-        return sum(len(g.tasks) for g in self.groups)
+        """Number of tasks that have a label."""
+        return len(self.seen_tasks)
 
-    @property
+    @cached_property
     def n_rows(self) -> float:
-        """Rows of all tasks."""
-        return sum(g.Y.size for g in self.groups) + self.dof
+        """Number of rows of all tasks."""
+        return float(np.sum(self.cells.count > 0) + self.cells.dof.sum())
+
+    @cached_property
+    def held(self) -> Codes:
+        """Cells that are held out."""
+        return np.flatnonzero(self.cells.count == 0)
+
+    def holding_out(self, mask: Any) -> Problem:
+        """The same tasks without some of their cells, which are to be predicted."""
+        return Problem(self.basis, self.tasks.holding_out(mask))
 
 
-def arrange(basis: Basis, cells: Cells, kept: Any = None) -> Problem:
-    """Group the tasks by rows; with `kept`, a mask, only of those cells."""
-    keys: dict[bytes, list[int]] = {}
-    position, kept = cells.X[:, 0].astype(np.intp), np.ones(len(cells.y), bool) if kept is None else kept
-    own = {}
-    for t in range(len(cells.starts) - 1):
-        at = np.arange(cells.starts[t], cells.starts[t + 1])
-        at = at[kept[at]]
-        if len(at):
-            own[t] = at
-            keys.setdefault(position[at].tobytes() + cells.count[at].tobytes(), []).append(t)
-    dof, scatter, log_constant = float(cells.dof.sum()), float(cells.scatter.sum()), float(cells.log_count.sum())
-    groups = []
-    for tasks in keys.values():
-        at = own[tasks[0]]
-        Y, count = np.column_stack([cells.y[own[t]] for t in tasks]), cells.count[at]
-        if basis.Phi is None:
-            groups.append(Group(np.array(tasks), position[at], None, count, Y))
-            continue
-        # Rows of unit noise; where they outnumber theta, their orthogonal complement is noise alone.
-        root = np.sqrt(count)[:, None]
-        Phi, Y = root * to_host(basis.Phi[position[at]]), root * Y
-        log_constant += 0.5 * float(np.log(count).sum()) * len(tasks)
-        if len(Phi) > Phi.shape[1]:
-            Q, R = np.linalg.qr(Phi)
-            inside = Q.T @ Y
-            dof += (len(Phi) - len(R)) * len(tasks)
-            scatter += float(np.sum((Y - Q @ inside) ** 2))
-            Phi, Y = R, inside
-        groups.append(Group(np.array(tasks), None, Phi, np.ones(len(Phi)), Y))
-    bundles = bundle(groups, basis.prior) if is_tensor(basis.prior) else None
-    return Problem(basis, groups, len(cells.starts) - 1, dof, scatter, log_constant, bundles)
+def arrange(basis: Basis, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> Problem:
+    """The tasks on a basis, in this process, on workers, or on a device."""
+    return Problem(basis.on(device), PlacedGroups(cells, basis.Phi, workers, device))
 
 
 @dataclass(frozen=True)
@@ -206,14 +152,16 @@ class State:
 
 @dataclass(frozen=True)
 class Moments:
-    """What EM needs of the posteriors."""
+    """What EM needs of the posteriors, summed over the tasks, and what they say of rows that are held out."""
 
-    D: Array  # (p, M): posterior means less mu
-    gain: Array  # sum_l (K - C_l)
+    S: Any  # sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l); 0 where it was not asked for
+    v: Any  # sum_l V_l
     residual: float  # sum of squares of (9), (16)
     evidence: float
-    held: list[Answer] = field(default_factory=list)  # at held-out inputs
-    sums: tuple[Array, Array] | None = None  # D D' and D 1, where D itself stayed with workers
+    mean: Array  # of every cell that is held out, NaN where its task has no other
+    variance: Array
+    squares: float  # sum of (f^l)^2 over tasks and labelled inputs, where rows are held out
+    key: CacheKey  # under which the tasks keep their columns V_l
 
 
 def start(basis: Basis, noise: float) -> State:
@@ -221,95 +169,128 @@ def start(basis: Basis, noise: float) -> State:
     return State(0.0 * diagonal(basis.prior), copy(basis.prior), noise)
 
 
-def expect(state: State, problem: Problem, moments: bool = True, held: list[Codes] | None = None) -> Moments:
+@dataclass(frozen=True)
+class Question:
+    """What the tasks are asked given mu, K and the noise."""
+
+    state: State
+    key: CacheKey
+    moments: bool  # S and v
+    held: bool  # predictions of the rows that are held out
+    gram: Array | None  # Phi'Phi of all labelled inputs; None for the identity
+
+
+class TaskPosteriors:
+    """The posteriors of a shard's tasks: (5), (6) with a primal basis, (12), (13) in function space."""
+
+    def __init__(self, shard: GroupShard, question: Question) -> None:
+        state, M = question.state, len(shard.cells.starts) - 1
+        p, mu, K, noise = len(state.mu), state.mu, state.K, state.noise
+        if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows
+            mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
+            mu[:p], K[:p, :p] = state.mu, state.K
+        V = as_type_of(K, np.zeros((len(K), M)))
+        S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if question.moments else 0.0
+        residual, evidence, variances = shard.scatter, shard.log_noise_density(noise), []
+        for g in shard.groups:
+            tasks, sites, target = g.Y.shape[-1], g.sites(noise), g.Y - g.seen.times(mu)[..., None]
+            A = g.seen.between(K, g.seen)
+            add_diagonal(A, sites)
+            L = cholesky(A, overwrite=True)
+            inverse = inverse_from_factor(L)
+            a = inverse @ target
+            g.seen.add(V, g.tasks, a)  # eqs. 5, 12: f^l = mu + K V_l
+            if question.moments:
+                g.seen.add_square(S, -tasks * inverse)  # eqs. 6, 13: C_l = K - K Phi_l'A_l^-1 Phi_l K
+            # eqs. 9, 16: y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
+            variance = sites - sites**2 * diagonal(inverse)
+            weighted = weigh_rows(g.count, (sites[..., None] * a) ** 2)
+            residual += float(weighted.sum()) + tasks * float((g.count * variance).sum())
+            evidence -= 0.5 * (float((a * target).sum()) + tasks * log_determinant(L) + g.n_cells * np.log(2 * np.pi))
+            if question.held:
+                variances.append(_variance(K, L, g.seen, g.held))
+        if question.moments:
+            S += V @ V.T
+            S = S[:p, :p]
+        self.V, self.S, self.v = V[:p], S, V[:p].sum(axis=1)
+        self.residual, self.evidence, self.squares = residual, float(evidence), 0.0
+        self.predictions = np.full((2, len(shard.cells.y)), np.nan)
+        if question.held:
+            theta = mu[:, None] + K @ V
+            seen = theta[:, np.unique(shard.cells.task[shard.cells.count > 0])]
+            self.squares = sum_of_squares(question.gram, seen)
+            for g, variance in zip(shard.groups, variances, strict=True):
+                real = g.held_cells >= 0
+                at = g.held_cells[real]
+                self.predictions[0, at] = to_host(g.held.of_tasks(theta, g.tasks))[real]
+                self.predictions[1, at] = np.broadcast_to(to_host(variance)[..., None], real.shape)[real]
+
+
+def _variance(K: Array, L: Array, seen: Features, new: Features) -> Array:
+    """Posterior variances of f at labelled inputs, given the factor of A_l."""
+    part = solve_lower(L, seen.between(K, new))
+    return (new.variances(K) - column_dots(part, part)).clip(0.0)
+
+
+def sum_of_squares(gram: Array | None, theta: Array) -> float:
+    """Of the functions over all labelled inputs: theta'Phi'Phi theta."""
+    return float((theta * (theta if gram is None else gram @ theta)).sum())
+
+
+def _posteriors(shard: GroupShard, question: Question) -> TaskPosteriors:
+    """The posteriors of a shard's tasks, as they were kept or made again."""
+    kept: TaskPosteriors | None = shard.cache.get("posteriors", question.key)
+    return kept if kept is not None else shard.cache.keep("posteriors", question.key, TaskPosteriors(shard, question))
+
+
+def _sums(shard: GroupShard, question: Question) -> tuple[Any, ...]:
+    found = _posteriors(shard, question)
+    return found.S, found.v, found.residual, found.evidence, [found.predictions], found.squares
+
+
+def _columns(shard: GroupShard, question: Question) -> Array:
+    return _posteriors(shard, question).V
+
+
+def expect(state: State, problem: Problem, moments: bool = True) -> Moments:
     """The posterior of every task: (5), (6) with a primal basis, (12), (13) in function space.
 
-    Per group A = Phi_l K Phi_l' + sigma^2/count; f^l - mu = K Phi_l'A^-1(y - mu_l), C_l = K - K Phi_l'A^-1 Phi_l K. Of
-    each group only A^-1 is needed: with B = sum_l Phi_l'A^-1 Phi_l the sum of C_l is m K - K B K, two products for all
-    tasks together. `held` are positions, one array a group, where means and variances are wanted.
+    Of each group of tasks only A^-1 is needed: the sums S and v serve all tasks together (see above). Rows that are
+    held out are predicted where they lie.
     """
-    if problem.spread is not None:
-        from borrow.models.hierarchical.spread import expect_spread
-
-        return expect_spread(state, problem, moments, held)
-    B, V, residual, evidence, factors = group_sums(state, problem, moments, held is not None)
-    D = state.K @ V
-    total = state.K @ B @ state.K if moments else B
-    probes = []
-    if held is not None:
-        for i, (g, positions) in enumerate(zip(problem.groups, held, strict=True)):
-            probes.append(probe(problem.basis, state, g, factors[i], D[:, g.tasks], positions))
-    return Moments(D, total, residual, evidence, probes)
+    held = problem.held
+    gram = problem.basis.gram if len(held) else None
+    question = Question(state, CacheKey(), moments, len(held) > 0, gram)
+    S, v, residual, evidence, predictions, squares = problem.tasks.total(_sums, question)
+    mean, variance = np.concatenate(predictions, axis=1)[:, held]
+    return Moments(S, v, residual, evidence, mean, variance, squares, question.key)
 
 
-def group_sums(
-    state: State, problem: Problem, moments: bool, keep: bool
-) -> tuple[Array, Array, float, float, dict[int, Array]]:
-    """B and V of `expect`, whose columns are Phi_l'A^-1 (y - mu_l); residual, evidence; the factors if asked to."""
-    mu, K, noise = state.mu, state.K, state.noise
-    p = len(mu)
-    B, V = like(K, np.zeros((p, p))), like(K, np.zeros((p, problem.n_tasks)))
-    residual, evidence, factors = problem.scatter, 0.0, dict[int, Array]()
-    parts: list[Any] = problem.groups if problem.bundles is None else problem.bundles
-    for g in parts:
-        tasks = g.Y.shape[-1]
-        sites = g.sites(noise)
-        A = g.within(K)
-        add_diagonal(A, sites)
-        L = cholesky(A, overwrite=True)
-        inverse = inverse_from_factor(L)
-        target = g.targets(mu)
-        a = inverse @ target
-        # y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
-        variance = sites - sites**2 * diagonal(inverse)
-        weighted = weigh_rows(g.count, (sites[..., None] * a) ** 2)
-        residual += float(weighted.sum()) + tasks * float((g.count * variance).sum())
-        evidence -= 0.5 * (float((a * target).sum()) + tasks * log_determinant(L) + g.n_cells * np.log(2 * np.pi))
-        g.add(V, a)
-        if moments:
-            g.add_square(B, tasks * inverse)
-        if keep:
-            factors |= g.each(L) if problem.bundles is not None else {len(factors): L}
-    evidence += problem.log_constant - 0.5 * (problem.dof * np.log(2 * np.pi * noise) + problem.scatter / noise)
-    return B, V, residual, float(evidence), factors
-
-
-def probe(basis: Basis, state: State, g: Group, L: Array, D: Array, positions: Codes) -> Answer:
-    """Posterior means and variances of a group's functions at labelled inputs that it did not see."""
-    if basis.Phi is None:
-        mean, part = (state.mu[:, None] + D)[positions], state.K[np.ix_(g.rows, positions)]
-        total = diagonal(state.K)[positions]
-    else:
-        Phi = basis.Phi[positions]
-        mean, KPhi = Phi @ (state.mu[:, None] + D), state.K @ Phi.T
-        part, total = like(KPhi, g.Phi) @ KPhi, column_dots(Phi.T, KPhi)
-    part = solve_lower(L, part)
-    return to_host(mean), to_host((total - column_dots(part, part)).clip(0.0))
+def functions(state: State, problem: Problem, moments: Moments) -> Array:
+    """f^l of every task in columns (12), by what the tasks kept of the E-step."""
+    V = problem.tasks.each(_columns, Question(state, moments.key, False, False, None))
+    return state.mu[:, None] + state.K @ (V[0] if len(V) == 1 else np.concatenate(V, axis=1))
 
 
 def maximise(state: State, moments: Moments, problem: Problem, strengths: Strengths) -> State:
     """mu (7), (14); K (8), (15); the noise (9), (16), with its prior where it has one."""
-    m, pi, tau, prior = problem.m, strengths.pi, strengths.tau, problem.basis.prior
-    D = moments.D[:, np.concatenate([g.tasks for g in problem.groups])] if moments.sums is None else moments.D
-    sum_of_D = D.sum(axis=1) if moments.sums is None else moments.sums[1]
-    mu = (m * state.mu + sum_of_D) / (pi + m) if np.isfinite(pi) else 0.0 * state.mu
+    m, pi, tau = problem.m, strengths.pi, strengths.tau
+    total = state.K @ moments.v  # sum_l (f^l - mu)
+    mu = (m * state.mu + total) / (pi + m) if np.isfinite(pi) else 0.0 * state.mu  # eqs. 7, 14
     shift = state.mu - mu
-    if moments.sums is None:
-        deviation = D + shift[:, None]
-        K = deviation @ deviation.T
-    else:
-        crossed = np.multiply.outer(sum_of_D, shift)
-        K = moments.sums[0] + crossed + crossed.T + m * np.multiply.outer(shift, shift)
-    K -= 0.5 * (moments.gain + moments.gain.T)
+    K = state.K @ moments.S @ state.K  # eqs. 8, 15: sum_l (C_l + (f^l - mu)(f^l - mu)') around the new mu
+    K = 0.5 * (K + K.T)
+    crossed = total[:, None] * shift
+    K += crossed + crossed.T + m * shift[:, None] * shift
     K += m * state.K
-    K += tau * prior
+    K += tau * problem.basis.prior
     if np.isfinite(pi):
         K += pi * mu[:, None] * mu
     K /= tau + m
     noise = state.noise
     if strengths.learn_noise:
         rows = strengths.noise_rows
-        noise = (moments.residual + rows * strengths.noise_level) / (problem.n_rows + rows)
+        noise = (moments.residual + rows * strengths.noise_level) / (problem.n_rows + rows)  # eqs. 9, 16
     return State(mu, K, max(float(noise), NOISE_FLOOR))
 
 
@@ -321,8 +302,8 @@ def log_hyper_prior(state: State, basis: Basis, strengths: Strengths) -> float:
     """
     L = cholesky(state.K)
     value = -0.5 * strengths.noise_rows * (np.log(state.noise) + strengths.noise_level / state.noise)
-    spread = solve_lower(L, basis.factor)
-    drift = log_determinant(L) - log_determinant(basis.factor) + float(inner(spread, spread)) - len(L)
+    ratio = solve_lower(L, basis.factor)  # tr kappa K^-1 is the sum of its squares
+    drift = log_determinant(L) - log_determinant(basis.factor) + float(inner(ratio, ratio)) - len(L)
     value -= 0.5 * strengths.tau * drift
     if np.isfinite(strengths.pi):
         whitened = solve_lower(L, state.mu)
@@ -362,16 +343,34 @@ def prior_at(basis: Basis, K: Array, X: Any, full: bool) -> tuple[Array, Array]:
     return Phi, np.einsum("ij,ij->i", Phi @ (K - basis.prior), Phi) + basis.kernel.diag(X)
 
 
-def posterior_at(problem: Problem, state: State, task: int, X: Any, full: bool) -> Array:
+def explained(basis: Basis, cells: Cells, state: State, task: int, cross: Array) -> Array:
+    """J, whose J'J is what the rows of a task take from the covariance of f where K phi' is `cross`, (p, k)."""
+    groups = in_groups(cells.some([task]), basis.Phi).groups
+    if not groups:  # the task has no row
+        return np.zeros((0, cross.shape[1]))
+    g = groups[0]
+    A = g.seen.between(state.K, g.seen)
+    add_diagonal(A, g.sites(state.noise))
+    return solve_lower(cholesky(A, overwrite=True), g.seen.times(cross))
+
+
+def posterior_at(basis: Basis, cells: Cells, state: State, task: int, X: Any, full: bool) -> Array:
     """Variances (or covariance) of a task's function at new inputs."""
-    Phi, prior = prior_at(problem.basis, state.K, X, full)
-    for g in problem.groups:
-        if task in g.tasks:
-            A = g.within(state.K)
-            A.flat[:: len(A) + 1] += state.noise / g.count
-            part = solve_lower(cholesky(A), g.of(state.K @ Phi.T))
-            prior = prior - (part.T @ part if full else np.einsum("ij,ij->j", part, part))
-    return prior if full else np.maximum(prior, 0.0)
+    Phi, prior = prior_at(basis, state.K, X, full)
+    J = explained(basis, cells, state, task, state.K @ Phi.T)
+    return prior - J.T @ J if full else np.maximum(prior - column_dots(J, J), 0.0)
+
+
+def marginals(basis: Basis, cells: Cells, state: State, theta: Array) -> tuple[Array, Array]:
+    """Posterior mean and variance of f at every cell."""
+    mean, variance = np.empty(len(cells.y)), np.empty(len(cells.y))
+    for t in np.unique(cells.task):
+        at = cells.of(int(t))
+        phi = at_positions(cells.X[at, 0].astype(np.intp), basis.Phi)
+        J = explained(basis, cells, state, int(t), phi.times(state.K).T)
+        mean[at] = phi.times(theta[:, t])
+        variance[at] = np.maximum(phi.variances(state.K) - column_dots(J, J), 0.0)
+    return mean, variance
 
 
 def extended(basis: Basis, state: State, X: Any, n_labelled: int) -> tuple[Basis, State]:

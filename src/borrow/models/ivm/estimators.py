@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from borrow.covariance import SharedPosterior
 from borrow.covariance.contracts import Prediction
-from borrow.data.cells import Cells, Codes, Rows, begins
+from borrow.data.cells import Cells, Codes
 from borrow.data.labels import list_labels
-from borrow.data.read import Schema, read_classes, read_inputs
-from borrow.data.scaling import Scaling, TaskData, build, units_of_new_task
+from borrow.data.read import read_classes, read_inputs, read_targets, read_training
+from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
-from borrow.estimators.base import Place, warn
+from borrow.estimators.base import Fitted, Place, warn
 from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.inference import priors
+from borrow.estimators.settings import Allowed, check_allowed, is_among, whole
 from borrow.inference.ep import class_bias
 from borrow.inference.likelihoods import Probit
 from borrow.kernels import Kernel
-from borrow.models.ivm.adapt import with_names
-from borrow.models.ivm.model import Active, condition, frozen_objective
-from borrow.models.ivm.noise import noise_from_rest, spectra
-from borrow.models.ivm.problems import Classification, Regression
+from borrow.models.ivm.model import Active, condition
+from borrow.models.ivm.problems import Classification, Problem, Regression
 from borrow.models.ivm.rounds import Outcome, Settings, alternate
-from borrow.models.ivm.settings import check_ivm, require_memory, tell_prior_tasks, warn_cycle
+from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import NOISE_FLOOR, Values
+from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
 
-#: A noise so many times smaller than what the rows left out say has collapsed.
-COLLAPSED = 4.0
+F = TypeVar("F", bound=Fitted)
+
+ALLOWED: Allowed = {
+    "n_active": whole(1),
+    "n_rounds": whole(1),
+    "ep_sweeps": whole(0),
+    "selection": (lambda v: is_among(v, ("entropy", "random")), "'entropy' or 'random'"),
+    "share_noise": (
+        lambda v: isinstance(v, (bool, np.bool_)),
+        "True (one noise for all tasks) or False (one a task)",
+    ),
+    "noise_from": (
+        lambda v: is_among(v, ("rest", "active")),
+        "'rest' (rows that were not chosen) or 'active' (the chosen ones)",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -75,16 +88,75 @@ class MultiTaskIVM(GPEstimator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        check_ivm(self)
+        check_allowed(self, ALLOWED)
 
-    def _how(self) -> Settings:
-        return Settings(
-            int(self.n_active),
-            self.n_rounds,
-            self.selection,
-            self.optimizer is not None,
-            self.random_state,
-            self.verbose,
+    def _choose(
+        self, problem: Problem, values: Values, number: Codes, labels: tuple[Hashable, ...]
+    ) -> tuple[Outcome, Active, Chosen]:
+        """Rows chosen and hyper-parameters learnt in turn, with the warnings that this calls for."""
+        learn = self.optimizer is not None
+        how = Settings(int(self.n_active), self.n_rounds, self.selection, learn, self.random_state, self.verbose)
+        require_memory(how.n_active, problem.tasks)
+        found = alternate(problem, values, how)
+        active = problem.active(found.selection)
+        if found.optimum is not None:
+            self._warn_unfinished(found.optimum, problem.parameter_names(labels), problem.penalised(active))
+            if doubt := problem.doubt(found.values, active):
+                warn(doubt, ConvergenceWarning)
+        warn_cycle(found.cycle)
+        counts = dict(zip(labels, np.diff(active.starts).tolist(), strict=True))
+        kernel = problem.kernel.with_theta(found.values["kernel"])
+        return found, active, Chosen(kernel, number[found.selection.active], found.selection.gain, counts, found.rounds)
+
+    def _child(self, X: Any, y: Any, what: str, **given: Any) -> tuple[Self, Array]:
+        """An estimator for one new task, to be fitted to all its rows, and the inputs of these."""
+        features, _ = read_inputs(self, X, self._fit_of().schema)
+        if np.ndim(y) != 1 or len(y) != len(features):
+            raise ValueError(f"X has {len(features)} rows and y {what}")
+        given |= {"task": None, "optimizer": None, "workers": None, "n_active": max(len(features), 1)}
+        return clone(self).set_params(**given), features
+
+    def _named(self, adapted: F, X: Any) -> F:
+        """A model adapted to a frame expects the same columns of frames to come."""
+        names = self._fit_of().schema.names
+        if not hasattr(X, "columns") or names is None:
+            return adapted
+        attributes = dict(adapted.attributes)
+        if all(isinstance(n, str) for n in names):
+            attributes["feature_names_in_"] = np.array(names, dtype=object)
+        return replace(adapted, schema=replace(adapted.schema, names=names), attributes=attributes)
+
+
+def require_memory(n_active: int, tasks: PlacedTasks) -> None:
+    """Selection keeps a row of each task for every inclusion; at worst all are in the largest task, which doubles."""
+    starts = tasks.cells.starts
+    largest, d = int(np.diff(starts).max()), min(n_active, int(starts[-1]))
+    require(
+        tasks.device,
+        8.0 * (3.0 * min(d, largest) * largest + 4.0 * min(d, largest) ** 2),
+        f"choosing {d:,} rows, where the largest task has {largest:,},",
+        "lower n_active, or thin the rows of the largest task",
+    )
+
+
+def warn_cycle(cycle: tuple[int, int] | None) -> None:
+    """Say it where the rounds go in a circle."""
+    if cycle is not None:
+        warn(
+            f"rounds {cycle[0]} and {cycle[1]} chose the same rows and the round between them others: selection and "
+            "learning go in a circle, and stopped there; use n_rounds=1, or raise n_active",
+            ConvergenceWarning,
+        )
+
+
+def warn_prior_tasks(counts: Mapping[Hashable, int], task: Codes) -> None:
+    """Say it where a task that is asked for has no chosen row."""
+    asked = [list(counts)[t] for t in np.unique(task).tolist()]
+    if bare := [label for label in asked if counts[label] == 0]:
+        plural = len(bare) > 1
+        warn(
+            f"task{'s' * plural} {list_labels(bare)} {'have' if plural else 'has'} no active row: predicted from the "
+            "prior, which knows no target of it; raise n_active",
         )
 
 
@@ -92,7 +164,7 @@ class MultiTaskIVM(GPEstimator):
 class IVMFit(GPFit):
     """The model of numbers, fitted; its cells are the chosen rows."""
 
-    posterior: Any
+    posterior: SharedPosterior
     chosen: Chosen
 
     def marginals(self) -> tuple[Array, Array]:
@@ -101,7 +173,7 @@ class IVMFit(GPFit):
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows, each from the chosen rows of its task."""
-        tell_prior_tasks(self.chosen.counts, task)
+        warn_prior_tasks(self.chosen.counts, task)
         return self.posterior.predict(X, task, full)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -148,74 +220,30 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     share_noise: bool = True
     noise_from: str = "rest"
 
-    # No settings: while a task is adapted to, and of the rows being fitted.
-    _known_scaling: tuple[float, float] = field(init=False)
-    _numbers: Codes = field(init=False)
-
-    def _arrange(self, rows: Rows) -> TaskData:
-        self._numbers = first_rows(rows)
-        known = vars(self).get("_known_scaling")
-        data = build(rows, self.normalize_y and known is None)
-        return data if known is None else _rescaled(data, known)
-
     def _fit(self, data: TaskData, tasks: PlacedTasks) -> IVMFit:
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
-        require_memory(self.n_active, cells.starts, tasks.device)
+        assert data.number is not None  # read from a table
         start = np.log(self._start_noise(data))
-        values: Values = {"kernel": kernel.theta, "noise": start}
         if self.share_noise and (self.optimizer is not None or np.ptp(start) == 0):
-            values["noise"] = start.mean(keepdims=True)  # tasks of different scales: in the middle
-        n_noise = len(values["noise"])
-        problem = Regression(tasks, kernel, data.column_scales, n_noise, self.prior, self.max_iter, self.noise_from)
+            start = start.mean(keepdims=True)  # tasks of different scales: in the middle
+        values: Values = {"kernel": kernel.theta, "noise": start}
+        how = self.prior, self.max_iter, len(start), self.noise_from
+        problem = Regression(tasks, kernel, data.column_scales, *how)
         if self.optimizer is not None and self.kernel is None and self.noise_from == "rest":
             values = problem.best_start(values)
-        found = alternate(problem, values, self._how())
-        active, optimum = problem.active(found.selection), found.optimum
-        chosen = chosen_rows(found, active, kernel, self._numbers, data.labels)
-        if optimum is not None:
-            names = {"kernel": kernel.parameter_names(), "noise": _noise_names(n_noise == 1, data.labels)}
-            self._warn_unfinished(optimum, names, problem.penalised(active))
-            self._warn_noise(problem, found, active, chosen.kernel)
-        warn_cycle(found.cycle)
-        value = problem.objective(active)(found.values)[0]
-        sizes, none = np.diff(active.starts) + cells.dof, np.zeros_like(cells.dof)
+        found, active, chosen = self._choose(problem, values, data.number, data.labels)
+        sizes, none, rows = np.diff(active.starts) + cells.dof, np.zeros_like(cells.dof), active.rows
         inside = float(sizes @ np.log(data.scaling.scale))  # the chosen rows' part of the change of units
-        n_iter, converged = (0, True) if optimum is None else (max(optimum.n_iter, 1), optimum.converged)
-        rows = active.rows
         return IVMFit(
             Cells(cells.X[rows], cells.y[rows], cells.count[rows], active.starts, none, none, none),
-            value + data.scaling.log_volume - inside,
+            problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,
             problem.noise_of(found.values, np.arange(len(data.labels))),
             0.0,
-            n_iter,
-            converged and found.cycle is None,
+            found.n_iter,
+            found.converged,
             condition(chosen.kernel, active),
             chosen,
         )
-
-    def _warn_noise(self, problem: Regression, found: Outcome, active: Active, kernel: Kernel) -> None:
-        """A noise at its floor, or so small that the rows left out contradict it."""
-        log_noise, cells = found.values["noise"], problem.cells
-        if len(active.rows) == problem.n_rows:  # an exact GP: `_warn_unfinished` says what there is to say
-            return
-        told = self.prior is None and self.noise_from == "active"  # `_warn_unfinished` has named the floor
-        if float(log_noise.min()) <= np.log(NOISE_FLOOR) + 1e-6 and np.ptp(cells.y) > 0 and not told:
-            warn(
-                f"the noise variance is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets the "
-                "targets exactly; if they are not exact, raise n_active, or give noise= with optimizer=None",
-                ConvergenceWarning,
-            )
-        elif self.noise_from == "active":
-            prior = None if self.prior is None else priors.noise_prior(problem.n_noise)
-            rest = noise_from_rest(spectra(kernel, cells, active), log_noise, prior)
-            if float(np.max(rest - log_noise)) > np.log(COLLAPSED):
-                worst = int(np.argmax(rest - log_noise))
-                warn(
-                    f"the noise has collapsed: {np.exp(log_noise[worst]):.3g} of the variance of y, where rows that "
-                    f"were not chosen say {np.exp(rest[worst]):.3g}; chosen rows do not identify it: use "
-                    "noise_from='rest', or raise n_active",
-                    ConvergenceWarning,
-                )
 
     def adapt(self, X: Any, y: Any) -> Self:
         """A task never seen, from its rows X, y and the kernel and noise learnt: a fitted model of that task alone.
@@ -224,48 +252,18 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         their own figures as far as the rows carry them, else by those of the other tasks.
         """
         fitted: Any = self._fit_of()
-        features, _ = read_inputs(self, X, fitted.schema)
-        y = np.asarray(y)
-        if y.ndim != 1 or len(y) != len(features):
-            raise ValueError(f"X has {len(features)} rows and y has the shape {y.shape}; adapt takes one target a row")
-        scaling = units_of_new_task(y, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
-        noise = float(np.exp(np.mean(np.log(fitted.noise / fitted.scale**2)))) * scaling[1] ** 2
-        given = {"task": None, "kernel": self.kernel_, "optimizer": None, "selection": "entropy", "workers": None}
-        child = clone(self).set_params(**given, n_active=len(features), noise=noise)
-        fresh = child._unfitted()
-        fresh._known_scaling = scaling
-        child.fitted_ = with_names(fresh._learn(features, y, None, None, None), X, fitted.schema)
+        what = f"has the shape {np.shape(y)}; adapt takes one target a row"
+        child, features = self._child(X, y, what, kernel=self.kernel_, selection="entropy")
+        targets = read_targets(y)[0]
+        center, scale = units_of_new_task(targets, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
+        noise = float(np.exp(np.mean(np.log(fitted.noise / fitted.scale**2))))
+        scaled = child._unfitted().set_params(noise=noise, normalize_y=False)
+        found = scaled._learn(features, (targets - center) / scale, None, None, None)
+        log_volume = float(np.isfinite(targets).sum() * np.log(scale))
+        units = Scaling(np.array([center]), np.array([scale]), log_volume)
+        child.noise = noise * scale**2
+        child.fitted_ = self._named(scaled._published(found.schema, units, found.model), X)
         return child
-
-
-def chosen_rows(found: Outcome, active: Active, kernel: Kernel, number: Codes, labels: tuple[Hashable, ...]) -> Chosen:
-    """What both estimators publish of the rows chosen."""
-    counts = dict(zip(labels, np.diff(active.starts).tolist(), strict=True))
-    kernel = kernel.with_theta(found.values["kernel"])
-    return Chosen(kernel, number[found.selection.active], found.selection.gain, counts, found.rounds)
-
-
-def _noise_names(shared: bool, labels: tuple[Hashable, ...]) -> list[str]:
-    return ["noise"] if shared else [f"noise of task {label!r}" for label in labels]
-
-
-def _rescaled(data: TaskData, known: tuple[float, float]) -> TaskData:
-    """Targets in the units of the model that was adapted."""
-    center, scale = known
-    c = data.cells
-    cells = replace(c, y=(c.y - center) / scale, scatter=c.scatter / scale**2)
-    rows = float(len(c.y) + c.dof.sum())
-    return replace(
-        data, cells=cells, scaling=Scaling(np.array([center]), np.array([scale]), rows * float(np.log(scale)))
-    )
-
-
-def first_rows(rows: Rows) -> Codes:
-    """Number of the first row of X that went into each cell."""
-    rows = rows.in_order()
-    seen = rows.take(np.isfinite(rows.y))
-    assert seen.number is not None  # read from a table
-    return np.minimum.reduceat(seen.number, np.flatnonzero(begins(seen.X, seen.task)))
 
 
 @dataclass(frozen=True)
@@ -306,29 +304,19 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     ep_sweeps: int = 0
 
     def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> IVMLabels:
-        tasks = place(as_task_data(data).cells)
-        require_memory(self.n_active, data.starts, tasks.device)
-        return self._model(data, tasks, default_kernel(data.column_scales, self.kernel, "kernel"), self._how())
-
-    def _model(self, data: BinaryData, tasks: PlacedTasks, kernel: Kernel, how: Settings) -> IVMLabels:
-        bias = class_bias(tasks.cells)
-        problem = Classification(tasks, kernel, bias, data.column_scales, self.prior, self.max_iter, self.ep_sweeps)
-        found = alternate(problem, {"kernel": kernel.theta}, how)
-        active, optimum = problem.active(found.selection), found.optimum
-        number = data.number if data.number is not None else np.arange(len(data.y))
-        chosen = chosen_rows(found, active, kernel, number, data.labels)
-        if optimum is not None:
-            self._warn_unfinished(optimum, {"kernel": kernel.parameter_names()}, problem.penalised(active))
-        warn_cycle(found.cycle)
+        assert data.number is not None  # read from a table
+        tasks, kernel = place(as_task_data(data).cells), default_kernel(data.column_scales, self.kernel, "kernel")
+        how, bias = (self.prior, self.max_iter), class_bias(tasks.cells)
+        problem = Classification(tasks, kernel, data.column_scales, *how, bias=bias, ep_sweeps=self.ep_sweeps)
+        found, active, chosen = self._choose(problem, {"kernel": kernel.theta}, data.number, data.labels)
         posterior = condition(chosen.kernel, active)
-        n_iter, converged = (0, True) if optimum is None else (optimum.n_iter, optimum.converged)
         return IVMLabels(
             posterior,
             bias,
             Probit(),
-            frozen_objective(chosen.kernel, active)(found.values)[0],
-            n_iter,
-            converged and found.cycle is None,
+            problem.objective(active)(found.values)[0],
+            found.n_iter,
+            found.converged,
             chosen,
         )
 
@@ -336,7 +324,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         rows, task = super()._rows(X, tasks)
         fitted = self._fit_of()
         least = {k: min(m.chosen.counts[k] for m in fitted.model) for k in fitted.schema.labels}
-        tell_prior_tasks(least, task)
+        warn_prior_tasks(least, task)
         return rows, task
 
     def adapt(self, X: Any, y: Any) -> Self:
@@ -345,30 +333,21 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         X has the columns of the inputs; the task column may be there too. All rows are taken in. Labels are among
         `classes_`; those that y lacks stay possible.
         """
-        fitted = self._fit_of()
-        features, _ = read_inputs(self, X, fitted.schema)
-        if np.ndim(y) != 1 or len(y) != len(features):
-            raise ValueError(f"X has {len(features)} rows and y the shape {np.shape(y)}; adapt takes one label a row")
-        given = {"task": None, "optimizer": None, "workers": None, "n_active": max(len(features), 1)}
-        child = clone(self).set_params(**given)
-        fresh = child._unfitted()
+        what = f"the shape {np.shape(y)}; adapt takes one label a row"
+        child, features = self._child(X, y, what)
+        fresh, classes = child._unfitted().set_params(selection="entropy", verbose=False), self.classes_
         codes, _, seen = read_classes(y, type(self).__name__)
-        if unknown := [v for v in seen.tolist() if v not in self.classes_.tolist()]:
-            known = list_labels(self.classes_.tolist())
+        if unknown := [v for v in seen.tolist() if v not in classes.tolist()]:
+            known = list_labels(classes.tolist())
             raise ValueError(f"y holds the label {list_labels(unknown)}, which fit did not see; labels are {known}")
-        keep = np.isfinite(codes)
-        code = np.searchsorted(self.classes_, seen)[np.minimum(codes[keep].astype(int), len(seen) - 1)]
-        how = Settings(child.n_active, 1, "entropy", False, 0, False)
-        inputs, models = features[keep], []
-        fresh._schema = Schema(None, None, None, inputs.shape[1], (0,))
-        with single_thread(len(inputs)):
-            for k, model in zip(positives(self.classes_), fitted.model, strict=True):
-                labels = np.where(code == min(k, len(self.classes_) - 1), 1.0, -1.0)
-                starts, ones = np.array([0, len(inputs)]), np.ones(inputs.shape[1])
-                data = BinaryData(inputs, labels, starts, (0,), (inputs[:0],), ones, np.flatnonzero(keep))
-                tasks = PlacedTasks(as_task_data(data).cells)
-                models.append(fresh._model(data, tasks, model.chosen.kernel, how))
-        published = fresh._published(fresh._schema, self.classes_, models)
-        attributes = {**published.attributes, "n_features_in_": inputs.shape[1]}
-        child.fitted_ = with_names(replace(published, attributes=attributes), X, fitted.schema)
+        rows, fresh._schema = read_training(fresh, features, codes)
+        rows, models = rows.take(np.isfinite(rows.y)), []
+        code = np.searchsorted(classes, seen)[np.minimum(rows.y.astype(int), len(seen) - 1)]
+        starts, ones = np.array([0, len(code)]), np.ones(features.shape[1])
+        with single_thread(len(code)):
+            for k, model in zip(positives(classes), self._fit_of().model, strict=True):
+                labels = np.where(code == min(k, len(classes) - 1), 1.0, -1.0)
+                data = BinaryData(rows.X, labels, starts, rows.labels, (rows.X[:0],), ones, rows.number)
+                models.append(fresh.set_params(kernel=model.chosen.kernel)._fit_binary(data))
+        child.fitted_ = self._named(fresh._published(fresh._schema, classes, models), X)
         return child

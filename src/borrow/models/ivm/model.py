@@ -28,12 +28,12 @@ The stored text of the paper lost its displayed equations; numbers are those tha
 
 Deviations, each with its reason:
 - A Gaussian's active rows do not identify the noise: selection looks for rows far from each other. So the noise of a
-  regression comes from the rows that were not chosen (`ivm_noise`), given the chosen ones; `noise_from="active"` is
+  regression comes from the rows that were not chosen (`noise.py`), given the chosen ones; `noise_from="active"` is
   the paper's.
 - Maximum likelihood on an active set overfits (15 parameters, few rows); by default the weak priors that every
   estimator of this package has are added, `prior=None` is the paper's.
 - One round of selection and learning by default; the objectives of different rounds are not comparable and the rounds
-  need not settle (`ivm_rounds`). After the last round rows are selected again with the kernel learnt.
+  need not settle (`rounds.py`). After the last round rows are selected again with the kernel learnt.
 - No white-noise term in the probit's kernel: Phi(y (f + e)) with e ~ N(0, w) integrated out is Phi(y f / sqrt(1 + w)),
   so it only rescales the other variances.
 - Small tasks are put into one matrix whose entries between tasks are zero (`blocks_of`): the same sum, fewer calls.
@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -51,13 +52,13 @@ import numpy.typing as npt
 
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites
 from borrow.covariance.carrier import LOG_2PI
-from borrow.data.cells import Codes
+from borrow.data.cells import Codes, Stacked
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, is_tensor, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
 from borrow.numerics.optimise import Objective, Values
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
@@ -78,12 +79,13 @@ class Selection:
     gain: Array  # (d,)
     tau: Array  # (d,)
     z: Array  # (d,)
-    mean: Array  # (N,); not known here where rows are on workers
-    variance: Array  # (N,)
-    score: Array | None = None  # (d,), by which each was chosen
+    score: Array  # (d,), by which each was chosen; NaN where an order was given
+    mean: Array | None = None  # (N,); None where shards have chosen, which keep what is known of their rows
+    variance: Array | None = None  # (N,)
 
 
-class Active(NamedTuple):
+@dataclass(frozen=True)
+class Active(Stacked):
     """The chosen rows stacked by task, in order of inclusion within a task, with their sites."""
 
     rows: Codes  # (d,), row numbers
@@ -91,11 +93,6 @@ class Active(NamedTuple):
     starts: Codes  # (M + 1,)
     tau: Array  # (d,)
     z: Array  # (d,)
-
-    @property
-    def task(self) -> Codes:
-        """Task code of every chosen row."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def tasks(self) -> PlacedTasks:
         """The chosen rows as tasks of this process."""
@@ -130,10 +127,10 @@ def select(
     best, row, slopes = np.full(len(spans), -np.inf), [0] * len(spans), [(0.0, 0.0)] * len(spans)
 
     def score(m: int) -> None:
-        """Candidates of task m in the order of (10)."""
+        """The best candidate of task m."""
         q, own = tasks[m], near[m]
-        g, nu = own.slopes(ALL, q.mean, q.variance)
-        worth = own.score(ALL, nu, q.variance)
+        g, nu = own.slopes(ALL, q.mean, q.variance)  # eqs. 2, 3
+        worth = own.score(ALL, nu, q.variance)  # the order of eq. 10
         worth[inside[m]] = -np.inf
         n = int(worth.argmax())
         best[m], row[m], slopes[m] = worth[n], n, (float(g[n]), float(nu[n]))
@@ -147,7 +144,7 @@ def select(
     task_of = np.repeat(np.arange(len(spans)), np.diff(starts))
     for k in range(d):
         if order is None:
-            m = int(best.argmax())
+            m = int(best.argmax())  # of all tasks: algorithm 2
             n, (g, nu), scores[k] = row[m], slopes[m], best[m]
         else:
             m = int(task_of[order[k]])
@@ -155,31 +152,23 @@ def select(
             g, nu = (float(v[0]) for v in near[m].slopes(slice(n, n + 1), *tasks[m].at(n)))
         q = tasks[m]
         active[k], before[0, k], before[1, k] = spans[m].start + n, float(q.mean[n]), float(q.variance[n])
-        q.include(n, g, nu)
+        q.include(n, g, nu)  # eqs. 4, 5, 11, 12, for the one task m as in eqs. 15 to 17
         inside[m][n] = True
         if order is None:
             score(m)
         if report is not None:
             report(k + 1)
     np.maximum(before[1], 0.0, out=before[1])  # rounding
-    gains = factors.gain(active, factors.slopes(active, *before)[1], before[1])
+    gains = factors.gain(active, factors.slopes(active, *before)[1], before[1])  # eq. 10
     tau, z = factors.sites(active, *before)
     mean, variance = (np.concatenate([to_host(getattr(q, name)) for q in tasks]) for name in ("mean", "variance"))
-    return Selection(active, gains, tau, z, mean, np.maximum(variance, 0.0), scores)
+    return Selection(active, gains, tau, z, scores, mean, np.maximum(variance, 0.0))
 
 
 def _start(kernel: Kernel, X: Array, whole: bool) -> TaskPosterior:
     """q(f) of a task before any inclusion: the prior. `whole`: k(X, X) at once when its first column is asked for."""
-    if not whole:
-        return TaskPosterior(lambda n: kernel(X, X[n : n + 1])[:, 0], linalg.copy(kernel.diag(X)))
-    K: list[Array] = []
-
-    def column(n: int) -> Array:
-        if not K:
-            K.append(kernel(X))
-        return K[0][n]
-
-    return TaskPosterior(column, linalg.copy(kernel.diag(X)))
+    K = cache(lambda: kernel(X))
+    return TaskPosterior(lambda n: K()[n] if whole else kernel(X, X[n : n + 1])[:, 0], kernel.diag(X))
 
 
 def gather(selection: Selection, X: Array, starts: Codes) -> Active:
@@ -221,22 +210,22 @@ def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: A
     log N = -1/2 (w z)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 z = w beta, C^-1 = w A^-1 w. So the
     adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w.
     """
-    w, s = like(X, np.sqrt(tau)), like(X, np.sqrt(tau) * z)
+    w, s = as_type_of(X, np.sqrt(tau)), as_type_of(X, np.sqrt(tau) * z)
     value = 0.5 * float(np.log(tau).sum()) - 0.5 * len(z) * LOG_2PI
     by_theta, by_variance = np.zeros(kernel.n_theta), np.empty(len(z))
     for at, own in blocks:
         K, pullback = kernel.evaluate(X[at])
         wb = w[at]
-        A = K * (wb * wb[:, None] if own is None else like(X, own) * wb * wb[:, None])
+        A = K * (wb * wb[:, None] if own is None else as_type_of(X, own) * wb * wb[:, None])
         linalg.add_diagonal(A, 1.0)
         L = linalg.cholesky(A, overwrite=True)
         beta = linalg.solve(L, s[at])
-        value -= 0.5 * (float(s[at] @ beta) + linalg.log_determinant(L))
+        value -= 0.5 * (float(s[at] @ beta) + linalg.log_determinant(L))  # eqs. 13, 14
         bK = linalg.gram_minus_inverse(beta[:, None], L)
         bK *= 0.5 * wb
         bK *= wb[:, None]
         if own is not None:
-            bK *= like(X, own)
+            bK *= as_type_of(X, own)
         by_variance[at] = to_host(linalg.diagonal(bK))
         by_theta += pullback(bK).theta
     return value, by_theta, by_variance
@@ -248,7 +237,7 @@ def frozen_objective(kernel: Kernel, active: Active) -> Objective:
 
     def objective(values: Values) -> tuple[float, Values]:
         at = kernel.with_theta(values["kernel"])
-        value, by_theta, _ = log_evidence(at, active.X, blocks, active.tau, active.z)
+        value, by_theta, _ = log_evidence(at, active.X, blocks, active.tau, active.z)  # sec. 5
         return value, {"kernel": by_theta}
 
     return objective
@@ -256,6 +245,10 @@ def frozen_objective(kernel: Kernel, active: Active) -> Objective:
 
 def condition(kernel: Kernel, active: Active) -> SharedPosterior:
     """The posterior of all tasks given the sites (eq. (16)); a task without an active row keeps its prior."""
+    return prior_of(kernel, active).condition(Sites(active.tau * active.z, active.tau))  # eq. 16
+
+
+def prior_of(kernel: Kernel, active: Active) -> SharedCovariance:
+    """The prior at the active rows: block diagonal, one kernel for all tasks."""
     M = len(active.starts) - 1
-    prior = SharedCovariance(active.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
-    return prior.condition(Sites(active.tau * active.z, active.tau))
+    return SharedCovariance(active.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from borrow.covariance import SharedCovariance, Sites
+from borrow.covariance import Sites
 from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Cells, Codes
 from borrow.inference import priors
-from borrow.inference.adf import LEAST_PRECISION, GaussianFactors, ProbitFactors
+from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import ep
 from borrow.inference.likelihoods import Probit
+from borrow.inference.priors import GaussianPrior
 from borrow.kernels import Kernel
-from borrow.models.ivm.model import Active, Selection, blocks_of, frozen_objective, gather, log_evidence, select
+from borrow.models.ivm.model import (
+    Active,
+    Report,
+    Selection,
+    blocks_of,
+    frozen_objective,
+    gather,
+    log_evidence,
+    prior_of,
+)
 from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
-from borrow.models.ivm.spread import GaussianTasks, ProbitTasks, select_spread
+from borrow.models.ivm.shards import Likelihood, gaussian, probit, select_among
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -28,19 +39,19 @@ from borrow.tasks.placed import PlacedTasks
 STILL, TURNS = 0.01, 8
 #: Lengthscales to start from, in units of the default ones.
 SHORTER = (1.0, 0.5, 0.25, 0.1)
+#: A noise so many times smaller than what the rows left out say has collapsed.
+COLLAPSED = 4.0
 
 
 @dataclass(frozen=True)
-class Regression:
-    """All rows of all tasks with Gaussian noise, one variance or one a task."""
+class Problem(ABC):
+    """Rows of all tasks to choose from, and a kernel to learn. Abstract: what the targets are is added."""
 
     tasks: PlacedTasks
     kernel: Kernel
-    scales: Array
-    n_noise: int  # 1, or the number of tasks
+    scales: Array  # of the columns
     prior: str | None
     max_iter: int
-    noise_from: str = "rest"
 
     @property
     def cells(self) -> Cells:
@@ -52,23 +63,71 @@ class Regression:
         """Rows to choose from."""
         return len(self.cells.y)
 
+    @abstractmethod
+    def factors(self, values: Values) -> tuple[Likelihood, Array]:
+        """The likelihood, and its parameter of each task."""
+
+    @abstractmethod
+    def objective(self, active: Active) -> Objective:
+        """Evidence of the chosen rows (sec. 5)."""
+
+    def parameter_names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """What the user calls the hyper-parameters."""
+        return {"kernel": self.kernel.parameter_names()}
+
+    def weak_priors(self) -> dict[str, GaussianPrior]:
+        """Those that are switched on, by name of the hyper-parameter."""
+        return {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales)}
+
+    def doubt(self, values: Values, active: Active) -> str:
+        """What there is to say against the hyper-parameters learnt; empty where there is nothing."""
+        return ""
+
+    def select(self, values: Values, d: int, order: Codes | None = None, report: Report | None = None) -> Selection:
+        """Rows that tell most at these hyper-parameters."""
+        kernel = self.kernel.with_theta(values["kernel"])
+        return select_among(self.tasks, kernel, *self.factors(values), d, order, report)
+
+    def active(self, selection: Selection) -> Active:
+        """The rows selected, stacked by task."""
+        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
+
+    def penalised(self, active: Active) -> Objective:
+        """The objective with the priors that are switched on."""
+        return hyper.with_prior(self.objective(active), priors.independent_priors(self.weak_priors()))
+
+    def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
+        """The hyper-parameters with rows and sites frozen."""
+        bounds = hyper.bounds_around(values, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in values else {})
+        optimum = hyper.maximise(self.penalised(self.active(selection)), values, bounds, self.max_iter)
+        return optimum.values, optimum
+
+
+@dataclass(frozen=True)
+class Regression(Problem):
+    """Numbers with Gaussian noise, one variance for all tasks or one per task."""
+
+    n_noise: int = 1  # 1, or the number of tasks
+    noise_from: str = "rest"
+
     def noise_of(self, values: Values, task: Codes) -> Array:
         """Noise variance of rows of these tasks."""
         noise = np.exp(values["noise"])
         return np.full(len(task), noise[0]) if len(noise) == 1 else noise[task]
 
-    def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
-        """Rows that tell most at these hyper-parameters."""
-        c, kernel = self.cells, self.kernel.with_theta(values["kernel"])
-        if not self.tasks.kept:
-            noise = GaussianTasks(self.noise_of(values, np.arange(len(c.dof))))
-            return select_spread(self.tasks, kernel, noise, d, order, report)
-        factors = GaussianFactors(c.y, self.noise_of(values, c.task) / c.count)
-        return select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
+    def factors(self, values: Values) -> tuple[Likelihood, Array]:
+        """Gaussian, with the noise of each task."""
+        return gaussian, self.noise_of(values, np.arange(len(self.cells.dof)))
 
-    def active(self, selection: Selection) -> Active:
-        """The rows selected, stacked by task."""
-        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
+    def parameter_names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """Those of the kernel, and the noise."""
+        noise = ["noise"] if self.n_noise == 1 else [f"noise of task {label!r}" for label in labels]
+        return {**super().parameter_names(labels), "noise": noise}
+
+    def weak_priors(self) -> dict[str, GaussianPrior]:
+        """On the kernel and on the noise."""
+        kernel = super().weak_priors()
+        return {**kernel, "noise": priors.noise_prior(self.n_noise)} if kernel else {}
 
     def objective(self, active: Active) -> Objective:
         """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).
@@ -90,30 +149,25 @@ class Regression:
 
         return objective
 
-    def penalised(self, active: Active) -> Objective:
-        """The same with the priors that are switched on."""
-        objective = self.objective(active)
-        if self.prior is None:
-            return objective
-        chosen = {"kernel": priors.kernel_prior(self.kernel, self.scales), "noise": priors.noise_prior(self.n_noise)}
-        return hyper.with_prior(objective, priors.independent_priors(chosen))
+    def noise_beside(self, theta: Array, active: Active, log_noise: Array) -> tuple[Array, float]:
+        """log noise by the rows that were not chosen, with this kernel; and how likely these rows then are."""
+        parts = spectra(self.kernel.with_theta(theta), self.cells, active)
+        noise = noise_from_rest(parts, log_noise, self.weak_priors().get("noise"))
+        of_task = np.broadcast_to(np.exp(noise), len(self.cells.dof))
+        return noise, float(sum(s.log_density(float(of_task[t])) for t, s in parts.items()))
 
     def best_start(self, values: Values) -> Values:
         """Shorter lengthscales to start from, and a noise, where a sample of the rows likes them better.
 
         A rough function can be taken for a smooth one and noise, and few chosen rows cannot tell the two apart.
         """
-        zero, M = np.zeros(0), len(self.cells.dof)
-        none = Active(np.zeros(0, dtype=np.intp), self.cells.X[:0], np.zeros(M + 1, dtype=np.intp), zero, zero)
-        prior = None if self.prior is None else priors.noise_prior(self.n_noise)
-        on_kernel = None if self.prior is None else priors.kernel_prior(self.kernel, self.scales)
+        zero, nowhere = np.zeros(0), np.zeros(len(self.cells.starts), dtype=np.intp)
+        none = Active(nowhere[:0], self.cells.X[:0], nowhere, zero, zero)
+        on_kernel = self.weak_priors().get("kernel")
         best, found = -np.inf, values
         for factor in SHORTER:
             theta = values["kernel"] + np.log(factor) * self.kernel.marks("lengthscale")
-            parts = spectra(self.kernel.with_theta(theta), self.cells, none)
-            noise = noise_from_rest(parts, values["noise"], prior)
-            of_task = np.broadcast_to(np.exp(noise), M)
-            value = sum(s.log_density(float(of_task[t])) for t, s in parts.items())
+            noise, value = self.noise_beside(theta, none, values["noise"])
             value += 0.0 if on_kernel is None else on_kernel.log_density(theta)[0]
             if value > best:
                 best, found = value, {"kernel": theta, "noise": noise}
@@ -122,17 +176,11 @@ class Regression:
     def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
         """Kernel from the chosen rows; noise from the others, where there are any, else from the chosen ones too."""
         active = self.active(selection)
-        low = float(np.log(NOISE_FLOOR))
-        bounds = hyper.bounds_around(values, {"noise": low})
-        objective = self.penalised(active)
         if self.noise_from == "active" or not len(rows_left_out(self.n_rows, active.rows)):
-            optimum = hyper.maximise(objective, values, bounds, self.max_iter)
-            return optimum.values, optimum
-        n_iter = 0
-        prior = None if self.prior is None else priors.noise_prior(self.n_noise)
+            return super().learn(selection, values)
+        objective, bounds, n_iter = self.penalised(active), hyper.bounds_around(values), 0
         for _ in range(TURNS):
-            parts = spectra(self.kernel.with_theta(values["kernel"]), self.cells, active)
-            noise = noise_from_rest(parts, values["noise"], prior)
+            noise, _ = self.noise_beside(values["kernel"], active, values["noise"])
             moved = float(np.max(np.abs(noise - values["noise"])))
             held = {**bounds, "noise": (noise, noise)}
             optimum = hyper.maximise(objective, {**values, "noise": noise}, held, self.max_iter)
@@ -141,66 +189,53 @@ class Regression:
                 break
         return values, replace(optimum, n_iter=n_iter)
 
+    def doubt(self, values: Values, active: Active) -> str:
+        """A noise at its floor, or so small that the rows left out contradict it."""
+        log_noise = values["noise"]
+        if len(active.rows) == self.n_rows:  # an exact GP, of which the optimiser says what there is to say
+            return ""
+        told = self.prior is None and self.noise_from == "active"  # the optimiser has named the floor
+        if float(log_noise.min()) <= np.log(NOISE_FLOOR) + 1e-6 and np.ptp(self.cells.y) > 0 and not told:
+            return (
+                f"the noise variance is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets the "
+                "targets exactly; if they are not exact, raise n_active, or give noise= with optimizer=None"
+            )
+        rest = self.noise_beside(values["kernel"], active, log_noise)[0] if self.noise_from == "active" else log_noise
+        worst = int(np.argmax(rest - log_noise))
+        if rest[worst] - log_noise[worst] <= np.log(COLLAPSED):
+            return ""
+        return (
+            f"the noise has collapsed: {np.exp(log_noise[worst]):.3g} of the variance of y, where rows that "
+            f"were not chosen say {np.exp(rest[worst]):.3g}; chosen rows do not identify it: use "
+            "noise_from='rest', or raise n_active"
+        )
 
-@dataclass(frozen=True)
-class Classification:
-    """All rows of all tasks with labels -1 and +1."""
 
-    tasks: PlacedTasks
-    kernel: Kernel
+@dataclass(frozen=True, kw_only=True)
+class Classification(Problem):
+    """Labels -1 and +1."""
+
     bias: Array  # (M,)
-    scales: Array
-    prior: str | None
-    max_iter: int
     ep_sweeps: int = 0
 
-    @property
-    def cells(self) -> Cells:
-        """The rows of all tasks."""
-        return self.tasks.cells
+    def factors(self, values: Values) -> tuple[Likelihood, Array]:
+        """Probit, with the bias of each task."""
+        return probit, self.bias
 
-    @property
-    def n_rows(self) -> int:
-        """Rows to choose from."""
-        return len(self.cells.y)
+    def objective(self, active: Active) -> Objective:
+        """Evidence at frozen sites."""
+        return frozen_objective(self.kernel, active)
 
-    def select(self, values: Values, d: int, order: Codes | None = None, report: Any = None) -> Selection:
-        """Rows that tell most at these hyper-parameters."""
-        c = self.cells
-        kernel = self.kernel.with_theta(values["kernel"])
-        if self.tasks.kept:
-            factors = ProbitFactors(c.y, self.bias[c.task])
-            chosen = select(kernel, c.X, c.starts, factors, d, order, report, self.tasks.device)
-        else:
-            chosen = select_spread(self.tasks, kernel, ProbitTasks(self.bias), d, order, report)
-        return self.refine(chosen, kernel) if self.ep_sweeps else chosen
-
-    def refine(self, selection: Selection, kernel: Kernel) -> Selection:
-        """Sites by sweeps of EP over the active rows, from those of ADF."""
-        c, a = self.cells, self.active(selection)
-        M = len(c.starts) - 1
-        prior = SharedCovariance(a.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
-        start = Sites(like(a.X, a.tau * a.z), like(a.X, a.tau))
-        y, bias = like(a.X, c.y[a.rows]), like(a.X, self.bias[a.task])
+    def select(self, values: Values, d: int, order: Codes | None = None, report: Report | None = None) -> Selection:
+        """Rows that tell most at these hyper-parameters; their sites by `ep_sweeps` of EP, from those of ADF."""
+        selection = super().select(values, d, order, report)
+        if not self.ep_sweeps:
+            return selection
+        a = self.active(selection)
+        start = Sites(as_type_of(a.X, a.tau * a.z), as_type_of(a.X, a.tau))
+        y, bias = as_type_of(a.X, self.cells.y[a.rows]), as_type_of(a.X, self.bias[a.task])
+        prior = prior_of(self.kernel.with_theta(values["kernel"]), a)
         sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
         tau = np.maximum(sites.tau, LEAST_PRECISION)
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
         return replace(selection, tau=tau[back], z=(sites.nu / tau)[back])
-
-    def active(self, selection: Selection) -> Active:
-        """The rows selected, stacked by task."""
-        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
-
-    def penalised(self, active: Active) -> Objective:
-        """Evidence at frozen sites, with the prior where it is switched on (sec. 5)."""
-        objective = frozen_objective(self.kernel, active)
-        if self.prior is None:
-            return objective
-        prior = priors.independent_priors({"kernel": priors.kernel_prior(self.kernel, self.scales)})
-        return hyper.with_prior(objective, prior)
-
-    def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
-        """The kernel with rows and sites frozen."""
-        objective = self.penalised(self.active(selection))
-        optimum = hyper.maximise(objective, values, hyper.bounds_around(values), self.max_iter)
-        return optimum.values, optimum

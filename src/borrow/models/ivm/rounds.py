@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from borrow.data.cells import Codes
 from borrow.data.table import Table
 from borrow.models.ivm.model import Selection
+from borrow.models.ivm.problems import Problem
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 from borrow.numerics.progress import Progress
@@ -24,20 +25,6 @@ log = logging.getLogger("borrow")
 
 #: Two sets that share this part of their rows are the same.
 SAME = 0.99
-
-
-class Problem(Protocol):
-    """What a model owes: to select rows at given hyper-parameters, and to learn these from the rows selected."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows to choose from."""
-
-    def select(self, values: Values, d: int, order: Codes | None, report: Any) -> Selection:
-        """Rows and sites at the hyper-parameters given."""
-
-    def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
-        """Hyper-parameters with rows and sites frozen."""
 
 
 @dataclass(frozen=True)
@@ -62,39 +49,48 @@ class Outcome:
     rounds: Table
     cycle: tuple[int, int] | None  # rounds that chose the same rows, with another choice between them
 
+    @property
+    def n_iter(self) -> int:
+        """Iterations of the optimiser in the last round; 0 where nothing was learnt."""
+        return 0 if self.optimum is None else max(self.optimum.n_iter, 1)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimiser ended by itself, and the rounds went in no circle."""
+        return self.cycle is None and (self.optimum is None or self.optimum.converged)
+
 
 def alternate(problem: Problem, values: Values, how: Settings) -> Outcome:
     """`n_rounds` times select and learn, then select with what was learnt."""
     d = min(how.n_active, problem.n_rows)
-    order = None
-    if how.selection == "random":
+    order, entropy = None, how.selection == "entropy"
+    if not entropy:
         order = check_random_state(how.random_state).permutation(problem.n_rows)[:d]
     optimum, cycle = None, None
     sets: list[Codes] = []
     story: dict[str, list[Any]] = {n: [] for n in ("round", "overlap", "overlap_before", "objective", "step")}
+
+    def choose(where: str) -> Selection:
+        report = Progress(d, f"{where} rows chosen".strip(), how.verbose)
+        return problem.select(values, d, order, report if report.shown else None)
+
     for number in range(1, how.n_rounds + 1) if how.learn else ():
-        selection = _select(problem, values, d, order, how, f"round {number}:")
-        shared = [overlap(selection.active, s) for s in sets[-1:-3:-1]] + [np.nan, np.nan]
-        if how.selection == "entropy" and shared[1] >= SAME > shared[0]:
+        selection = choose(f"round {number}:")
+        last, before = ([overlap(selection.active, s) for s in sets[-1:-3:-1]] + [np.nan, np.nan])[:2]
+        if entropy and before >= SAME > last:
             cycle = number - 2, number
             break
-        if how.selection == "entropy" and shared[0] == 1.0:
+        if entropy and last == 1.0:
             log.info("round %d chose the rows of round %d again", number, number - 1)
             break
         learnt, optimum = problem.learn(selection, values)
         step = max(float(np.max(np.abs(learnt[n] - v), initial=0.0)) for n, v in values.items())
-        for name, entry in zip(story, (number, shared[0], shared[1], optimum.objective, step), strict=True):
+        for name, entry in zip(story, (number, last, before, optimum.objective, step), strict=True):
             story[name].append(entry)
-        log.debug("round %d: overlap %.3g, objective %.6g, step %.3g", number, shared[0], optimum.objective, step)
+        log.debug("round %d: overlap %.3g, objective %.6g, step %.3g", number, last, optimum.objective, step)
         sets.append(selection.active)
         values = learnt
-    final = _select(problem, values, d, order, how, "at the end:" if how.learn else "")
-    return Outcome(values, final, optimum, Table(story), cycle)
-
-
-def _select(problem: Problem, values: Values, d: int, order: Codes | None, how: Settings, where: str) -> Selection:
-    report = Progress(d, f"{where} rows chosen".strip(), how.verbose)
-    return problem.select(values, d, order, report if report.shown else None)
+    return Outcome(values, choose("at the end:" if how.learn else ""), optimum, Table(story), cycle)
 
 
 def overlap(one: Array | Codes, other: Array | Codes) -> float:

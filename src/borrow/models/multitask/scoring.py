@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from borrow.models.multitask.task_covariance import FreeForm, lower_entries
-from borrow.numerics.linalg import Array, like, to_host
+from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import Values
 
 #: Above this many parameters a step would cost more than it saves.
@@ -42,7 +42,7 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
     n, M, task = len(beta), setup.M, prior.task
     E = np.zeros((n, M))
     E[np.arange(n), task] = beta
-    V = to_host(prior.at_rows(prior.Kx) @ like(there, E))
+    V = to_host(prior.at_rows(prior.Kx) @ as_type_of(there, E))
     columns = []
     for name, value in values.items():
         if name == "kernel":
@@ -57,4 +57,4 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
             assert L is not None  # a free form has its factor
             s, r = lower_entries(M)
             columns.append((task[:, None] == s) * (V @ L)[:, r] + L[task][:, r] * V[:, s])
-    return posterior.information(like(there, np.hstack(columns)))
+    return posterior.information(as_type_of(there, np.hstack(columns)))
