@@ -50,7 +50,7 @@ def repeated():
 def test_merged_rows_have_the_evidence_of_rows_written_out(repeated):
     X, y, new = repeated
     model = exact().fit(X, y)
-    assert len(model.fitted_.model.posteriors[0].prior.tasks.cells.X) == 9  # it did merge
+    assert len(model.fitted_.model.posterior[0].prior.tasks.cells.X) == 9  # it did merge
     assert_same(model, *dense(X, y, NOISE, new), new)
 
 
@@ -95,13 +95,13 @@ def test_weight_is_the_row_repeated_for_scaled_targets_of_several_tasks(repeated
 def test_minus_zero_is_zero():
     X, y = np.array([[0.0], [-0.0], [1.0]]), np.array([1.0, 2.0, 0.0])
     model = exact().fit(X, y)
-    assert len(model.fitted_.model.posteriors[0].prior.tasks.cells.X) == 2
+    assert len(model.fitted_.model.posterior[0].prior.tasks.cells.X) == 2
     assert_same(model, *dense(X, y, NOISE, X), X)
 
 
 def test_inputs_that_differ_in_the_last_digit_are_not_merged():
     X = np.array([[1.0], [1.0 + 2**-52], [2.0]])
-    assert len(exact().fit(X, [1.0, 2.0, 0.0]).fitted_.model.posteriors[0].prior.tasks.cells.X) == 3
+    assert len(exact().fit(X, [1.0, 2.0, 0.0]).fitted_.model.posterior[0].prior.tasks.cells.X) == 3
 
 
 def test_noise_and_evidence_are_in_the_units_of_y(repeated):

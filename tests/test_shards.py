@@ -125,10 +125,10 @@ def test_many_tasks_start_from_fits_compared_through_the_inducing_inputs(monkeyp
     X, y, tasks = table(sizes=(7, 4, 12, 5))
     Z = np.unique(X, axis=0)  # all inputs: then it is no approximation
     model = borrow.MultiTaskGPRegressor(inducing=Z, rank=1, optimizer=None).fit(X, y, tasks=tasks)
-    setup, tau = model.fitted_.model.setup, np.full(len(X), 4.0)
-    exact = start_correlation(setup, setup.kernel, tau)
+    setup, noise = model.fitted_.model.setup, np.full(4, 0.25)
+    exact = start_correlation(setup, setup.kernel, noise)
     monkeypatch.setattr("borrow.models.multitask.search.START_PAIRS", 1)
-    found = start_correlation(replace(setup, tasks=PlacedTasks(setup.cells, InProcess())), setup.kernel, tau)
+    found = start_correlation(replace(setup, tasks=PlacedTasks(setup.cells, InProcess())), setup.kernel, noise)
     assert_allclose(found, exact, atol=1e-6)
 
 

@@ -222,7 +222,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
 @dataclass(frozen=True)
 class GPFit:
-    """What the fit of every GP model holds, in units of scaled targets. A model adds its own and `predict`."""
+    """What the fit of every GP model holds, in units of scaled targets. A model adds its own."""
 
     cells: Cells
     evidence: float
@@ -230,6 +230,17 @@ class GPFit:
     jitter: float
     n_iter: int
     converged: bool
+    posterior: Any
+
+    def marginals(self) -> tuple[Array, Array]:
+        """Posterior mean and variance of the function at every cell."""
+        mean, variance = self.posterior.marginals()
+        return mean, variance
+
+    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
+        """Functions at new rows, at the hyper-parameters found."""
+        prediction: Prediction = self.posterior.predict(X, task, full)
+        return prediction
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes: those that all GP regressors have, and the model's own."""

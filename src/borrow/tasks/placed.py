@@ -53,7 +53,10 @@ class PlacedShards(ABC, Generic[S]):
         return self.place()[1]
 
     def total(self, f: Callable[..., Any], common: Any, parts: Any = None) -> Any:
-        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`)."""
+        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`).
+
+        Parts are a list or an array of one entry per task, or something that has `part(tasks)`.
+        """
         workers, bounds, placed = self.place()
         return workers.total(f, placed, common, _own(parts, bounds))
 
@@ -71,7 +74,9 @@ def _own(parts: Any, bounds: list[slice]) -> list[tuple[Any, ...]]:
     """What each shard is sent beside the function and what is common."""
     if parts is None:
         return [()] * len(bounds)
-    return [(parts,)] if len(bounds) == 1 else [(parts.part(at),) for at in bounds]
+    if len(bounds) == 1:
+        return [(parts,)]
+    return [(parts[at] if isinstance(parts, (list, np.ndarray)) else parts.part(at),) for at in bounds]
 
 
 @dataclass(frozen=True)

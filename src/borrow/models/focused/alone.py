@@ -61,7 +61,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
     starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
     how = scales, prior, max_iter, setup.infer
-    each = [found for part in setup.tasks.each(_fit_shard, how, Starts(starts)) for found in part]
+    each = [found for part in setup.tasks.each(_fit_shard, how, starts) for found in part]
     objectives = np.full(len(templates), np.nan)
     secondaries: dict[int, tuple[Kernel, Values]] = {}
     primary, own, stretches = None, 0.0, []
@@ -85,21 +85,10 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     return Alone(alone, primary, own, np.array(stretches), objectives, secondaries)
 
 
-@dataclass(frozen=True)
-class Starts:
-    """Kernel and likelihood where each task's own fit starts."""
-
-    each: list[tuple[Kernel | None, Values]]
-
-    def part(self, tasks: slice) -> Starts:
-        """Those of some tasks."""
-        return Starts(self.each[tasks])
-
-
-def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: Starts) -> list[Any]:
+def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
     """Theta, the likelihood's parameters and the objective of each task's own fit; None without a row or a kernel."""
     tasks, out = PlacedTasks(shard.cells, device=shard.device), list[Any]()
-    for t, (template, likelihood) in enumerate(starts.each):
+    for t, (template, likelihood) in enumerate(starts):
         own, found = tasks.only(t), None
         if len(own.cells.y) and template is not None:
             kernel, likelihood, optimum, _ = fit_single(own, template, likelihood, *how)

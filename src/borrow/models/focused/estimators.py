@@ -43,16 +43,11 @@ class FocusedFit(GPFit):
     setup: Setup
     values: Values
     scales: Array
-    posterior: Any
     uncertainty: HyperUncertainty | None
-
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every cell."""
-        return self.posterior.marginals()
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows; the hyper-parameters' uncertainty counts for the primary."""
-        p = self.posterior.predict(X, task, full)
+        p = super().predict(X, task, full)
         return add_hyper_variance(p, X, self.uncertainty if hyper else None, task == self.setup.primary)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -110,8 +105,8 @@ class FocusedGP(GPEstimator):
         if jitter > 0:
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
         noise = np.exp(values.get("noise", np.zeros(len(data.labels))))
-        common = data.cells, fit.evidence, noise, jitter, n_iter, converged
-        return FocusedFit(*common, setup, values, scales, fit.posterior, uncertainty)
+        common = data.cells, fit.evidence, noise, jitter, n_iter, converged, fit.posterior
+        return FocusedFit(*common, setup, values, scales, uncertainty)
 
     def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):

@@ -84,15 +84,14 @@ class PlainGP(GPEstimator):
 
 @dataclass(frozen=True)
 class SingleTaskFit(GPFit):
-    """One GP per task."""
+    """One GP per task: its posterior is a list of theirs."""
 
     kernels: list[Kernel]
-    posteriors: list[Any]
     uncertainties: list[HyperUncertainty | None]
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
-        mean, variance = zip(*(p.marginals() for p in self.posteriors), strict=True)
+        mean, variance = zip(*(p.marginals() for p in self.posterior), strict=True)
         return np.concatenate(mean), np.concatenate(variance)
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
@@ -101,7 +100,7 @@ class SingleTaskFit(GPFit):
         covariance = np.zeros((len(X), len(X))) if full else None
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
-            p = self.posteriors[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
+            p = self.posterior[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
             p = add_hyper_variance(p, X[at], self.uncertainties[t] if hyper else None)
             mean[at], variance[at] = p.mean, p.variance
             if covariance is not None:
@@ -141,8 +140,8 @@ class SingleTaskGP(PlainGP):
             0.0,
             max(f.learnt.optimum.n_iter for f in fits),
             all(f.learnt.optimum.converged for f in fits),
-            [f.learnt.kernel for f in fits],
             [f.posterior for f in fits],
+            [f.learnt.kernel for f in fits],
             [f.uncertainty for f in fits],
         )
 
@@ -181,16 +180,11 @@ class PooledFit(GPFit):
 
     kernel: Kernel
     Z: Array | None
-    posterior: Any
     uncertainty: HyperUncertainty | None
-
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every cell."""
-        return self.posterior.marginals()
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Every row, whatever its task."""
-        p = self.posterior.predict(X, np.zeros(len(X), dtype=np.intp), full)
+        p = super().predict(X, np.zeros(len(X), dtype=np.intp), full)
         return add_hyper_variance(p, X, self.uncertainty if hyper else None)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -213,8 +207,9 @@ class PooledGP(PlainGP):
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
         fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, Z)
         kernel, _, optimum, Z = fit.learnt
-        common = data.cells, fit.evidence, fit.noise, fit.posterior.prior.jitter, optimum.n_iter, optimum.converged
-        return PooledFit(*common, kernel, Z, fit.posterior, fit.uncertainty)
+        jitter = fit.posterior.prior.jitter
+        common = data.cells, fit.evidence, fit.noise, jitter, optimum.n_iter, optimum.converged, fit.posterior
+        return PooledFit(*common, kernel, Z, fit.uncertainty)
 
 
 @register("pooled", "pooled", rank=1)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import Design
-from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
@@ -40,17 +39,8 @@ class MultiTaskFit(GPFit):
 
     setup: Setup
     values: Values
-    posterior: Any
     trace: list[float] | None
     rows: Rows | None = None  # as they were given, to condition again where further tasks are asked for
-
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at every cell."""
-        return self.posterior.marginals()
-
-    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows."""
-        return self.posterior.predict(X, task, full)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes of a regressor."""
@@ -109,8 +99,8 @@ class MultiTaskGP(GPEstimator):
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))
         warn_ep(fit)
         noise = np.broadcast_to(np.exp(values.get("noise", np.zeros(1))), setup.M).copy()
-        common = data.cells, fit.evidence, noise, fit.posterior.prior.jitter, n_iter, converged
-        return MultiTaskFit(*common, setup, values, fit.posterior, trace)
+        common = data.cells, fit.evidence, noise, fit.posterior.prior.jitter, n_iter, converged, fit.posterior
+        return MultiTaskFit(*common, setup, values, trace)
 
     def _prepare(
         self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import Cells, Codes
+from borrow.data.cells import Cells
 from borrow.kernels import Kernel
 from borrow.models.gp.model import bounds_of
 from borrow.models.multitask.model import Setup, condition, evidence_gradient, objective_of
@@ -31,59 +31,47 @@ START_ROWS = 300
 START_PAIRS = 200
 
 
-def start_correlation(setup: Setup, kernel: Kernel, tau: Array) -> Array:
+def start_correlation(setup: Setup, kernel: Kernel, noise: Array) -> Array:
     """Correlations of the tasks' own fits, as functions: beta_t'k beta_t' of their coefficients, scaled to 1.
 
-    Each task alone has beta_t = w (I + w k w)^-1 w y, w = sqrt(tau). A task without rows correlates with none.
+    Each task alone has beta_t = w (I + w k w)^-1 w y, w^2 = count / noise. A task without rows correlates with none.
     """
     design, M = setup.design, setup.M
     if setup.Z is not None and M > START_PAIRS:
-        C = _products_through_Z(setup.tasks, kernel, tau, setup.Z)
+        C = _products_through_Z(setup.tasks, kernel, noise, setup.Z)
     else:
-        chosen, beta = zip(*(own_fit(setup.cells, t, kernel, tau) for t in range(M)), strict=True)
+        chosen, beta = zip(*(own_fit(setup.cells, t, kernel, noise[t]) for t in range(M)), strict=True)
         C = np.eye(M)
         for t in range(M):
             for s in range(t + 1):
                 C[t, s] = C[s, t] = beta[t] @ kernel(design.X[chosen[t]], design.X[chosen[s]]) @ beta[s]
     size = np.sqrt(np.diagonal(C))
-    size = np.where(size > 0, size, np.inf)
-    C = C / np.multiply.outer(size, size)
+    C = C / np.multiply.outer(*[np.where(size > 0, size, np.inf)] * 2)
     C.flat[:: M + 1] = 1.0
     return C
 
 
-def own_fit(cells: Cells, t: int, kernel: Kernel, tau: Array) -> tuple[Any, Array]:
+def own_fit(cells: Cells, t: int, kernel: Kernel, noise: float) -> tuple[Any, Array]:
     """Rows of a task, thinned, and the coefficients of its own fit."""
     rows = np.arange(cells.starts[t], cells.starts[t + 1])
     rows = rows[:: max(1, -(-len(rows) // START_ROWS))]
-    w = np.sqrt(tau[rows])
+    w = np.sqrt(cells.count[rows] / noise)
     A = w[:, None] * kernel(cells.X[rows]) * w
     A.flat[:: len(A) + 1] += 1.0
     return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
 
 
-@dataclass(frozen=True)
-class _Precisions:
-    """The precision of every row, in parts."""
-
-    tau: Array
-    starts: Codes
-
-    def part(self, tasks: slice) -> _Precisions:
-        return _Precisions(self.tau[self.starts[tasks.start] : self.starts[tasks.stop]], self.starts[:0])
-
-
-def _products_through_Z(tasks: PlacedTasks, kernel: Kernel, tau: Array, Z: Array) -> Array:
+def _products_through_Z(tasks: PlacedTasks, kernel: Kernel, noise: Array, Z: Array) -> Array:
     """beta_t'k beta_t' of all pairs with k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector per task, from its rows."""
-    F = np.concatenate(tasks.each(_fits_at_Z, (kernel, Z), _Precisions(tau, tasks.cells.starts)))
+    F = np.concatenate(tasks.each(_fits_at_Z, (kernel, Z), noise))
     half = linalg.solve_lower(linalg.cholesky_jittered(kernel(Z))[0], np.ascontiguousarray(F.T))
     return half.T @ half
 
 
-def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], rows: _Precisions) -> Array:
+def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], noise: Array) -> Array:
     """k(Z, X_t) beta_t of the shard's tasks, one per row."""
     kernel, Z = common
-    fits = (own_fit(shard.cells, t, kernel, rows.tau) for t in range(len(shard.cells.dof)))
+    fits = (own_fit(shard.cells, t, kernel, sigma2) for t, sigma2 in enumerate(noise))
     return np.stack([kernel(Z, shard.cells.X[rows]) @ beta for rows, beta in fits])
 
 
@@ -94,10 +82,9 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
     """
     out = []
     noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
-    tau = setup.design.count / noise[setup.design.task]
     for factor in (1.0, 0.2):
         theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
-        C = start_correlation(setup, setup.kernel.with_theta(theta), tau)
+        C = start_correlation(setup, setup.kernel.with_theta(theta), noise)
         found = {n: v for n, v in setup.form.start(C).items() if n not in values}
         out.append({**values, "kernel": theta, **found})
     return out
