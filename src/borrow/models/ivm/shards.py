@@ -92,8 +92,9 @@ def select_among(
         d = min(d, int(starts[-1]))
         most = np.minimum(sizes, d)
         asked = np.minimum(most, int((1.0 + MORE) * d / len(bounds)) + 5)
-        while (turn := _merge(lists := ask(asked), asked < most, d)) is None:
+        while (merged := _merge(lists := ask(asked), asked < most, d)) is None:
             asked = np.minimum(most, 2 * asked)
+        turn = merged
     if report is not None and len(lists) > 1:
         report(len(turn))
     lists = [replace(s, active=s.active + n) for s, n in zip(lists, first, strict=True)]
