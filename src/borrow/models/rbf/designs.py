@@ -152,11 +152,11 @@ def grow_path(
     bias_ridge: float | None = None,
 ) -> tuple[Path, Recursion]:
     """Table 1 with one ridge, on the labels or without them; the recursion is that of the labelled rows."""
-    how, base = {"bounds": settings.bounds, "tol": settings.tol}, settings.structure
+    base, limit, bounds, tol = settings.structure, settings.limit, settings.bounds, settings.tol
     if base is None:
-        path = grow(stack, candidates, y, ridge, settings.limit, bias_ridge=bias_ridge, **how)
+        path = grow(stack, candidates, y, ridge, limit, bias_ridge=bias_ridge, bounds=bounds, tol=tol)
         return path, path.recursion
-    path = grow(base, candidates, base.y, ridge, settings.limit, unsupervised=True, **how)
+    path = grow(base, candidates, base.y, ridge, limit, bounds=bounds, unsupervised=True, tol=tol)
     return path, absorb(stack, path.basis, ridge, bias_ridge)
 
 
