@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import stat
 import sys
 import traceback
@@ -59,7 +60,9 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
+        before = signal.getsignal(signal.SIGTERM)
         try:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # the way of Ctrl-C: workers end, files are whole
             return command(*arguments, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
@@ -74,6 +77,8 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             if os.environ.get("BORROW_DEBUG"):
                 raise
             fail(*_explained(problem))
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     return run
 

@@ -14,6 +14,8 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from borrow.numerics.progress import Watch
 from borrow.numerics.threads import one_thread
@@ -34,6 +37,8 @@ FAN = 8
 ROWS, FEWEST, MOST = 10_000, 4, 1000
 #: How often a pass is tried again after workers were lost.
 TRIES = 20
+#: How often a worker process looks whether its parent is still there.
+LOOK_SECONDS = 0.5
 
 
 class LostWorkersError(RuntimeError):
@@ -121,7 +126,8 @@ class Processes(Workers):
         super().__init__()
         self.n = n
         self.pools: list[Any] = [None] * n
-        self.folder = Path(tempfile.mkdtemp(prefix="borrow-"))
+        sweep_folders()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
 
     def place(self, shards: list[Any]) -> Any:
         """Written once."""
@@ -164,7 +170,8 @@ class Processes(Workers):
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self.pools[k] is None:
-            self.pools[k] = ProcessPoolExecutor(1, env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
+            threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+            self.pools[k] = ProcessPoolExecutor(1, initializer=end_with, initargs=(os.getpid(),), env=threads)
         return self.pools[k]
 
     def _dismiss(self, k: int) -> None:
@@ -180,6 +187,41 @@ class Processes(Workers):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _folder_prefix() -> str:
+    """How the folders of shards are called, before the number of their process, which counts in its namespace."""
+    try:
+        return f"borrow-{os.stat('/proc/self/ns/pid').st_ino}-"
+    except OSError:  # not on Linux, where there is one
+        return "borrow-0-"
+
+
+def sweep_folders() -> None:
+    """Delete the folders of shards that processes left which were killed."""
+    prefix = _folder_prefix()
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*-*"):
+        owner = left.name.removeprefix(prefix).partition("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)  # another's are left to them
+
+
+def end_with(parent: int) -> None:
+    """End this process as soon as its parent is gone, killed say; where another process started it, do nothing.
+
+    What a dead parent leaves is then cleaned up by the tracker that lives as long as one of its processes.
+    """
+    if os.getppid() != parent or _watched:
+        return
+    _watched.append(parent)
+
+    def watch() -> None:
+        while os.getppid() == parent and psutil.pid_exists(parent):  # on Windows the number stays
+            time.sleep(LOOK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="borrow-parent", daemon=True).start()
+
+
+_watched: list[int] = []
 _shards: dict[str, Any] = {}
 
 

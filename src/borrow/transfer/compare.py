@@ -10,7 +10,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
+from borrow.tasks.workers import end_with
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS
@@ -171,6 +172,7 @@ def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
     """Results as they come; from a backend that cannot hand them over one by one, in portions."""
     if not calls:
         return
+    calls = [(_in_worker, (os.getpid(), *call), {}) for call in calls]
     try:
         parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
     except ValueError:
@@ -179,6 +181,12 @@ def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
             yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
         return
     yield from parallel(calls)
+
+
+def _in_worker(parent: int, f: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """One call, in this process or in one that ends when this one is gone."""
+    end_with(parent)
+    return f(*args, **options)
 
 
 def read_primaries(problem: Problem, primary: Any) -> list[Any]:
