@@ -491,7 +491,7 @@ CHANGES = {
         lambda page, _: page.update(version=99),
         "version 99 .written by borrow 0.1.0. and this borrow.*; update",
     ),
-    "older": (lambda page, _: page.update(version=1), "reads no longer; save it again"),
+    "older": (lambda page, _: page.update(version=1), "reads no longer; .*load it there, or fit and save again"),
     "other format": (lambda page, _: page.update(format="other"), "is not a file that borrow wrote$"),
     "version is text": (lambda page, _: page.update(version="2"), "is not a file that borrow wrote$"),
     "no entries": (lambda page, _: page.pop("entries"), "not one that borrow writes"),

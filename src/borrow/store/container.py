@@ -33,7 +33,7 @@ from borrow.numerics.files import write_atomically
 from borrow.store.checks import PageError, read_array
 from borrow.store.objects import Arrays, decode, encode
 
-VERSION = 2
+VERSION = 3
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
 _START = b"PK\x03\x04"
@@ -163,7 +163,13 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes], in
             "update borrow"
         )
     if page["version"] < VERSION:
-        raise StoreError(f"{path} has version {page['version']}, which this borrow reads no longer; save it again")
+        about = page.get("about")
+        by = about.get("borrow") if isinstance(about, dict) else None
+        writer = f"borrow {by}, of before its folders were rearranged, wrote it" if by else "an earlier borrow wrote it"
+        raise StoreError(
+            f"{path} has version {page['version']}, which this borrow reads no longer; {writer}: load it there, or fit "
+            "and save again"
+        )
     return page, arrays, len(data)
 
 
