@@ -54,7 +54,9 @@ def entries_of_names() -> dict[str, str]:
     import borrow
 
     kernels = {name: getattr(borrow.kernels, name).__module__ for name in borrow.kernels.__all__}
-    return {name: f"{home}.{name}" for name, home in {**borrow._HOMES, **BASES, **kernels}.items()}
+    found = {name: getattr(borrow, name) for name in borrow.__all__}
+    public = {name: value.__module__ for name, value in found.items() if hasattr(value, "__module__")}
+    return {name: f"{home}.{name}" for name, home in {**public, **BASES, **kernels}.items()}
 
 
 def link_names(text: str, links: dict[str, str]) -> str:
