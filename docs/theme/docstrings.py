@@ -16,7 +16,13 @@ from typing import Any
 import griffe
 
 #: Names that are not public, but have an entry in the reference.
-BASES = {"GPRegressor": "borrow.estimators.regressor", "TaskClassifier": "borrow.estimators.classifier"}
+BASES = {
+    "EPClassifier": "borrow.estimators.labels",
+    "GPClassifier": "borrow.estimators.classifier",
+    "GPRegressor": "borrow.estimators.regressor",
+    "TaskClassifier": "borrow.estimators.classifier",
+    "TaskRegressor": "borrow.estimators.regressor",
+}
 HEADS = ("Parameters", "Attributes")
 
 
