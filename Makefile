@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs lint types unit studies bench clean
+.PHONY: demo test docs lint types unit golden attack studies bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,15 @@ types: .venv/installed
 
 unit: .venv/installed
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Whether answers are those of b0d6f37, but for the differences that benchmarks/golden_changes.json lists with their reasons.
+golden: .venv/installed
+	$(BIN)/python benchmarks/golden.py
+
+# Hostile files for so many minutes; prints tried and failed, and leaves a small reproduction of each failure in out/attack.
+MINUTES ?= 5
+attack: .venv/installed
+	$(BIN)/python tests/attack/campaigns.py --minutes $(MINUTES)
 
 # Long: every study of the docs (results and figures under docs/), and the benchmark.
 studies: .venv/installed
