@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from math import inf
+from pathlib import Path, PurePosixPath
+
 import psutil
+
+#: Of control groups, version 2 and 1: where they are mounted, and the files of limit, use, and what use can give back.
+GROUPS = {
+    True: ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    False: ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 
 
 def available() -> float:
-    """Bytes of memory that are free."""
-    return float(psutil.virtual_memory().available)
+    """Bytes of memory that are free, in the machine and in the container that this process may be in."""
+    return min(float(psutil.virtual_memory().available), container_free())
+
+
+def container_free(root: Path = Path("/")) -> float:
+    """Bytes that are left under the limits of the process's control groups; infinite where there is no limit."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # no Linux
+        return inf
+    free = inf
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        mount, *files = GROUPS[controllers == ""]
+        for group in (PurePosixPath(path), *PurePosixPath(path).parents):  # a limit holds for all that is below it
+            free = min(free, _left(root / mount / str(group).lstrip("/"), *files))
+    return free
+
+
+def _left(folder: Path, limit: str, use: str, cache: str) -> float:
+    """What one group leaves; infinite where it sets no limit, or is not to be seen from inside a container."""
+    try:
+        allowed, used = (folder / limit).read_text().strip(), float((folder / use).read_text())
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except OSError:
+        return inf
+    return inf if allowed == "max" else max(float(allowed) - used + float(stat.get(cache, 0)), 0.0)
 
 
 def require(n_bytes: float, what: str, remedy: str) -> None:

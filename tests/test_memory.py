@@ -1,0 +1,51 @@
+"""The memory that is free counts what a container allows, by either version of control groups."""
+
+from math import inf
+
+import pytest
+
+from borrow.numerics import memory
+
+FILES = {
+    2: ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    1: ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def group(root, version, path, limit, used, cache=0):
+    mount, of_limit, of_use, of_cache = FILES[version]
+    folder = root / mount / path
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / of_limit).write_text(f"{limit}\n")
+    (folder / of_use).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{of_cache} {cache}\n")
+
+
+def process_in(root, version, path):
+    (root / "proc/self").mkdir(parents=True)
+    line = f"0::/{path}" if version == 2 else f"3:cpu,cpuacct:/other\n5:memory:/{path}"
+    (root / "proc/self/cgroup").write_text(line + "\n")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tightest_group_above_counts_and_its_cache_is_free(tmp_path, version):
+    process_in(tmp_path, version, "box/inner")
+    group(tmp_path, version, "box", 4000, 1000, cache=200)
+    group(tmp_path, version, "box/inner", 9000, 500)
+    assert memory.container_free(tmp_path) == 3200.0
+    group(tmp_path, version, "box/inner", 1000, 2000)
+    assert memory.container_free(tmp_path) == 0.0
+
+
+def test_no_limit_is_none(tmp_path):
+    assert memory.container_free(tmp_path) == inf  # no control groups at all
+    process_in(tmp_path, 2, "box")
+    group(tmp_path, 2, "box", "max", 1000)
+    assert memory.container_free(tmp_path) == inf
+
+
+def test_a_fit_is_refused_by_what_the_container_allows(monkeypatch):
+    monkeypatch.setattr(memory, "container_free", lambda: 1000.0)
+    assert memory.available() == 1000.0
+    with pytest.raises(MemoryError, match=r"a thing needs about 1.95 KiB and 1e\+03 bytes are free; thin it"):
+        memory.require(2000.0, "a thing", "thin it")
