@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import borrow
 import borrow.numerics.linalg  # loads the BLAS of SciPy, before anything is counted
+from borrow.numerics import threads
 from borrow.numerics.threads import SMALL_BLOCK, one_thread, single_thread
 from borrow.tasks.workers import on_one_thread
 
@@ -41,6 +42,20 @@ def test_first_in_sets_and_last_out_restores():
 def test_error_inside_restores():
     with pytest.raises(ZeroDivisionError):
         on_one_thread(lambda: 1 / 0)
+    assert blas_threads() == {2}
+
+
+def test_an_interrupt_while_leaving_is_made_good_by_the_next(monkeypatch):
+    def interrupted(self, holder):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threads._Limit, "leave", interrupted)
+        with pytest.raises(KeyboardInterrupt), one_thread():
+            pass
+    assert blas_threads() == {1}
+    with one_thread():
+        assert blas_threads() == {1}
     assert blas_threads() == {2}
 
 

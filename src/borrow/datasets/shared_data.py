@@ -19,6 +19,13 @@ from borrow.numerics.linalg import Array
 Text = npt.NDArray[np.str_]
 #: By folder: what is not here, what its files hold, and where the public copy is described.
 DESCRIPTIONS = {
+    "air_quality": "The air quality data are not here. The file is a table of 9,357 hours (date, time, five analysers, "
+    "five sensors, weather; -200 is missing), De Vito et al. 2008, described at "
+    "https://archive.ics.uci.edu/dataset/360/air+quality.",
+    "computers": "The ratings of computers are not here. The file is a table of 3,800 ratings (person, 13 attributes, "
+    "rating), described in Lenk, DeSarbo, Green & Young, Marketing Science 15, 1996.",
+    "landmine": "The landmine data are not here. The file is a table of 14,820 rows (x0 to x8, field, y), described in "
+    "Xue, Liao, Carin & Krishnapuram, Journal of Machine Learning Research 8, 2007.",
     "compiler": "The PolyBench times are not here. The files are tables of 30 programs by 128 settings and of 99 "
     "counters, described in Cereda et al., arXiv 2005.04092 (repository stefanocereda/polybench_data).",
     "config_perf": "The SPEAR times are not here. The file is a table of 16384 settings, 14 options and 10 times, "

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 from threadpoolctl import ThreadpoolController
 
@@ -27,7 +28,7 @@ def single_thread(largest: int) -> AbstractContextManager[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """One BLAS thread for this process, until all who asked for it have left."""
-    holder = object()
+    holder = _Holder()
     with _limit.of_threads.limit(limits=1):
         try:
             _limit.enter(holder)
@@ -36,13 +37,21 @@ def one_thread() -> Iterator[None]:
             _limit.leave(holder)
 
 
+class _Holder:
+    """Somebody who needs the limit."""
+
+
 class _Limit:
-    """The limit of the process, and who holds it. Libraries are looked for once, since that takes a while."""
+    """The limit of the process, and who holds it. Libraries are looked for once, since that takes a while.
+
+    An interrupt may fall into `leave` itself. Holders are remembered weakly, so that one that is gone counts no longer,
+    and what was there before stays known until it is put back: the next who leaves does it.
+    """
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.holders: set[object] = set()
-        self.before: list[int] = []
+        self.holders: WeakSet[_Holder] = WeakSet()
+        self.before: list[int] | None = None
 
     @cached_property
     def of_threads(self) -> Any:
@@ -55,21 +64,24 @@ class _Limit:
         own = {library.filepath for library in self.of_threads.lib_controllers}
         return [library for library in ThreadpoolController().lib_controllers if library.filepath not in own]
 
-    def enter(self, holder: object) -> None:
+    def enter(self, holder: _Holder) -> None:
         """Set the limit where nobody has."""
         with self.lock:
             if not self.holders:
-                self.before = [library.num_threads for library in self.of_process]
-                self._set([1] * len(self.of_process))
+                now = [library.num_threads for library in self.of_process]
+                if self.before is None or max(now, default=1) > 1:  # else an interrupted `leave` did not put it back
+                    self.before = now
+                self._set([1] * len(now))
             self.holders.add(holder)
 
-    def leave(self, holder: object) -> None:
+    def leave(self, holder: _Holder) -> None:
         """Put back what was there where nobody else needs the limit; again, or before `enter`, it does nothing."""
         with self.lock:
             if holder in self.holders:
                 self.holders.discard(holder)
-                if not self.holders:
+                if not self.holders and self.before is not None:
                     self._set(self.before)
+                    self.before = None
 
     def _set(self, numbers: list[int]) -> None:
         for library, number in zip(self.of_process, numbers, strict=True):
