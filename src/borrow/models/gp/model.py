@@ -22,6 +22,7 @@ from borrow.numerics import device as devices
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
+from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.placed import PlacedTasks
 
 SPARSE_ABOVE = 300
@@ -66,11 +67,16 @@ def evidence_objective(
 ) -> Objective:
     """Log evidence of a model and its gradient by `values`. EP starts from the sites of the call before."""
     start: Any = None
+    before: Result | None = None
+    tasks = getattr(model, "tasks", model)
+    small = tasks.device is None and len(tasks.cells.y) < SMALL_BLOCK
 
     def objective(values: Values) -> tuple[float, Values]:
-        nonlocal start
+        nonlocal start, before
         fit = condition(values, model, start)
         start, by = fit.start, gradient(fit, values, model)
+        # Small matrices stay until the next are there; else the system takes back their pages and gives them again.
+        before = fit if small else None
         if report is not None:
             report(fit.evidence)
         return fit.evidence, by
