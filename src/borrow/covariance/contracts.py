@@ -49,7 +49,7 @@ class Sites(NamedTuple):
     tau: Array
 
     def part(self, tasks: slice, rows: slice) -> Sites:
-        """Those of some rows."""
+        """The sites of these rows alone."""
         return Sites(self.nu[rows], self.tau[rows])
 
     def at(self, cells: Cells) -> Sites:

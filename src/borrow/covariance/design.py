@@ -45,7 +45,7 @@ class Design:
 
     @property
     def n_tasks(self) -> int:
-        """M."""
+        """How many tasks there are."""
         return len(self.starts) - 1
 
     def rows(self, t: int) -> slice:

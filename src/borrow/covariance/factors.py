@@ -23,7 +23,7 @@ class DenseFactor:
         return cls(linalg.cholesky(A, overwrite=True))
 
     def half(self, B: Array) -> Array:
-        """L^-1 B."""
+        """L^-1 B, with A = L L' the covariance of the unit-noise observations."""
         return linalg.solve_lower(self.L, B)
 
     def half_transposed(self, B: Array) -> Array:

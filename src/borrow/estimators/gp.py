@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -37,9 +38,9 @@ class GPEstimator(TaskEstimator):
     max_iter: int = 500
     device: str = "cpu"
 
+    @abstractmethod
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> Any:
         """Fit the GP model, for numbers or for labels as `infer` says; `likelihood` has its start values, if any."""
-        raise NotImplementedError
 
     def _check_settings(self) -> None:
         """Refuse constructor arguments that no GP estimator can use."""

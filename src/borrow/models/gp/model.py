@@ -56,11 +56,12 @@ def single_objective(
         Z = values["Z"] * scales if "Z" in values else None
         return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, Z, start)
 
-    return evidence_objective(tasks, condition, lambda fit, values, _: _gradient(fit, "Z" in values, scales))
+    return evidence_objective(tasks, tasks, condition, lambda fit, values, _: _gradient(fit, "Z" in values, scales))
 
 
 def evidence_objective(
     model: Any,
+    tasks: PlacedTasks,
     condition: Callable[[Values, Any, Any], Result],
     gradient: Callable[[Result, Values, Any], Values],
     report: Callable[[float], None] | None = None,
@@ -68,7 +69,6 @@ def evidence_objective(
     """Log evidence of a model and its gradient by `values`. EP starts from the sites of the call before."""
     start: Any = None
     before: Result | None = None
-    tasks = getattr(model, "tasks", model)
     small = tasks.device is None and len(tasks.cells.y) < SMALL_BLOCK
 
     def objective(values: Values) -> tuple[float, Values]:

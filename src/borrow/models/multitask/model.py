@@ -131,7 +131,7 @@ def condition(values: Values, setup: Setup, start: Any = None) -> Result:
 
 def multitask_objective(setup: Setup) -> hyper.Objective:
     """log evidence and its gradient by all of `values` (sec. 2.2)."""
-    return evidence_objective(setup, condition, evidence_gradient, setup.tasks.report)
+    return evidence_objective(setup, setup.tasks, condition, evidence_gradient, setup.tasks.report)
 
 
 def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
