@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Table(dict[str, Any]):
         from borrow.plot import intervals, new_axes
 
         names = list(self)
-        can = [a for a, b in zip(names, names[1:], strict=False) if b in ("std_error", "low")]
+        can = [a for a, b in itertools.pairwise(names) if b in ("std_error", "low")]
         if not can or column not in (None, *can):
             known = f"columns with one are {', '.join(can)}" if can else "no column of this table has one"
             raise ValueError(f"column={column!r} has no interval to draw: {known}")

@@ -149,11 +149,11 @@ def draw(model: Any, inputs: Any, tasks: Any, X: Any, ax: Any) -> Any:
     ax = plot.new_axes(ax)
     middle = np.median(points.X, axis=0)
     if len(at) == 2:
-        grid = [np.linspace(points.X[:, j].min(), points.X[:, j].max(), GRID_MAP) for j in at]
+        first, second = (np.linspace(points.X[:, j].min(), points.X[:, j].max(), GRID_MAP) for j in at)
         rows = np.tile(middle, (GRID_MAP**2, 1))
-        rows[:, at[0]], rows[:, at[1]] = np.tile(grid[0], GRID_MAP), np.repeat(grid[1], GRID_MAP)
+        rows[:, at[0]], rows[:, at[1]] = np.tile(first, GRID_MAP), np.repeat(second, GRID_MAP)
         mean, std = (None if v is None else v.reshape(GRID_MAP, -1) for v in predictor.ask(rows, shown[0]))
-        plot.surface(ax, *grid, mean, std)
+        plot.surface(ax, first, second, mean, std)
         X_own, _ = points.of(shown[0])
         plot.points(ax, *X_own[:, at].T)
         ax.set_ylabel(predictor.features[at[1]])
