@@ -116,9 +116,8 @@ def suggest(
     mean, S = model.moments_at(rows, code)
     known = model.inputs_of(main)
     best = sign * (model.moments_at(known, np.full(len(known), main, dtype=np.intp))[0] if len(known) else mean)
-    gain = expected_improvement(sign * mean, float(best.min()))
     deviation = np.sqrt(np.maximum(np.diagonal(S), 0.0))
-    steps = greedy(S, 0, noise, prices, int(n), gain)
+    steps = greedy(S, 0, noise, prices, int(n), expected_improvement(sign * mean, float(best.min())))
     chosen = [c for c, _, _ in steps]
     more = {"mean": mean[chosen].tolist(), "std": deviation[chosen].tolist()}
     return _table("improvement", steps, more, rows, code, prices, schema)
