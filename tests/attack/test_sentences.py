@@ -72,8 +72,8 @@ def test_inputs_that_cannot_be_computed_with(name, what):
 @pytest.mark.parametrize("size", [1e-90, 1e90])
 def test_sizes_within_reach_are_other_units(name, size):
     X_, y = X * size, Y / size
-    mean, std = make(name, optimizer="lbfgs", max_iter=5).fit(X, Y, tasks=TASKS).predict(X, TASKS, return_std=True)
-    other = make(name, optimizer="lbfgs", max_iter=5).fit(X_, y, tasks=TASKS).predict(X_, TASKS, return_std=True)
+    mean, std = make(name, optimizer="lbfgs").fit(X, Y, tasks=TASKS).predict(X, TASKS, return_std=True)
+    other = make(name, optimizer="lbfgs").fit(X_, y, tasks=TASKS).predict(X_, TASKS, return_std=True)
     np.testing.assert_allclose(other[0] * size, mean, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(other[1] * size, std, rtol=1e-2, atol=1e-4)
 
@@ -118,12 +118,12 @@ def test_labels_that_differ_in_blanks_alone_are_named():
 
 def test_a_hundred_alike_are_one_warning():
     """A hundred tasks whose noise runs to its floor, say, are told once, with how many there are."""
-    x = np.tile(np.linspace(0.0, 3.0, 6), 100)[:, None]
-    with pytest.warns(UserWarning) as caught:
-        borrow.SingleTaskGPRegressor(prior=None).fit(x, np.sin(x[:, 0]), tasks=np.repeat(np.arange(100), 6))
-    told = [str(w.message) for w in caught]
-    assert len(told) <= 3, told
-    assert max(map(len, told)) < 600
+    x = np.tile(np.linspace(0.0, 3.0, 4), 100)[:, None]
+    noise = r"'noise of task 0' is at its floor of 1e-06 .* \(and 99 more like this\)"
+    with pytest.warns(UserWarning, match=noise) as caught:
+        borrow.SingleTaskGPRegressor(prior=None).fit(x, np.sin(x[:, 0]), tasks=np.repeat(np.arange(100), 4))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor") and not n.startswith("Auto")])
@@ -132,7 +132,7 @@ def test_a_hundred_alike_are_one_warning():
 )
 def test_deviations_are_numbers_and_zero_nowhere_else_than_at_data_without_noise(name, y):
     twice, tasks = np.vstack([X, X]), np.r_[TASKS, TASKS]  # every row twice and exactly the same
-    model = make(name, optimizer="lbfgs", max_iter=20).fit(twice, np.r_[y, y], tasks=tasks)
+    model = make(name, optimizer="lbfgs").fit(twice, np.r_[y, y], tasks=tasks)
     away = np.vstack([X + 0.3, X + 50.0, 1e6 * X])
     for rows, noisy in ((X, True), (away, True), (away, False)):
         std = model.predict(rows, np.resize(TASKS, len(rows)), return_std=True, include_noise=noisy)[1]
@@ -252,7 +252,7 @@ def test_interrupted_while_it_loads(tmp_path):
         said = []
         for line in process.stderr:  # Python tells what it imports; the package is the sign that it is there
             said.append(line)
-            if line.rstrip().endswith("| borrow"):
+            if line.rstrip().endswith("| borrow.cli"):
                 break
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)

@@ -411,6 +411,9 @@ def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None,
         seen = seen.astype(int) if np.all(seen == np.round(seen)) and missing.any() else seen
     elif seen.dtype.kind == "O" and len({type(v) for v in seen.tolist()}) == 1:
         seen = np.array(seen.tolist())
+    elif seen.dtype.kind == "O" and not all(isinstance(v, (int, float, np.number, np.bool_)) for v in seen.tolist()):
+        first = next(v for v in seen.tolist() if type(v) is not type(seen[0]))
+        raise ValueError(f"y holds labels of several kinds ({seen[0]!r}, {first!r}); give numbers or texts alone")
     check_classification_targets(seen)
     classes, found = np.unique(seen, return_inverse=True)
     codes = np.full(values.shape, np.nan)
