@@ -260,8 +260,8 @@ def in_words() -> str:
     million = ivm["100 x 10,000 rows, d = 2,000, a whole fit: seconds"]
     schools = rbf["default fit to 15362 rows, every row a candidate, seconds"]
     rows = [
-        f"A symmetric model of 11 tasks \u00d7 64 rows \u00d7 13 inputs is fitted in {fits['borrow']['seconds']:.1f} s of "
-        f"one core; {', '.join(f'{name} {words}' for name, words in peers.items())}.",
+        f"A symmetric model of 11 tasks \u00d7 64 rows \u00d7 13 inputs is fitted in {fits['borrow']['seconds']:.1f} s "
+        f"of one core; {', '.join(f'{name} {words}' for name, words in peers.items())}.",
         f"One evaluation of a focused model with 200 tasks of 100 rows takes "
         f"{focused['milliseconds, 24 / 50 / 200 tasks'][2]:.0f} ms.",
         f"A million rows, 100 tasks, by informative vectors: {million:.0f} s. 139 schools, 15,362 rows, by the RBF "
