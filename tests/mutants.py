@@ -4,8 +4,8 @@
     python tests/mutants.py             a seeded sample of 300 mutants; goes on where it was stopped
     python tests/mutants.py --report    what was found so far; --again tries the survivors anew
 
-A mutant is one token of the folders below turned into another: an operator, a comparison, a number, a truth value, `and`
-or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every mutant is
+A mutant is one token of the folders below turned into another: an operator, a comparison, a number, a truth value,
+`and` or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every mutant is
 tried in a copy of the source, by the tests that run its line, quickest first, until one fails. A mutant that changes
 nothing a caller could see is named in `equivalent_mutants.json` with the reason.
 """
@@ -63,7 +63,8 @@ class Mutant:
     @property
     def key(self):
         """The same as long as the line is: numbers of lines may change."""
-        return f"{self.file}: {self.text.strip()} [{self.column - len(self.text) + len(self.text.lstrip())}] {self.old} -> {self.new}"
+        at = self.column - len(self.text) + len(self.text.lstrip())
+        return f"{self.file}: {self.text.strip()} [{at}] {self.old} -> {self.new}"
 
     def apply(self, source):
         lines = source.splitlines(keepends=True)
@@ -217,7 +218,7 @@ def record(names):
 
 
 def tests_for(mutant, known):
-    """Tests that run the line, quickest first; for a line that runs while the file is imported, those that use the file."""
+    """Tests that run the line, quickest first; for a line that runs when the file is imported, those that use it."""
     of_file = {n: v for n, v in known.items() if mutant.file in v["lines"]}
     running = [n for n, v in of_file.items() if mutant.line in v["lines"][mutant.file]]
     chosen, total = [], 0.0
@@ -273,31 +274,20 @@ def run(sample, again):
 
     known = json.loads((OUT / "lines.json").read_text())
     results = read_results()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
     excused = json.loads(EQUIVALENT.read_text())
     with tempfile.TemporaryDirectory() as folder, (OUT / "results.jsonl").open("a") as file:
         copy = Path(folder)
-        for name in (
-            "src",
-            "tests",
-            "benchmarks",
-            "docs",
-            "data",
-            "pyproject.toml",
-            "README.md",
-            "CONTRIBUTING.md",
-            "CHANGELOG.md",
-        ):
-            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy / name)
+        for path in ROOT.iterdir():
+            if path.name not in ("out", ".git", ".venv"):
+                (shutil.copytree if path.is_dir() else shutil.copy)(path, copy / path.name)
         for mutant in sample:
             before = results.get(mutant.key)
             if mutant.key in excused or (before and not (again and before["came"] == "survived")):
                 continue
             start = time.monotonic()
             came, by = try_mutant(mutant, copy, known)
-            result = {"key": mutant.key, "line": mutant.line, "came": came, "by": by, "commit": commit.stdout.strip(),
+            result = {"key": mutant.key, "line": mutant.line, "came": came, "by": by, "commit": commit,
                       "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
             file.write(json.dumps(result) + "\n")
             file.flush()
@@ -320,12 +310,12 @@ def report(sample):
     for m in tried:
         if m not in killed:
             sys.stdout.write(f"survived: {m.file}:{m.line}:{m.column} {m.old} -> {m.new}\n    {m.text.strip()}\n")
+    share, left = len(killed) / max(len(tried), 1), len(sample) - len(tried) - len(same)
     sys.stdout.write(
-        f"{len(sample)} mutants: {len(killed)} of {len(tried)} killed ({100 * len(killed) / max(len(tried), 1):.1f} %), "
-        f"{len(same)} change nothing ({100 * len(same) / len(sample):.1f} %), "
-        f"{len(sample) - len(tried) - len(same)} not tried yet\n"
+        f"{len(sample)} mutants: {len(killed)} of {len(tried)} killed ({100 * share:.1f} %), {len(same)} change nothing "
+        f"({100 * len(same) / len(sample):.1f} %), {left} not tried yet\n"
     )
-    return len(killed) >= 0.95 * len(tried) and len(same) <= 0.08 * len(sample)
+    return share >= 0.95 and len(same) <= 0.08 * len(sample)
 
 
 def main():
