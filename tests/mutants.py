@@ -5,17 +5,18 @@
     python tests/mutants.py --report    what was found so far; --again tries the survivors anew
 
 A mutant is one token of the folders below turned into another: an operator, a comparison, a number, a truth value,
-`and` or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every mutant is
-tried in a copy of the source, by the tests that run its line, quickest first, until one fails. A mutant that changes
-nothing a caller could see is named in `equivalent_mutants.json` with the reason.
+`and` or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every mutant
+is tried in a copy of the source, by the tests that run its line, quickest first, until one fails. A mutant that changes
+nothing a caller could see is named in `equivalent_mutants.json` with the reason. Which mutants are drawn depends on the
+seed and on their own lines: a change elsewhere draws no others.
 """
 
 import argparse
 import ast
+import hashlib
 import io
 import json
 import os
-import random
 import resource
 import shutil
 import subprocess
@@ -189,12 +190,15 @@ class Recorder:
         return local
 
     def pytest_runtest_protocol(self, item):
-        self.now, self.start = defaultdict(set), time.process_time()
+        self.now, self.start, self.failed = defaultdict(set), time.process_time(), False
         sys.settrace(self.trace)
+
+    def pytest_runtest_logreport(self, report):
+        self.failed |= report.failed
 
     def pytest_runtest_logfinish(self, nodeid):
         sys.settrace(None)
-        if self.now:
+        if self.now and not self.failed:
             self.lines[nodeid] = {name: sorted(lines) for name, lines in self.now.items()}
             self.seconds[nodeid] = time.process_time() - self.start
         self.now = None
@@ -312,8 +316,8 @@ def report(sample):
             sys.stdout.write(f"survived: {m.file}:{m.line}:{m.column} {m.old} -> {m.new}\n    {m.text.strip()}\n")
     share, left = len(killed) / max(len(tried), 1), len(sample) - len(tried) - len(same)
     sys.stdout.write(
-        f"{len(sample)} mutants: {len(killed)} of {len(tried)} killed ({100 * share:.1f} %), {len(same)} change nothing "
-        f"({100 * len(same) / len(sample):.1f} %), {left} not tried yet\n"
+        f"{len(sample)} mutants: {len(killed)} of {len(tried)} killed ({100 * share:.1f} %), {len(same)} change "
+        f"nothing ({100 * len(same) / len(sample):.1f} %), {left} not tried yet\n"
     )
     return share >= 0.95 and len(same) <= 0.08 * len(sample)
 
@@ -333,7 +337,7 @@ def main():
         if given.record is not None:
             return
     every = every_mutant()
-    sample = random.Random(given.seed).sample(every, SAMPLE)[: given.most]
+    sample = sorted(every, key=lambda m: hashlib.sha256(f"{given.seed} {m.key}".encode()).digest())[: given.most]
     if given.only:
         sample = [m for m in every if given.only in m.key]
     if not given.report:
