@@ -5,10 +5,10 @@
     python tests/mutants.py --report    what was found so far; --again tries the survivors anew
 
 A mutant is one token of the folders below turned into another: an operator, a comparison, a number, a truth value,
-`and` or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every mutant
-is tried in a copy of the source, by the tests that run its line, quickest first, until one fails. A mutant that changes
-nothing a caller could see is named in `equivalent_mutants.json` with the reason. Which mutants are drawn depends on the
-seed and on their own lines: a change elsewhere draws no others.
+`and` or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every
+mutant is tried in a copy of the source, by the tests that run its line, quickest first, until one fails. One that
+changes nothing a caller could see is named in `equivalent_mutants.json` with the reason. Which mutants are drawn
+depends on the seed and on their own lines: a change elsewhere draws no others.
 """
 
 import argparse
