@@ -5,8 +5,9 @@
 Each of the eleven programs in turn is the new one: 640 settings can be measured on it, 3 random ones have been. Of the
 other programs 32 random settings each are known. A method fits its model, names the next settings by expected
 improvement, two at a time, and so on until a setting within 1 % of the best speedup of all 640 has been measured, or
-`--most` have. Methods with transfer: the focused and the symmetric GP and BoTorch's MultiTaskGP with its LogEI. Without:
-a single-task GP of this library, one of scikit-learn with a Matern kernel (as scikit-optimize has it), random search.
+`--most` have. Methods with transfer: the focused and the symmetric GP and BoTorch's MultiTaskGP with its LogEI.
+Without: a single-task GP of this library, one of scikit-learn with a Matern kernel (as scikit-optimize has it), random
+search.
 
 A record per program, draw and method is kept under out/, so that a run goes on where it stopped; figures go to
 docs/results/suggest.json.
@@ -118,11 +119,11 @@ def methods(seed: int) -> dict[str, Choose]:
     """By name; all are asked in the same way."""
     return {
         "random": at_random(seed),
-        "scikit-learn, EI": by_scikit_learn,
-        "single-task GP, EI": by_borrow(borrow.SingleTaskGPRegressor, False),
-        "focused GP, EI": by_borrow(lambda: borrow.FocusedGPRegressor(primary="new"), True),
-        "symmetric GP, EI": by_borrow(borrow.MultiTaskGPRegressor, True),
-        "BoTorch MultiTaskGP, LogEI": by_botorch,
+        "scikit-learn + EI": by_scikit_learn,
+        "single-task GP + EI": by_borrow(borrow.SingleTaskGPRegressor, False),
+        "focused GP + EI": by_borrow(lambda: borrow.FocusedGPRegressor(primary="new"), True),
+        "symmetric GP + EI": by_borrow(borrow.MultiTaskGPRegressor, True),
+        "BoTorch MultiTaskGP + LogEI": by_botorch,
     }
 
 
