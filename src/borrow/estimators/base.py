@@ -7,11 +7,9 @@ The public attributes (`kernel_`, `noise_`, ...) are entries of that object.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -23,6 +21,7 @@ from borrow.data.cells import Cells, Codes
 from borrow.data.read import Schema, read_new
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn as warn
 from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import open_workers
 
@@ -108,12 +107,13 @@ class TaskEstimator(BaseEstimator):
             yield partial(PlacedTasks, workers=workers, device=device)
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's program that called this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+def with_encoder(model: Any, encoder: Any) -> Any:
+    """The fitted model, which from now on takes rows as they were before the encoder; None leaves it as it is."""
+    if encoder is not None:
+        fitted = model.fitted_
+        attributes = {**fitted.attributes, "encoder_": encoder}
+        model.fitted_ = replace(fitted, schema=replace(fitted.schema, encoder=encoder), attributes=attributes)
+    return model
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

@@ -1,10 +1,22 @@
-"""One way to collect warnings instead of printing them."""
+"""One way to give warnings, and one to collect them instead of printing them."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+#: Packages whose lines are passed over when a warning looks for the line of the user's program.
+_PACKAGES = ("borrow", "sklearn")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's program that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def with_category(warning: warnings.WarningMessage) -> str:

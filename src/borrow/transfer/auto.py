@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 
 from borrow.data.cells import Rows
+from borrow.data.encode import encode_frame
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn, with_encoder
 from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
@@ -38,6 +39,7 @@ class _Auto(TaskEstimator):
         return self
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         problem, seed = as_problem(rows, schema), read_seed(self.random_state)
         keys, _ = choose(problem.kind, int(problem.seen.sum()), self.methods)
@@ -46,6 +48,7 @@ class _Auto(TaskEstimator):
         verdict = None if comparison is None else comparison.verdict()
         method = "single" if verdict is None else verdict.method
         model = build(problem.kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
+        model, schema = with_encoder(model, encoder), replace(schema, encoder=encoder)
         attributes = {
             **self._read_attributes(),
             "tasks_": as_labels(schema.labels),
@@ -54,6 +57,7 @@ class _Auto(TaskEstimator):
             "verdict_": verdict,
             "method_": method,
             "model_": model,
+            "encoder_": encoder,
         }
         classes = {"classes_": model.classes_} if hasattr(model, "classes_") else {}
         return Fitted(schema, model, {**attributes, **classes})
@@ -102,6 +106,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     ----------
     comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, or too few rows of the primary.
     method_ : key of the method that was fitted; "single" is no transfer.
+    encoder_ : the `TableEncoder` that made numbers of text, dates and gaps; None where X had none.
     model_ : the fitted estimator; with no transfer it is of the primary alone.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
@@ -132,7 +137,7 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, primary_, tasks_, fitted_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, primary_, tasks_, encoder_, fitted_ : as in `AutoRegressor`.
     n_features_in_, feature_names_in_ : as there.
     """
 
