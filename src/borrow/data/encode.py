@@ -303,12 +303,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             else:
                 decisions[name] = decide(name, values, orders.get(name), self.max_levels)
         self._keep_one(decisions, columns)
-        names = Counter(n for d in decisions.values() for n in d.names)
-        if twice := [n for n, k in names.items() if k > 1]:
+        times = Counter(n for d in decisions.values() for n in d.names)
+        if twice := [n for n, k in times.items() if k > 1]:
             raise ValueError(f"the encoded columns would have the name {list_labels(twice)} twice; rename a column")
         n_tasks = 1 if task is None else len(set(_plain_list(columns[task])))
         plain = {n: _numbers(columns[n], n) for n, d in decisions.items() if isinstance(d, Numbers)}
-        left_out = [f"column {n!r} is left out: {d.why}" for n, d in decisions.items() if _unasked(d)]
+        left_out = [f"column {n!r} is {d.sentence()}" for n, d in decisions.items() if _unasked(d)]
         for text in [*left_out, *identifier_columns(plain, n_tasks)]:
             warn(text)
         self.columns_ = tuple(decisions.values())
@@ -576,7 +576,7 @@ def _levels(values: Any) -> list[str]:
 def _own_order(values: Any) -> Sequence[Any] | None:
     """The levels of an ordered categorical of pandas, or of an enumeration of polars, in their order."""
     series = _series(values)
-    dtype = getattr(None if series is None else series.to_native(), "dtype", None)
+    dtype: Any = getattr(None if series is None else series.to_native(), "dtype", None)
     if getattr(dtype, "ordered", None) is True or type(dtype).__name__ == "Enum":
         return list(dtype.categories)
     return None

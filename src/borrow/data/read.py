@@ -50,6 +50,11 @@ class Schema:
         found = list(self.names or ())
         return found if self.position is None else [*found[: self.position], self.task, *found[self.position :]]
 
+    @property
+    def inputs(self) -> tuple[Hashable, ...] | None:
+        """The input columns of a frame before they were encoded."""
+        return self.names if self.encoder is None else self.encoder.inputs_
+
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
         encode([label], self.labels)

@@ -174,6 +174,13 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         model: RegressionModel = self._fit_of().model
         return model
 
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Noise variance of a new observation at each row, in squared units of y; the shape is that of `predict`."""
+        rows, task = self._read_new(X, tasks)
+        noise: Array = self._fit_of().noise  # type: ignore[attr-defined]
+        wide = self._fit_of().schema.wide
+        return noise[task] if task is not None else np.broadcast_to(noise[wide], (rows.shape[0], len(noise)))
+
     def posterior_covariance(self, X: Any, tasks: Any = None) -> Array:
         """Joint posterior covariance of the functions at these rows, at the hyper-parameters found."""
         rows, task = self._read_new(X, tasks)

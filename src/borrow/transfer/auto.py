@@ -125,6 +125,10 @@ class AutoRegressor(RegressorMixin, _Auto):
         """As the winner predicts; for the primary where a frame lacks the task column."""
         return self._ask("predict", X, tasks, return_std, return_cov, include_noise)
 
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Noise variance of a new observation at each row, in squared units of y."""
+        return self._ask("noise_at", X, tasks)
+
 
 @register()
 class AutoClassifier(ClassifierMixin, _Auto):

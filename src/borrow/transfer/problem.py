@@ -55,6 +55,11 @@ class Problem:
     encoder: Any = field(default=None, repr=False, compare=False)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The input columns of the table, before they were encoded."""
+        return self.features if self.encoder is None else tuple(map(str, self.encoder.inputs_))
+
+    @property
     def seen(self) -> Any:
         """Rows that have a target."""
         return np.isfinite(self.y) if self.kind == "regression" else np.array([v is not None for v in self.y])
@@ -93,8 +98,13 @@ class Problem:
         return total.hexdigest()
 
 
-def read_problem(table: Any, target: str, task: str, features: Any = None, kind: str = "auto") -> Problem:
-    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is."""
+def read_problem(
+    table: Any, target: str, task: str, features: Any = None, kind: str = "auto", encoder: Any = None
+) -> Problem:
+    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is.
+
+    Text, dates and gaps are encoded: by the fitted `encoder`, or by one that is fitted here where it is needed.
+    """
     if isinstance(table, Problem):
         return table
     frame, columns = _columns(table)
@@ -118,10 +128,10 @@ def read_problem(table: Any, target: str, task: str, features: Any = None, kind:
     except ValueError as problem:
         raise ValueError(f"column {task!r}: {problem}") from None
     labels = tuple(plain(v) for v in values)
-    inputs, encoder = {c: columns[c] for c in names}, None
-    if needs_encoding(inputs):
+    inputs = {c: columns[c] for c in names}
+    if encoder is None and needs_encoding(inputs):
         encoder = TableEncoder(task).fit({**inputs, task: columns[task]})
-        inputs = encoder.transform(inputs)
+    inputs = inputs if encoder is None else encoder.transform(inputs)
     X = np.column_stack([_numbers(values, c) for c, values in inputs.items()])
     if encoder is None:
         for text in identifier_columns(dict(zip(inputs, X.T, strict=True)), len(set(labels))):

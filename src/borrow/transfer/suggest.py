@@ -72,7 +72,7 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
         reference = np.unique(np.vstack([model.inputs_of(main), rows]) + 0.0, axis=0)
     R = len(reference)
     S = model.covariance_at(np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
-    return _table(greedy(S, R, noise, prices, int(n), gain), rows, code, prices, schema)
+    return _table(greedy(S, R, noise, prices, int(n), gain), _shown(candidates, rows, schema), code, prices, schema)
 
 
 def greedy(
@@ -137,16 +137,26 @@ def _prices(cost: Any, code: Codes, labels: tuple[Hashable, ...]) -> Array:
     return values.astype(float)
 
 
-def _table(steps: list[tuple[int, float, float]], rows: Array, code: Codes, prices: Array, schema: Any) -> Table:
-    own = ("rank", "row", "task", "reduction", "cost", "reduction_per_cost", "remaining")
+def _shown(candidates: Any, rows: Array, schema: Any) -> dict[Any, list[Any]]:
+    """The inputs of the candidates by name, as they were before they were encoded."""
+    frame = as_frame(candidates)
+    if schema.encoder is not None and frame is not None and {*schema.inputs} <= {*frame.columns}:
+        return {name: frame.get_column(name).to_list() for name in schema.inputs}
     names = schema.names if schema.names is not None else [f"x{j}" for j in range(rows.shape[1])]
+    return {name: rows[:, j].tolist() for j, name in enumerate(names)}
+
+
+def _table(
+    steps: list[tuple[int, float, float]], inputs: dict[Any, list[Any]], code: Codes, prices: Array, schema: Any
+) -> Table:
+    own = ("rank", "row", "task", "reduction", "cost", "reduction_per_cost", "remaining")
     chosen = [c for c, _, _ in steps]
     return Table(
         {
             "rank": list(range(1, len(steps) + 1)),
             "row": chosen,
             "task": [schema.labels[code[c]] for c in chosen],
-            **{f"input {v}" if v in own else str(v): rows[chosen, j].tolist() for j, v in enumerate(names)},
+            **{f"input {v}" if v in own else str(v): [values[c] for c in chosen] for v, values in inputs.items()},
             "reduction": [g for _, g, _ in steps],
             "cost": prices[chosen].tolist(),
             "reduction_per_cost": [g / float(prices[c]) for c, g, _ in steps],
