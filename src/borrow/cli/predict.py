@@ -36,6 +36,10 @@ def run(
         str | None, typer.Option("--task", "-t", help="Column that names the task; default: the one of the model.")
     ] = None,
     task_is: Annotated[str | None, typer.Option("--as", help="Predict every row as one of this task.")] = None,
+    unseen: Annotated[
+        str | None,
+        typer.Option("--unseen", help="population: answer for tasks that the model never saw; default: error."),
+    ] = None,
     level: Annotated[float, typer.Option("--level", help="Share of new measurements between low and high.")] = 0.9,
     function: Annotated[
         bool, typer.Option("--function", help="Low and high of the function, without the noise of a measurement.")
@@ -56,6 +60,11 @@ def run(
         fail(f"--level {level:g}: expected a share between 0 and 1, such as 0.9")
     check_files({"MODEL": model_file, "DATA": data}, {"--output": output})
     model = load_model(model_file)
+    if unseen is not None:
+        if unseen not in ("error", "population"):
+            fail(f"--unseen {unseen!r}: expected error or population")
+        for part in (model, getattr(model, "model_", model)):  # an automatic one answers by the one that it chose
+            part.set_params(unseen=unseen)
     reader = open_rows(model, data, delimiter, task, task_is)
     wanted = reader.needed if only or as_json else None
     with library_warnings() as warned:
@@ -116,6 +125,7 @@ class RowReader:
     named: list[str]  # the task column, where it is read
     label: Any  # the task of every row, where the call says it
     costs: list[str]
+    open: bool  # whether the model answers for tasks that it never saw
 
     @property
     def needed(self) -> list[str]:
@@ -136,7 +146,8 @@ class RowReader:
         if self.label is not None:
             tasks = np.full(len(frame), self.label, dtype=object)
         elif self.named:
-            tasks = np.array(labels_of(frame[self.named[0]], self.schema.labels, source, before), dtype=object)
+            labels = labels_of(frame[self.named[0]], self.schema.labels, source, before, self.open)
+            tasks = np.array(labels, dtype=object)
         return Rows(source, frame, inputs, tasks, whole, self.costs[0] if self.costs else None)
 
 
@@ -158,15 +169,19 @@ def open_rows(
     costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
     source.require(costs, "--cost")
     label = None if task_is is None else find_label(task_is, schema.labels, "--as")
-    return RowReader(source, schema, names, named, label, costs)
+    return RowReader(source, schema, names, named, label, costs, model.get_params()["unseen"] == "population")
 
 
-def labels_of(column: pl.Series, labels: Sequence[Any], source: Source, before: int = 0) -> list[Any]:
-    """The model's labels, found by how they are written."""
+def labels_of(
+    column: pl.Series, labels: Sequence[Any], source: Source, before: int = 0, others: bool = False
+) -> list[Any]:
+    """The model's labels, found by how they are written; with `others`, what is not among them stays as it is."""
     values, found = as_labels(column), {}
     for row in values.is_first_distinct().arg_true():
         value = values[row]
         found[value] = None if value is None else match_label(value, labels)
+        if others and found[value] is None:
+            found[value] = value
         if found[value] is None:
             what = "is missing" if value is None else f"is {value!r}, which the model does not know"
             near = "" if value is None else did_you_mean(value, labels, CLOSENESS)

@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
-from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, sort_labels
+from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 
@@ -91,6 +91,8 @@ def read_table(
     Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
     of is one row without a target, not one per task.
     """
+    if estimator.unseen not in ("error", "population"):
+        raise ValueError(f"unseen={estimator.unseen!r}: expected 'error', or 'population' to answer for new tasks")
     X, y, tasks = _unfold(estimator, X, y, tasks)
     inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
     name, n = type(estimator).__name__, inputs.shape[0]
@@ -146,11 +148,18 @@ def identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> list[str]:
 
 
 def read_new(
-    estimator: Any, X: Any, schema: Schema, tasks: Any = None, default: int | None = None, accept_sparse: bool = False
+    estimator: Any,
+    X: Any,
+    schema: Schema,
+    tasks: Any = None,
+    default: int | None = None,
+    accept_sparse: bool = False,
+    population: bool = False,
 ) -> tuple[Any, Codes | None]:
     """Rows to predict for, with their task codes; None where a wide fit is asked for every task.
 
-    `default` is the code to answer for when nothing names a task (the primary).
+    `default` is the code to answer for when nothing names a task (the primary). With `population`, a task that fit
+    never saw has the code -1 where the estimator's `unseen` allows it.
     """
     inputs, values = read_inputs(estimator, X, schema, tasks, accept_sparse)
     if values is not None:
@@ -159,6 +168,8 @@ def read_new(
                 f"task {list_labels(left)} was not fitted: this is a model of {schema.labels[0]!r} alone, without "
                 "transfer; leave these rows out, or fit SingleTaskGPRegressor or SingleTaskGPClassifier to every task"
             )
+        if population and estimator.unseen == "population":
+            return inputs, _with_unseen(estimator, values, schema.labels)
         return inputs, encode(values, schema.labels)
     if len(schema.labels) == 1:
         default = 0
@@ -173,6 +184,26 @@ def read_new(
         f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; {put}give "
         f"tasks=, one of {list_labels(schema.labels)}, or one a row"
     )
+
+
+def _with_unseen(estimator: Any, values: list[Any], labels: tuple[Hashable, ...]) -> Codes:
+    """Codes of labels, -1 for tasks never seen, which a warning names with the nearest that were seen."""
+    codes = {label: i for i, label in enumerate(labels)}
+    unknown = [v for v in dict.fromkeys(values) if v not in codes]
+    if unknown:
+        name = type(estimator).__name__
+        if len(labels) == 1:
+            raise ValueError(f"fit never saw the task {list_labels(unknown)}, and one task is no population")
+        if not estimator.shares_tasks:
+            raise ValueError(
+                f"fit never saw the task {list_labels(unknown)}, and {name} learns every task by itself, so that it "
+                "knows nothing of another; a method that borrows can answer"
+            )
+        near = {v: nearest(v, labels) for v in unknown[:6]}
+        listed = ", ".join(repr(v) if n is None else f"{v!r} (not {n!r}?)" for v, n in near.items())
+        more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
+        warn(f"fit never saw the task {listed}{more}; the answer is that of the population of {len(labels)} tasks")
+    return np.fromiter((codes.get(v, -1) for v in values), dtype=np.intp, count=len(values))
 
 
 def read_inputs(

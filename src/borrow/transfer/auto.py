@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
@@ -47,7 +48,8 @@ class _Auto(TaskEstimator):
         comparison = self._compare(problem, primary, keys, seed)
         verdict = None if comparison is None else comparison.verdict()
         method = "single" if verdict is None else verdict.method
-        model = build(problem.kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
+        model = build(problem.kind, method, self.task, primary, seed, alone=True, unseen=self.unseen)
+        model.fit(X, y, tasks=tasks)
         model, schema = with_encoder(model, encoder), replace(schema, encoder=encoder)
         attributes = {
             **self._read_attributes(),
@@ -61,6 +63,9 @@ class _Auto(TaskEstimator):
         }
         classes = {"classes_": model.classes_} if hasattr(model, "classes_") else {}
         return Fitted(schema, model, {**attributes, **classes})
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
+        return primary_code(self.primary, labels)
 
     def _compare(self, problem: Problem, primary: Any, keys: list[str], seed: int) -> Comparison | None:
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
@@ -101,6 +106,8 @@ class AutoRegressor(RegressorMixin, _Auto):
     primary : label of the task that matters; may be left out only when there is a single task.
     methods, cv, n_jobs : as in `borrow.compare`.
     random_state : seeds the folds and the methods.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -125,6 +132,10 @@ class AutoRegressor(RegressorMixin, _Auto):
         """As the winner predicts; for the primary where a frame lacks the task column."""
         return self._ask("predict", X, tasks, return_std, return_cov, include_noise)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions of the primary's rows."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
     def noise_at(self, X: Any, tasks: Any = None) -> Array:
         """Noise variance of a new observation at each row, in squared units of y."""
         return self._ask("noise_at", X, tasks)
@@ -136,7 +147,7 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     Parameters
     ----------
-    task, primary, methods, cv, n_jobs, random_state : as in `AutoRegressor`.
+    task, primary, methods, cv, n_jobs, random_state, unseen : as in `AutoRegressor`.
 
     Attributes
     ----------
@@ -148,6 +159,10 @@ class AutoClassifier(ClassifierMixin, _Auto):
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
         return self._ask("predict", X, tasks)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the primary's rows whose class is right."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""
