@@ -429,7 +429,7 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
 
 def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -> Decision:
     """Text: numbers that were written out, dates, levels, or what only names the row."""
-    numeric = [_is_number(v) for v in entries]
+    numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
     if all(numeric):
         found = _numbers(values, name)
         return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
