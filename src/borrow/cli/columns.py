@@ -135,7 +135,7 @@ def as_inputs(source: Source, frame: pl.DataFrame) -> dict[str, pl.Series]:
     """Columns as floats where they are numbers, else as they are, for an encoder; null where missing."""
     read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
     text = {name for name, found in read.items() if found.odd is not None}
-    mostly = [n for n in text if len(read[n].values.drop_nulls()) > 0.5 * as_text(frame[n]).drop_nulls().len()]
+    mostly = [n for n in text if len(read[n].values.drop_nulls()) >= 0.5 * as_text(frame[n]).drop_nulls().len()]
     slips = [n for n in text if read[n].grouped or (frame[n].dtype == pl.String and n in mostly)]
     numbers = [n for n in frame.columns if n not in text or n in slips]
     out = as_numbers(source, frame.select(numbers), "correct it, leave it empty, or leave the column out with --ignore")

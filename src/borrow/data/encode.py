@@ -433,7 +433,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     if all(numeric):
         found = _numbers(values, name)
         return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
-    if sum(numeric) > len(entries) / 2:
+    if sum(numeric) >= len(entries) / 2:
         odd = entries[numeric.index(False)]
         row = _plain_list(values).index(odd)
         raise ValueError(

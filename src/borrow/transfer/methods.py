@@ -63,7 +63,9 @@ def build(
     settings = {"primary": primary} if found.takes("primary") else {}
     if alone and found.takes("only"):
         settings = {"only": primary}
-    return found.estimator(task=task, random_state=random_state, unseen=unseen, **settings)
+    if unseen != "error":
+        settings["unseen"] = unseen
+    return found.estimator(task=task, random_state=random_state, **settings)
 
 
 def key_of(model: Any) -> str | None:
