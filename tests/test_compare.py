@@ -91,7 +91,7 @@ def test_splitters_and_repeats():
 
 def test_labels_are_stratified_where_they_can_be():
     y = np.array(["u"] * 6 + ["v"] * 24)
-    table = {"x": np.arange(30.0), "who": ["a"] * 28 + ["b"] * 2, "y": y}
+    table = {"x": np.arange(30.0) / 4, "who": ["a"] * 28 + ["b"] * 2, "y": y}
     parts = folds.splits_of(read_problem(table, "y", "who"), "a", (3, 1), 0)
     assert [(y[s.test] == "u").sum() for s in parts] == [2, 2, 2]
     assert len(folds.splits_of(read_problem(table, "y", "who"), "a", (10, 1), 0)) == 10  # too few: plain folds
