@@ -26,8 +26,9 @@ from borrow.data.read import (
     task_values,
     to_floats,
 )
-from borrow.estimators.base import warn, with_encoder
+from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.methods import build
 
 KINDS = ("regression", "classification")
