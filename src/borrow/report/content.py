@@ -119,6 +119,7 @@ def _of_comparison(
     verdicts = comparison.verdicts()
     parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
     primary = comparison.primaries[0] if len(verdicts) == 1 else None
+    encoder = None if problem is None else problem.encoder
     if problem is not None:
         for part in parts:
             part["misses"] = misses.with_inputs(part["misses"], problem.X, problem.features)
@@ -148,7 +149,7 @@ def _of_comparison(
         "covariance": covariance,
         "predictions": shown,
         "suggestions": suggested(suggestions, comparison.features if predictor is None else predictor.features),
-        "use": _use(comparison, verdicts.get(primary)),
+        "use": _use(comparison, verdicts.get(primary), encoder),
     }
     return content, predictor
 
@@ -409,8 +410,8 @@ def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> d
     }
 
 
-def _use(comparison: Comparison, verdict: Any) -> dict[str, str] | None:
-    """Code to copy: fit the method that the verdict advises, and predict."""
+def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] | None:
+    """Code to copy: fit the method that the verdict advises, and predict; text, dates and gaps want their encoder."""
     if verdict is None:
         return None
     task, target, inputs = comparison.task, comparison.target, list(comparison.features)
@@ -429,10 +430,12 @@ def _use(comparison: Comparison, verdict: Any) -> dict[str, str] | None:
     lines = [
         "import borrow",
         "import pandas as pd",
+        *(["from sklearn.pipeline import make_pipeline"] if encoder is not None else []),
         "",
         'table = pd.read_csv("table.csv")',
         f"inputs = {inputs!r}",
         f"model = borrow.{name}({given})",
+        *([f"model = make_pipeline(borrow.TableEncoder({task!r}), model)"] if encoder is not None else []),
         f"model.fit(table[[*inputs, {task!r}]], table[{target!r}])",
         f'new = pd.read_csv("new.csv")[[*inputs, {task!r}]]',
         asked,
