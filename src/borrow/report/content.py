@@ -75,6 +75,16 @@ def summary(
     suggestions : what `borrow.suggest` returned. None asks it, where model and table allow, about rows without a
         target, or else about inputs that other tasks were measured at and the primary was not; False leaves it out.
     target : name of the target, for a model without a comparison.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> summary = borrow.report.summary(model=model, target="level")
+    >>> summary["data"]["kind"], summary["data"]["target"]
+    ('regression', 'level')
     """
     if comparison is None and model is None:
         raise ValueError("give a comparison, a fitted model, or both: there is nothing to report on")

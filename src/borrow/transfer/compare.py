@@ -88,6 +88,17 @@ def compare(
     random_state : seeds the folds and the methods.
     store : a file that results are appended to as they come; a run that was killed goes on from it.
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> found.table()["method"]
+    ['single', 'pooled']
+    >>> found.verdict().primary
+    'here'
     """
     problem = read_problem(table, target, task, features, kind)
     keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
@@ -261,6 +272,14 @@ def quick_look(
     Parameters
     ----------
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> borrow.quick_look(table, "level", "site", "here", methods=["pooled"])["method"]
+    ['single', 'pooled']
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
     if problem.kind != "regression":  # it was read before
