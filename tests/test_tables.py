@@ -258,7 +258,8 @@ def test_a_terminated_comparison_leaves_a_store_that_the_same_call_goes_on_from(
     table = pl.read_csv(place / "stays.csv").select("hospital", "days", "age").drop_nulls()
     table.write_csv(tmp_path / "t.csv")
     code = (
-        "import time; import borrow.transfer.folds as folds; from borrow.cli.app import main\nscore = folds.score_numbers\n"
+        "import time; import borrow.transfer.folds as folds; from borrow.cli.app import main\n"
+        "score = folds.score_numbers\n"
         "def slow(*given):\n    time.sleep(0.4); return score(*given)\n"
         "folds.score_numbers = slow; main()"
     )

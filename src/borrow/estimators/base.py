@@ -167,7 +167,7 @@ class TaskEstimator(BaseEstimator):
         with (
             Together(),
             single_thread(largest),
-            open_workers(getattr(self, "workers", None), device) as workers,
+            open_workers(getattr(self, "workers", None)) as workers,
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)

@@ -181,7 +181,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             fit, _, scaling = self._learn_rows(pool, pool.rows, workers, rank=False)
         self._warn_unfinished(fit)
         return self._published(self._schema, scaling, fit)
@@ -303,7 +303,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         pool, self._schema = read_pool(self, X, y, tasks, classes=True)
         classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             models = [self._margins(pool, k, workers) for k in positives(classes)]
         self._warn_unfinished(models[-1].fit)
         return self._published(self._schema, classes, models)
