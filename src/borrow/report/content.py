@@ -27,7 +27,7 @@ from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
 from borrow.transfer.methods import LABELS, estimator_name, key_of
-from borrow.transfer.problem import Problem, read_problem
+from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
 
 #: Of the summary. A page holds the number that its summary had.
@@ -199,10 +199,17 @@ def _about(predictor: Predictor | None) -> dict[str, str] | None:
     return None if predictor is None else {"class": type(predictor.model).__name__, "label": predictor.label}
 
 
+def _read(table: Any, comparison: Comparison, names: tuple[Any, ...]) -> Problem:
+    """The table, long or wide as it was when it was compared."""
+    if names[:2] != (VALUE, TASK) or {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}:
+        return read_problem(table, *names)
+    return read_problem(table, features=names[2], kind=names[3], targets=comparison.tasks)
+
+
 def _problem_of(comparison: Comparison, table: Any) -> Problem:
     """The data that were compared."""
     names = comparison.target, comparison.task, comparison.features, comparison.kind
-    problem = table if isinstance(table, Problem) else read_problem(table, *names)
+    problem = table if isinstance(table, Problem) else _read(table, comparison, names)
     if (digest := problem.digest()) != comparison.digest:
         raise ValueError(
             f"table is not the data that were compared: its digest is {digest[:12]}\u2026 and that of the "
