@@ -118,6 +118,7 @@ def test_rows_of_the_primary_without_a_target_stay_for_training_and_are_not_test
         ([0.5, 1.5] * 21, "regression", ()),
     ],
 )
+@pytest.mark.filterwarnings("ignore:the target 'y' is taken for numbers")
 def test_the_kind_is_seen_from_the_target(values, kind, classes):
     problem = read_problem(TABLE.assign(y=values), "y", "who")
     assert (problem.kind, problem.classes) == (kind, classes)
