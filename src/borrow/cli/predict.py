@@ -122,9 +122,9 @@ def open_rows(
     X = np.column_stack([columns[n].to_numpy() for n in names]).astype(float)
     tasks = None
     if task_is is not None:
-        tasks = np.full(len(X), find_label(task_is, schema.labels, "--as"), dtype=object)
+        tasks = np.full(len(X), find_label(task_is, schema.tasks, "--as"), dtype=object)
     elif named:
-        tasks = np.array(labels_of(frame[named[0]], schema.labels, source), dtype=object)
+        tasks = np.array(labels_of(frame[named[0]], schema.tasks, source), dtype=object)
     return Rows(source, frame, X, tasks, np.isfinite(X).all(axis=1), costs[0] if costs else None)
 
 

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Cells, Codes
+from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, read_new
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.threads import single_thread
@@ -114,6 +115,20 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def shown(attributes: Mapping[str, Any], labels: tuple[Hashable, ...]) -> dict[str, Any]:
+    """The public attributes with every dict by task label, and lists of such dicts, in the order of `tasks_`."""
+    place = {label: i for i, label in enumerate(sort_labels(labels))}
+
+    def in_order(value: Any) -> Any:
+        if isinstance(value, list):
+            return [in_order(v) if isinstance(v, dict) else v for v in value]
+        if isinstance(value, dict) and value.keys() <= place.keys():
+            return {label: value[label] for label in sorted(value, key=place.__getitem__)}
+        return value
+
+    return {name: in_order(value) for name, value in attributes.items()}
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

@@ -15,7 +15,7 @@ from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
@@ -104,12 +104,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         noise = np.broadcast_to(model.noise, M) * scale**2
         attributes = {
             **self._read_attributes(),
-            "tasks_": as_labels(schema.labels),
+            "tasks_": as_labels(schema.tasks),
             "noise_": dict(zip(schema.labels, noise.tolist(), strict=True)),
             "log_marginal_likelihood_": model.evidence - scaling.log_volume,
             **model.attributes(schema.labels),
         }
-        return FittedRegression(schema, model, attributes, center, scale, noise)
+        return FittedRegression(schema, model, shown(attributes, schema.labels), center, scale, noise)
 
     def predict(
         self,

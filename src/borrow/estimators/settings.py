@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.data.labels import list_labels
+from borrow.data.labels import list_labels, sort_labels
 
 #: What settings may be, by name: whether a value fits, and what is expected in words.
 Allowed = Mapping[str, tuple[Callable[[Any], bool], str]]
@@ -54,7 +54,9 @@ def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) 
     if isinstance(value, Mapping):
         unknown = [k for k in value if k not in labels]
         if unknown:
-            raise ValueError(f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(labels)}")
+            raise ValueError(
+                f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(sort_labels(labels))}"
+            )
         return [value.get(label, default) for label in labels]
     return [default if value is None else value] * len(labels)
 

@@ -48,7 +48,7 @@ class _Auto(TaskEstimator):
         model = build(problem.kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
         attributes = {
             **self._read_attributes(),
-            "tasks_": as_labels(schema.labels),
+            "tasks_": as_labels(schema.tasks),
             "primary_": primary,
             "comparison_": comparison,
             "verdict_": verdict,

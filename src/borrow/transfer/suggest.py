@@ -62,7 +62,7 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
     known = None if primary is None else primary_code(primary, schema.labels)
     rows, code = read_new(model, candidates, schema, tasks, known)
     if code is None:
-        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
+        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.tasks)}")
     prices = _prices(cost, code, schema.labels)
     noise = np.array([model.noise_[label] for label in schema.labels])[code]
     if hasattr(model, "select"):  # it has a criterion of its own, for which no task is the primary

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import is_pairs, list_labels
+from borrow.data.labels import is_pairs, list_labels, places_of, sort_labels
 from borrow.data.read import read_training
 from borrow.estimators.base import warn
 from borrow.estimators.registry import register
@@ -140,6 +140,7 @@ class RBFFit:
             for p in found:
                 p["weights_"] = p["weights_"][0]
             return common | {n: {k: p[n] for k, p in zip(labels, found, strict=True)} for n in found[0]}
+        found[0]["weights_"] = found[0]["weights_"][places_of(labels)[: len(found[0]["weights_"])]]
         if self.design == "one":
             found[0]["weights_"] = np.repeat(found[0]["weights_"], len(labels), axis=0)
         first = self.networks[0]
@@ -253,7 +254,9 @@ class MultiTaskRBFRegressor(TaskRegressor):
             model, labels = self._fit_of().model, self._fit_of().schema.labels
             features, task = self._read_new(X, tasks)
             if task is None:
-                raise ValueError(f"select needs the task of each row; give tasks=, one of {list_labels(labels)}")
+                raise ValueError(
+                    f"select needs the task of each row; give tasks=, one of {list_labels(sort_labels(labels))}"
+                )
             scales = model.input_scales
         else:
             rows, _ = read_training(self._unfitted(), X, np.zeros(np.shape(X)[0] if np.ndim(X) else 0), tasks)
