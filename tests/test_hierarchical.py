@@ -400,7 +400,8 @@ def test_leave_one_out_is_the_posterior_without_the_row(kernel):
         model = borrow.HierarchicalGPRegressor(**settings).fit(X, as_wide(len(X), rows, y))
     table, noise = model.leave_one_out(), model.noise_[0]
     K, mu = model.covariance_, model.mean_
-    position = model.fitted_.model.cells.X[:, 0].astype(int)
+    cells, labels = model.fitted_.model.cells, np.array(model.fitted_.schema.labels)
+    position = cells.X[np.argsort(labels[cells.task], kind="stable"), 0].astype(int)
     for i in range(len(position)):
         rest = [j for j in range(len(position)) if table["task"][j] == table["task"][i] and j != i]
         target = np.array(table["y"])[rest] - mu[position[rest]]

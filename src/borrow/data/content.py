@@ -26,14 +26,14 @@ ROUNDS = 3
 
 
 def content_order(inputs: Any, rows: Rows, classes: bool) -> tuple[Codes, Codes]:
-    """The order of the tasks, the fewest rows first, and that of the columns; with `classes`, y holds their codes.
+    """The order of the tasks, the most rows first, and that of the columns; with `classes`, y holds their codes.
 
     `rows.number` says which of the inputs a row has. Rows without a target have no say, and a row of weight k counts as
     k rows do.
     """
-    assert rows.number is not None  # of a table that was read
     n_tasks, d = len(rows.labels), inputs.shape[1]
     rows = rows.take(np.isfinite(rows.y))
+    assert rows.number is not None  # of a table that was read
     kept, number = np.unique(rows.number, return_inverse=True)
     at, column, value = _entries(inputs[kept])
     whole = rows.weight == np.floor(rows.weight)
@@ -47,10 +47,10 @@ def content_order(inputs: Any, rows: Rows, classes: bool) -> tuple[Codes, Codes]
             fixed = _mix(about + _sums(code, times * colour, len(rows.y))[code])
         tasks = _mix(_sums(rows.task, times * colour, n_tasks))
         met = _sums(number, times * _mix(colour + tasks[rows.task]), len(kept))
-        columns = _mix(_sums(column, _mix(value + met[at]), d))
+        columns = _mix(_sums(column, value * met[at], d))  # linear: an input may come once, or once for each of its rows
         colour = _mix(fixed + _sums(at, _mix(value + columns[column]), len(kept))[number])
     n_rows = np.bincount(rows.task, rows.weight, minlength=n_tasks)
-    return np.lexsort((tasks, n_rows)), np.argsort(columns, kind="stable")
+    return np.lexsort((tasks, -n_rows)), np.argsort(columns, kind="stable")
 
 
 def _entries(X: Any) -> tuple[Codes, Codes, Colours]:

@@ -31,6 +31,7 @@ from borrow.models.hierarchical.model import (
     prior_at,
     start,
     sum_of_squares,
+    with_exact_mean,
 )
 from borrow.models.hierarchical.search import (
     NOISES,
@@ -217,7 +218,7 @@ def learn(
     basis = basis_of(kernel, Z)
     problem = arrange(basis, cells, workers, device)
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
-    strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)
+    strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise, settings.accelerate)
     tau, n_iter, choice = settings.tau, settings.max_iter, None
     if tau is None or settings.chooses_noise:
         mean_variance = float(np.mean(kernel.diag(Z)))
@@ -238,7 +239,7 @@ def learn(
         done = fit_em(problem, strengths, noise, n_iter, tol, settings.accelerate and not chosen)
         state, moments, trace, converged = done.state, done.statistics, done.trace, done.converged or chosen
     else:
-        state = start(problem.basis, noise)
+        state = with_exact_mean(start(problem.basis, noise), problem, strengths)
         moments = expect(state, problem, moments=False)
         trace, converged = [moments.evidence], True
     theta = to_host(functions(state, problem, moments))

@@ -28,6 +28,7 @@ from borrow.models.hierarchical.model import (
     maximise,
     start,
     stretch,
+    with_exact_mean,
 )
 from borrow.numerics.linalg import Array
 
@@ -37,7 +38,7 @@ CHEAP = 2e9
 #: Settings stop when the held-out score has not risen for this many iterations.
 PATIENCE = 2
 #: tau in units of the number of tasks; the next is tried while it pays.
-TAUS = (1.0, 0.25, 0.05)
+TAUS = (1.0, 0.25, 0.05, 0.01, 0.002)
 #: Noise in units of the base kernel's mean variance, where it is chosen and not learnt.
 NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -74,7 +75,7 @@ def fit_em(
         return moments, moments.evidence + prior
 
     return em.run(
-        start(problem.basis, noise),
+        with_exact_mean(start(problem.basis, noise), problem, strengths),
         e_step,
         lambda state, moments: maximise(state, moments, problem, strengths),
         max_iter,
@@ -95,6 +96,7 @@ def hold_out(problem: Problem, random: np.random.RandomState) -> list[Problem]:
         n = first.stop - first.start
         kinds = np.unique(cells.y[first]) if len(tasks) == 1 else np.zeros(1)
         parts = [np.flatnonzero(cells.y[first] == k) for k in kinds] if len(kinds) == 2 else [np.arange(n)]
+        parts.sort(key=lambda part: (len(part), part[0]))  # the rarer label first, whichever it is
         for part in parts:
             if n > 1:
                 quarter = (np.arange(len(part)) + random.randint(FOLDS)) % FOLDS
@@ -164,7 +166,7 @@ class Choice:
 
 def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score, n_iter: int) -> Iterator[Step]:
     """EM on the rest of every fold, in step."""
-    states = [start(f.basis, noise) for f in folds]
+    states = [with_exact_mean(start(f.basis, noise), f, strengths) for f in folds]
     for i in range(n_iter + 1):
         found = [expect(s, f, i < n_iter) for s, f in zip(states, folds, strict=True)]
         answers = [
