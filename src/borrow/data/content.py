@@ -47,7 +47,9 @@ def content_order(inputs: Any, rows: Rows, classes: bool) -> tuple[Codes, Codes]
             fixed = _mix(about + _sums(code, times * colour, len(rows.y))[code])
         tasks = _mix(_sums(rows.task, times * colour, n_tasks))
         met = _sums(number, times * _mix(colour + tasks[rows.task]), len(kept))
-        columns = _mix(_sums(column, value * met[at], d))  # linear: an input may come once, or once for each of its rows
+        columns = _mix(
+            _sums(column, value * met[at], d)
+        )  # linear: an input may come once, or once for each of its rows
         colour = _mix(fixed + _sums(at, _mix(value + columns[column]), len(kept))[number])
     n_rows = np.bincount(rows.task, rows.weight, minlength=n_tasks)
     return np.lexsort((tasks, -n_rows)), np.argsort(columns, kind="stable")
