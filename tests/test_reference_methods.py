@@ -511,8 +511,12 @@ def test_sigmoid_recovers_its_own_parameters_and_never_turns_margins_round():
     np.testing.assert_allclose(regularized.sigmoid(1e3 * margins, y), (3e-3, -1.0), rtol=0.05)
     apart = np.array([1.0, 1.0, -1.0, -1.0, -1.0])  # Platt's targets: (2 + 1)/(2 + 2) and 1/(3 + 2)
     np.testing.assert_allclose(regularized.sigmoid(apart, apart), (np.log(12) / 2, np.log(0.75) / 2), rtol=1e-3)
-    assert regularized.sigmoid(-margins, y) == (1.0, 0.0)
-    assert regularized.sigmoid(np.zeros(4), np.array([1.0, -1.0, 1.0, -1.0])) == (1.0, 0.0)
+    slope, offset = regularized.sigmoid(-margins, y)
+    assert 0.0 < slope < 0.02
+    assert expit(offset - slope * margins).mean() == pytest.approx(np.mean(y > 0), abs=1e-3)
+    slope, offset = regularized.sigmoid(np.zeros(4), np.array([1.0, -1.0, 1.0, -1.0]))
+    assert slope > 0.0
+    assert offset == pytest.approx(0.0, abs=1e-9)
     assert regularized.sigmoid(None, y) == (1.0, 0.0)
 
 

@@ -72,6 +72,8 @@ class TaskEstimator(BaseEstimator):
         fitted = self.__dict__.get("fitted_")
         if fitted is not None and name in fitted.attributes:
             return fitted.attributes[name]
+        if isinstance(getattr(type(self), name, None), property):  # it asked for a fit, and there is none
+            check_is_fitted(self)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:

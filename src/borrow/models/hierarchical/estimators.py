@@ -293,7 +293,6 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     """
 
     _: KW_ONLY
-    mean_strength: float = np.inf
     learn_noise: bool = False
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:

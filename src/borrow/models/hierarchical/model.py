@@ -183,8 +183,9 @@ def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> Sta
 
     With B = sum_l Phi_l'A_l^-1 Phi_l and v of the E-step at the mean mu, sum_l log N(y^l; Phi_l mu, A_l) - pi/2
     mu'K^-1 mu is largest at mu + d, d = L (pi I + L'B L)^-1 (L'v - pi L^-1 mu) with L the factor of K. A step of EM's
-    own (7), (14) goes a part of the way, the smaller the less a task says of itself: with noisy labels hundreds of steps for what this does at once
-    (a conditional maximisation of the objective itself; C. Liu, D. Rubin: Biometrika 81, 633-648, 1994).
+    own (7), (14) goes a part of the way, the smaller the less a task says of itself: with noisy labels it takes
+    hundreds of steps for what this does at once (a conditional maximisation of the objective itself; C. Liu, D. Rubin:
+    Biometrika 81, 633-648, 1994).
     """
     if not (strengths.exact_mean and strengths.has_mean):
         return state
