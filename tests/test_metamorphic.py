@@ -1,4 +1,4 @@
-"""Nothing depends on the names of tasks, the order of rows or columns, the coding of labels, or the units of y and X."""
+"""Nothing depends on names of tasks, the order of rows or columns, the coding of labels, or the units of y and X."""
 
 import warnings
 

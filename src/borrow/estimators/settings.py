@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from borrow.data.labels import list_labels, sort_labels
+from borrow.data.labels import list_labels, places_of, sort_labels
 
 #: What settings may be, by name: whether a value fits, and what is expected in words.
 Allowed = Mapping[str, tuple[Callable[[Any], bool], str]]
@@ -65,9 +65,9 @@ def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) 
 def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: float) -> list[float]:
     """The same where every entry is a number."""
     values = by_label(value, labels, name, default)
-    for label, v in zip(labels, values, strict=True):
-        if not is_number(v):
-            raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
+    for t in places_of(labels):
+        if not is_number(values[t]):
+            raise ValueError(f"{name} of task {labels[t]!r} is {values[t]!r}; expected a number")
     return [float(v) for v in values]
 
 
