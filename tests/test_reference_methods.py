@@ -527,3 +527,11 @@ def test_held_out_margins_come_from_machines_that_did_not_see_the_row():
     assert np.all(y * (K @ coefficients + intercept) > 0)
     assert np.mean(y * regularized.held_out(K, y, 1.0, 1e-6, 0) > 0) < 0.9
     assert regularized.held_out(K[:4, :4], np.array([1.0, -1.0, -1.0, -1.0]), 1.0, 1e-6, 0) is None
+
+
+def test_global_random_state_is_left_alone():
+    rng = np.random.default_rng(0)
+    X, y, task = rng.normal(size=(40, 2)), rng.integers(0, 2, 40), np.repeat([0, 1], 20)
+    before = np.random.get_state()[1].tolist()
+    RegularizedMultiTaskClassifier().fit(X, y, tasks=task)
+    assert np.random.get_state()[1].tolist() == before
