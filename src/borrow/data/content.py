@@ -1,11 +1,11 @@
 """The order of tasks and of columns by what they hold, so that no answer depends on names, on places or on units.
 
 Some sums, draws and ties have to be taken in some order. Here it comes from the numbers: columns enter by the ranks of
-their values, which are the same in any units, targets by their ranks within their task, counted from the middle, labels by the rows that carry
-them. Every row, column, task and label gets a number that is made of the numbers of those that it meets in the table,
-and the same again (colour refinement of the graph of the table; B. Weisfeiler, A. Leman 1968). These sums are of whole
-numbers modulo 2^64: they are exact in any order. What still has the same number after that differs in nothing but its
-name, but for tables made to be symmetric.
+their values, which are the same in any units; targets by their ranks within their task, counted from the middle, so
+that y and -y are one; labels by the rows that carry them. Every row, column, task and label gets a number that is made
+of the numbers of those that it meets in the table, and the same again (colour refinement of the graph of the table;
+B. Weisfeiler, A. Leman 1968). These sums are of whole numbers modulo 2^64: they are exact in any order. What still has
+the same number after that differs in nothing but its name, but for tables made to be symmetric.
 """
 
 from __future__ import annotations
