@@ -12,10 +12,11 @@ from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.labels import list_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
@@ -303,18 +304,30 @@ class GPRegressor(TaskRegressor, GPEstimator):
         self._check_settings()
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
+        warn_constant(data)
         largest = self._largest_block(data)
         with self._places(len(data.cells.y), largest, largest) as place:
             model = self._fit(data, place(data.cells))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:
-        """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1."""
+        """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1 at least."""
         given = by_label(self.noise, data.labels, "noise", default=None)
         start = np.full(len(data.labels), 0.1)
+        if data.cells.least_noise is not None:
+            start = np.maximum(start, data.cells.least_noise)
         for t, value in enumerate(given):
             if value is not None:
                 if not is_number(value) or value <= 0:
                     raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
                 start[t] = float(value) / data.scaling.scale[t] ** 2
         return start
+
+
+def warn_constant(data: TaskData) -> None:
+    """Name the tasks whose targets are all equal: they tell a level, and nothing of scale or noise."""
+    if data.constant:
+        warn(
+            f"the targets of task {list_labels(data.constant, 4)} are all equal: only its level can be learnt, and its "
+            "scale and noise are those of a typical task, or a guess where there is no other"
+        )

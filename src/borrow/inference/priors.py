@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -17,8 +17,16 @@ from borrow.numerics.optimise import Objective, Values
 LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
 RELEVANCE_SD = 0.5  # log lengthscale of a column against the common one
 VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says (labels: `inference.ep.LOG_VARIANCE`)
-NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0
+NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0  # log noise, common to all tasks
+NOISE_SPREAD, NOISE_DOF = 0.5, 4.0  # log noise of a task against the common one; the spread is learnt, from here
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
+
+
+class Prior(Protocol):
+    """A prior on a parameter vector."""
+
+    def log_density(self, value: Array) -> tuple[float, Array]:
+        """Up to a constant, with its derivative."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,49 @@ def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
     return GaussianPrior(np.concatenate([p.mean for p in priors]), precision)
 
 
-def noise_prior(n: int) -> GaussianPrior:
-    """log noise ~ N(log 0.1, 2^2), independently for each of n tasks, in units of the scaled targets."""
-    return GaussianPrior(np.full(n, NOISE_MEAN), sparse.eye_array(n, format="csr") / NOISE_SD**2)
+@dataclass(frozen=True)
+class ExchangeablePrior:
+    """Numbers of one kind, one per task: around a common level, as far from it as they are from each other.
+
+    x_t = level + d_t with level ~ N(mean, level_sd^2), d_t ~ N(0, s^2), and the spread s learnt with them: 1/s^2 has
+    the gamma prior of `dof` earlier tasks that differed by `spread`. With s integrated out and D the sum of squares of
+    x_t - x.mean(),
+
+        log p = -(x.mean() - mean)^2 / (2 level_sd^2) - (dof + n - 1)/2 log(dof spread^2 + D),
+        d/dx_t = -(x.mean() - mean) / (n level_sd^2) - (dof + n - 1) (x_t - x.mean()) / (dof spread^2 + D).
+
+    Where tasks agree, one that differs is drawn to them; where they do not, none is. One task has the level's prior.
+    """
+
+    mean: float
+    level_sd: float
+    spread: float
+    dof: float
+
+    def log_density(self, value: Array) -> tuple[float, Array]:
+        """Up to a constant, with its derivative."""
+        level = float(value.mean())
+        d, off = value - level, level - self.mean
+        room, weight = self.dof * self.spread**2 + float(d @ d), self.dof + len(value) - 1.0
+        density = -0.5 * off**2 / self.level_sd**2 - 0.5 * weight * float(np.log(room))
+        return density, -off / (len(value) * self.level_sd**2) - weight / room * d
+
+    def steepest(self, value: Array) -> float:
+        """A curvature such that the parabola of it that touches the log density here lies below it everywhere.
+
+        -log(room) lies above its tangent in D; D is at most the sum of squares around any other centre than the mean;
+        and (x.mean() - c)^2 is at most the mean of (x - c)^2.
+        """
+        D = float(np.sum((value - value.mean()) ** 2))
+        return (self.dof + len(value) - 1.0) / (self.dof * self.spread**2 + D) + 1.0 / (len(value) * self.level_sd**2)
 
 
-def independent_priors(priors: Mapping[str, GaussianPrior]) -> Objective:
+def noise_prior() -> ExchangeablePrior:
+    """log noise of every task, in units of the scaled targets: log 0.1 give or take 2 in common."""
+    return ExchangeablePrior(NOISE_MEAN, NOISE_SD, NOISE_SPREAD, NOISE_DOF)
+
+
+def independent_priors(priors: Mapping[str, Prior]) -> Objective:
     """The sum of priors on named parameters."""
 
     def log_prior(values: Values) -> tuple[float, Values]:

@@ -140,7 +140,7 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    chosen = setup.weak_priors(scales, len(setup.specific))
+    chosen = setup.weak_priors(scales)
     if setup.background is not None:
         chosen["background"] = priors.kernel_prior(setup.background, scales)
     return priors.independent_priors(chosen)

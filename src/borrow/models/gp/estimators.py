@@ -169,9 +169,7 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
 
     def _arrange(self, rows: Rows) -> TaskData:
         whole = build(rows, self.normalize_y, range(len(rows.labels)))
-        if self.only is None:
-            return whole
-        return replace(build(rows.only(self.only), self.normalize_y, (0,)), column_scales=whole.column_scales)
+        return whole if self.only is None else whole.only(rows.labels.index(self.only))
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from borrow.covariance import Basis, SharedCovariance
+from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result
 from borrow.inference.hyper_uncertainty import HyperUncertainty, hyper_uncertainty
-from borrow.inference.priors import independent_priors, kernel_prior, noise_prior
+from borrow.inference.priors import Prior, independent_priors, kernel_prior, noise_prior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics.device import require
@@ -116,7 +117,7 @@ def fit_single(
     A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
     """
     start = {"kernel": kernel.theta, **likelihood} | ({} if Z is None else {"Z": Z / scales})
-    objective, bounds = single_objective(tasks, kernel, infer, scales), bounds_of(start)
+    objective, bounds = single_objective(tasks, kernel, infer, scales), bounds_of(start, tasks.cells)
     if prior is not None:
         objective = with_prior(objective, single_priors(kernel, scales, bool(likelihood), infer.log_variance))
     if Z is None:
@@ -131,15 +132,20 @@ def fit_single(
     return Learnt(kernel.with_theta(optimum.values["kernel"]), own, optimum, found)
 
 
-def bounds_of(start: Values) -> dict[str, tuple[Array, Array]]:
-    """Wide bounds, and the floor of the noise where there is one."""
-    return bounds_around(start, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in start else None)
+def bounds_of(start: Values, cells: Cells) -> dict[str, tuple[Array, Array]]:
+    """Wide bounds, and the floor of the noise where there is one: what the targets' resolution leaves."""
+    if "noise" not in start:
+        return bounds_around(start)
+    least = np.full(len(cells.starts) - 1, NOISE_FLOOR)
+    if cells.least_noise is not None:
+        least = np.maximum(least, cells.least_noise)
+    return bounds_around(start, {"noise": np.log(least if start["noise"].size == least.size else least.min())})
 
 
 def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_variance: float = 0.0) -> Objective:
     """The priors that every GP estimator puts on its kernel and noise."""
-    priors = {"kernel": kernel_prior(kernel, scales, log_variance)} | ({"noise": noise_prior(1)} if noise else {})
-    return independent_priors(priors)
+    priors: dict[str, Prior] = {"kernel": kernel_prior(kernel, scales, log_variance)}
+    return independent_priors({**priors, "noise": noise_prior()} if noise else priors)
 
 
 def single_uncertainty(tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None) -> HyperUncertainty | None:

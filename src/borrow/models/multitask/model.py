@@ -152,7 +152,7 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
 
 def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels, noise and intercept."""
-    chosen = setup.weak_priors(scales, 1 if setup.share_noise else setup.M)
+    chosen = setup.weak_priors(scales)
     if setup.intercept:
         chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.eye(1) / priors.VARIANCE_SD**2)
     return priors.independent_priors(chosen)
