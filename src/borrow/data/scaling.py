@@ -24,6 +24,11 @@ class Scaling:
     scale: Array
     log_volume: float
 
+    def typical(self) -> Scaling:
+        """The units of a typical task, where rows of several are one."""
+        scale = np.exp(np.log(self.scale).mean(keepdims=True))
+        return Scaling(self.center.mean(keepdims=True), scale, self.log_volume)
+
 
 @dataclass(frozen=True)
 class TaskData:

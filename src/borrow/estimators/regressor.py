@@ -197,7 +197,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.
 
         Removing a row's own Gaussian site from its marginal is closed form: its precision falls by tau. Columns:
-        task, count (rows merged into one), y, mean, std (of an observation), in the units of y.
+        task, count (rows merged into one), y, mean, std (of an observation), in the units of y; of a typical task
+        where rows of several are one.
         """
         fitted: Any = self._fit_of()
         cells = fitted.model.cells
@@ -206,10 +207,10 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         tau = cells.count / noise
         m, v = fitted.model.marginals()
         mean, variance = cavity(m, v, Sites(tau * cells.y, tau))
-        labels = fitted.schema.labels
+        labels, units = fitted.schema.labels, Scaling(fitted.center, fitted.scale, 0.0)
         if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
-            labels = ("all tasks",)
-        center, scale = fitted.center[t], fitted.scale[t]
+            labels, units = ("all tasks",), units.typical()
+        center, scale = units.center[t], units.scale[t]
         return Table(
             {
                 "task": [labels[i] for i in t],

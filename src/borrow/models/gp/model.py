@@ -1,18 +1,22 @@
 """One GP on the rows of one group: exact, or sparse on learnt pseudo-inputs; Gaussian noise, or labels by EP.
 
 It is the covariance of the focused model with one task, so that comparisons compare models and not code: an exact GP is
-a task with a kernel of its own and nothing shared; a sparse one is a shared function without an own part, its inducing
-inputs moved by the gradient of the evidence (Snelson & Ghahramani 2006; Leen, Peltonen & Kaski 2011, section 5.2).
+a task with a kernel of its own and nothing shared; a sparse one is a shared function without an own part. Its inducing
+inputs are rows' inputs, chosen for the kernel and again for the kernel found; or they are learnt, moved by the gradient
+of the evidence (Snelson & Ghahramani 2006; Leen, Peltonen & Kaski 2011, section 5.2). Learnt ones explain noise by
+where they are: the evidence then is higher than the exact one (by 40 nats at 500 rows in three columns), new rows are
+predicted worse, and hundreds of iterations go into it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result
@@ -27,7 +31,12 @@ from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.placed import PlacedTasks
 
 SPARSE_ABOVE = 300
-PSEUDO_INPUTS = 30
+INDUCING_INPUTS = 100
+#: Inducing inputs are chosen again for the kernel found at most so many times in all.
+CHOICES = 3
+#: Learnt ones creep: there, stop when ten steps together gain less than this per row, in nats.
+CREEPING = {"patience": 10, "memory": 100}
+CREEPING_TOL = 1e-4
 #: What stands for a search where parameters are kept as given.
 KEPT = Optimum({}, np.nan, 0, 0, True, "kept as given")
 
@@ -49,15 +58,22 @@ def condition_single(
 
 
 def single_objective(
-    tasks: PlacedTasks, kernel: Kernel, infer: Inference = EXACT, scales: Array | float = 1.0
+    tasks: PlacedTasks,
+    kernel: Kernel,
+    infer: Inference = EXACT,
+    scales: Array | float = 1.0,
+    Z: Array | None = None,
 ) -> Objective:
-    """Evidence of one GP by {kernel, the likelihood's parameters, and Z where there is one, in column scales}."""
+    """Evidence of one GP by {kernel, the likelihood's parameters, and Z where it is learnt, in column scales}."""
 
     def condition(values: Values, rows: PlacedTasks, start: Any) -> Result:
-        Z = values["Z"] * scales if "Z" in values else None
-        return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, Z, start)
+        at = values["Z"] * scales if "Z" in values else Z
+        return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, at, start)
 
-    return evidence_objective(tasks, tasks, condition, lambda fit, values, _: _gradient(fit, "Z" in values, scales))
+    def gradient(fit: Result, values: Values, _: Any) -> Values:
+        return _gradient(fit, "Z" in values or Z is not None, scales if "Z" in values else None)
+
+    return evidence_objective(tasks, tasks, condition, gradient)
 
 
 def evidence_objective(
@@ -111,25 +127,50 @@ def fit_single(
     max_iter: int,
     infer: Inference = EXACT,
     Z: Array | None = None,
+    learn_Z: bool = False,
 ) -> Learnt:
-    """Maximise the evidence (and the priors) of one GP, its pseudo-inputs included where it has any.
+    """Maximise the evidence (and the priors) of one GP; inducing inputs, where there are any, are held or learnt.
 
     A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
     """
-    start = {"kernel": kernel.theta, **likelihood} | ({} if Z is None else {"Z": Z / scales})
-    objective, bounds = single_objective(tasks, kernel, infer, scales), bounds_of(start, tasks.cells)
+    start = {"kernel": kernel.theta, **likelihood} | ({} if Z is None or not learn_Z else {"Z": Z / scales})
+    objective, bounds = single_objective(tasks, kernel, infer, scales, Z), bounds_of(start, tasks.cells)
     if prior is not None:
         objective = with_prior(objective, single_priors(kernel, scales, bool(likelihood), infer.log_variance))
-    if Z is None:
+    if "Z" not in start:
         rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
         optimum = race(objective, [start, rough], bounds, max_iter)
     else:
         reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
-        optimum = maximise(objective, start, bounds, max_iter)
+        tol = CREEPING_TOL * len(tasks.cells.y)
+        optimum = maximise(objective, start, bounds, max_iter, tol, **CREEPING)
+        Z = optimum.values["Z"] * scales
     own = {n: optimum.values[n] for n in likelihood}
-    found = optimum.values["Z"] * scales if Z is not None else None
-    return Learnt(kernel.with_theta(optimum.values["kernel"]), own, optimum, found)
+    return Learnt(kernel.with_theta(optimum.values["kernel"]), own, optimum, Z)
+
+
+def fit_on_rows(
+    tasks: PlacedTasks,
+    kernel: Kernel,
+    likelihood: Values,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference,
+    Z: Array,
+) -> Learnt:
+    """One GP on inducing inputs among the rows', which are chosen again for the kernel found while that gains."""
+    best = fit_single(tasks, kernel, likelihood, scales, prior, max_iter, infer, Z)
+    n_iter = best.optimum.n_iter
+    for _ in range(CHOICES - 1):
+        again = choose_inducing(best.kernel, tasks.cells.X[:0], tasks.cells.X, len(Z), tolerance=0.0)
+        trial = fit_single(tasks, best.kernel, best.likelihood, scales, prior, max_iter, infer, again)
+        n_iter += trial.optimum.n_iter
+        if trial.optimum.objective <= best.optimum.objective + 1e-3:
+            break
+        best = trial
+    return best._replace(optimum=replace(best.optimum, n_iter=n_iter))
 
 
 def bounds_of(start: Values, cells: Cells) -> dict[str, tuple[Array, Array]]:
@@ -167,9 +208,9 @@ def single_uncertainty(tasks: PlacedTasks, found: Learnt, scales: Array, prior: 
 
 
 def number_of_inducing(inducing: Any, n: int) -> int | None:
-    """Pseudo-inputs of a pooled GP on n rows; None is exact."""
+    """Inducing inputs of a pooled GP on n rows; None is exact."""
     if isinstance(inducing, str) and inducing == "auto":
-        return PSEUDO_INPUTS if n > SPARSE_ABOVE else None
+        return INDUCING_INPUTS if n > SPARSE_ABOVE else None
     if inducing is None:
         return None
     if isinstance(inducing, (int, np.integer)) and not isinstance(inducing, bool) and inducing >= 1:
