@@ -11,7 +11,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.columns import Table, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -186,7 +186,7 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
 
 def lines_of(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> list[Any]:
     """The verdict, what it rests on, what to do, and the files that were written."""
-    left_out = [f"{dropped:,} rows were left out: they lack an input or a task."] if dropped else []
+    left_out = [said_dropped(dropped)] if dropped else []
     answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
     return [*left_out, *answer, *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items())]
 

@@ -7,8 +7,6 @@ The public attributes (`kernel_`, `noise_`, ...) are entries of that object.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,8 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Cells, Codes
 from borrow.data.read import Schema, read_new
+from borrow.estimators.settings import check_seed
+from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import Together
 from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import open_workers
 
@@ -56,6 +57,7 @@ class TaskEstimator(BaseEstimator):
 
     def _unfitted(self) -> Self:
         """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""
+        check_seed(self.random_state)
         return type(self)(**self.get_params(deep=False))
 
     def _check_settings(self) -> None:
@@ -84,6 +86,43 @@ class TaskEstimator(BaseEstimator):
         fitted: Fitted = self.__dict__["fitted_"]
         return fitted
 
+    def plot(self, inputs: Any = None, tasks: Any = None, X: Any = None, ax: Any = None) -> Any:
+        """Draw what the model predicts over one or two inputs; returns the Axes. Needs `borrow[plot]`.
+
+        Over one input: a curve for each task, with the 95 % band of the function (labels: the probability of the last
+        class) and the targets that were measured. Over two: a map for one task, with lines of equal standard deviation.
+
+        Parameters
+        ----------
+        inputs : one or two inputs, by name or position. Others are held at their median over the rows.
+        tasks : labels of tasks; None draws six at most over one input, the primary first, and over two one task.
+        X : inputs that say how far to draw, for models that keep no rows of their own (classifiers).
+        ax : the matplotlib Axes to draw on; None makes one.
+        """
+        check_is_fitted(self)
+        return draw(self, inputs, tasks, X, ax)
+
+    def plot_tasks(self, ax: Any = None) -> Any:
+        """Draw the correlations between tasks that the model learnt as a map; returns the Axes. Needs `borrow[plot]`.
+
+        Parameters
+        ----------
+        ax : the matplotlib Axes to draw on; None makes one.
+        """
+        check_is_fitted(self)
+        return draw_tasks(self, ax)
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._learnt()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: text + self._learnt() * (kind == "text/html") for kind, text in bundle.items()}
+
+    def _learnt(self) -> str:
+        """What the fit found, under what scikit-learn shows of the settings."""
+        return learnt(self._fit_of().attributes) if self.__sklearn_is_fitted__() else ""
+
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
         """Code of the task that matters, where the model has one."""
         return None
@@ -101,19 +140,12 @@ class TaskEstimator(BaseEstimator):
         """
         device = resolve(getattr(self, "device", "cpu"), n_rows)
         with (
+            Together(),
             single_thread(largest),
             open_workers(getattr(self, "workers", None), device) as workers,
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)
-
-
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's program that called this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

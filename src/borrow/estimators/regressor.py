@@ -16,13 +16,14 @@ from borrow.data.labels import list_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -184,7 +185,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     def covariance_at(self, rows: Array, task: Codes) -> Array:
         """`posterior_covariance` for rows that were read, with codes of their tasks."""
-        return self._answer(rows, task, True, False, hyper=False)[1]
+        return self.moments_at(rows, task)[1]
+
+    def moments_at(self, rows: Array, task: Codes) -> tuple[Array, Array]:
+        """Posterior mean and covariance of the functions at rows that were read, at the hyper-parameters found."""
+        return self._answer(rows, task, True, False, hyper=False)
 
     def inputs_of(self, t: int) -> Array:
         """Distinct labelled inputs of task t; of all tasks where rows of several may be one cell."""

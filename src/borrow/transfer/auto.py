@@ -11,10 +11,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from borrow.data.cells import Rows
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
