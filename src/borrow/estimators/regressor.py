@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
+from borrow.inference.hyper_uncertainty import HyperUncertainty
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
@@ -59,6 +60,7 @@ class FittedRegression(Fitted):
     center: Array
     scale: Array
     noise: Array  # (M,), in the units of y
+    expected_noise: Array  # the same, with what is not known about it: of a new observation
 
 
 @dataclass(eq=False, repr=False)
@@ -71,6 +73,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     normalize_y : True centres and scales the targets of each task, "common" all tasks by the same figures (targets in
         the same units), False neither.
     random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -104,6 +108,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         M = len(schema.labels)
         center, scale = (np.broadcast_to(v, M) for v in (scaling.center, scaling.scale))
         noise = np.broadcast_to(model.noise, M) * scale**2
+        expected = np.broadcast_to(model.expected_noise if isinstance(model, GPFit) else model.noise, M) * scale**2
         attributes = {
             **self._read_attributes(),
             "tasks_": as_labels(schema.labels),
@@ -111,7 +116,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             "log_marginal_likelihood_": model.evidence - scaling.log_volume,
             **model.attributes(schema.labels),
         }
-        return FittedRegression(schema, model, attributes, center, scale, noise)
+        return FittedRegression(schema, model, attributes, center, scale, noise, expected)
 
     def predict(
         self,
@@ -129,7 +134,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         self._fit_of()
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        rows, task = self._read_new(X, tasks)
+        rows, task = self._read_new(X, tasks, population=True)
+        if task is not None and (task < 0).any():
+            if return_cov:
+                raise ValueError("return_cov=True needs tasks that fit saw; ask for return_std instead")
+            found = self._answer_population(rows, task, include_noise)
+            return found if return_std else found[0]
         if task is None:
             if return_cov:
                 raise ValueError("return_cov=True needs one task for each row; give tasks=")
@@ -138,9 +148,29 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return self._mean(rows, task)
         return self._answer(rows, task, return_cov, include_noise)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions; of the primary's rows alone where the model has a primary."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
     def _mean(self, rows: Any, task: Codes) -> Array:
         """The posterior mean alone; a model that has it cheaper overrides this."""
         return self._answer(rows, task, False, False)[0]
+
+    def _answer_population(self, rows: Any, task: Codes, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and standard deviation; a task never seen (code -1) is one drawn from the population of those seen.
+
+        With means m_t and variances v_t of the M tasks seen, its mean is that of the m_t and its variance the mean of
+        the v_t plus (1 + 1/M) times the variance between the m_t: the law of total variance, and the uncertainty of a
+        mean of M.
+        """
+        M, new = len(self._fit_of().schema.labels), task < 0
+        n, mean, std = int(new.sum()), np.empty(len(task)), np.empty(len(task))
+        each = np.array([self._answer(rows[new], np.full(n, t), False, include_noise) for t in range(M)])
+        mean[new] = each[:, 0].mean(axis=0)
+        std[new] = np.sqrt((each[:, 1] ** 2).mean(axis=0) + (1.0 + 1.0 / M) * each[:, 0].var(axis=0, ddof=1))
+        if n < len(task):
+            mean[~new], std[~new] = self._answer(rows[~new], task[~new], False, include_noise)
+        return mean, std
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
         """Every row for every task, in the columns of the wide y of `fit`."""
@@ -166,7 +196,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             p = model.predict(rows, task, full, hyper)
         scale = fitted.scale[task]
         mean = fitted.center[task] + scale * p.mean
-        noise = fitted.noise[task] * include_noise
+        noise = fitted.expected_noise[task] * include_noise
         if p.covariance is not None:
             return mean, p.covariance * np.multiply.outer(scale, scale) + np.diag(noise)
         return mean, np.sqrt(p.variance * scale**2 + noise)
@@ -175,6 +205,14 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """The fitted model; one that is exact at some inputs only is made so at these."""
         model: RegressionModel = self._fit_of().model
         return model
+
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Noise variance of a new observation at each row, in squared units of y; the shape is that of `predict`."""
+        rows, task = self._read_new(X, tasks, population=True)
+        noise: Array = self._fit_of().noise  # type: ignore[attr-defined]
+        if task is None:
+            return np.broadcast_to(noise[self._fit_of().schema.wide], (rows.shape[0], len(noise)))
+        return np.where(task < 0, noise.mean(), noise[task])
 
     def posterior_covariance(self, X: Any, tasks: Any = None) -> Array:
         """Joint posterior covariance of the functions at these rows, at the hyper-parameters found."""
@@ -238,6 +276,13 @@ class GPFit:
     n_iter: int
     converged: bool
     posterior: Any
+    uncertainty: HyperUncertainty | None = field(default=None, kw_only=True)
+
+    @property
+    def expected_noise(self) -> Array:
+        """The noise of a new observation: what is not known about it makes it more."""
+        expected = None if self.uncertainty is None else self.uncertainty.noise
+        return self.noise if expected is None else np.broadcast_to(expected, self.noise.shape)
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
@@ -245,9 +290,9 @@ class GPFit:
         return mean, variance
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows, at the hyper-parameters found."""
-        prediction: Prediction = self.posterior.predict(X, task, full)
-        return prediction
+        """Functions at new rows; what is not known about the hyper-parameters widens the bands."""
+        found: Prediction = self.posterior.predict(X, task, full)
+        return found if self.uncertainty is None or not hyper else self.uncertainty.widen(found, X, task)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes: those that all GP regressors have, and the model's own."""
@@ -275,6 +320,8 @@ class GPRegressor(TaskRegressor, GPEstimator):
     optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
     device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
         are many; answers agree to about 1e-8 and come back as NumPy arrays.
 

@@ -142,7 +142,9 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
     primary = predictor.labels[0] if predictor.primary is None else predictor.primary
     points = remembered(predictor)
     if table is not None and target is not None and task is not None:
-        points = points_of(read_problem(table, target, str(task), list(predictor.features)))
+        schema = predictor.model.fitted_.schema
+        inputs = predictor.features if schema.inputs is None else map(str, schema.inputs)
+        points = points_of(read_problem(table, target, str(task), list(inputs), encoder=schema.encoder))
     parts = _model_parts(predictor)
     content = {
         "data": {

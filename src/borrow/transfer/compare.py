@@ -103,7 +103,7 @@ def compare(
         "kind": problem.kind,
         "target": problem.target,
         "task": problem.task,
-        "features": list(problem.features),
+        "features": list(problem.columns),
         "tasks": list(problem.labels),
         "rows": [[k, v] for k, v in problem.counts().items()],
         "primaries": primaries,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from borrow.estimators.labels import EPClassifier, EPLabels, as_task_data, at_fi
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
+from borrow.inference.hyper_uncertainty import HyperUncertainty
 from borrow.kernels import Kernel
 from borrow.models.gp.model import (
     KEPT,
@@ -77,8 +77,7 @@ class PlainGP(GPEstimator):
             # Where a pseudo-input lies may well not matter, and is nothing that a user could do something about.
             told = replace(found.optimum, at_bound=[at for at in found.optimum.at_bound if at[0] != "Z"])
             self._warn_unfinished(told, names, single_objective(tasks, found.kernel, infer, scales, found.Z))
-            if isinstance(infer, ExactInference):
-                uncertainty = single_uncertainty(tasks, found, scales, self.prior)
+            uncertainty = single_uncertainty(tasks, found, scales, self.prior, infer)
         # Last, as its matrices are kept.
         fit = condition_single(tasks, found.kernel, found.likelihood, at_final_tolerance(infer), found.Z)
         warn_ep(fit, where)
@@ -92,6 +91,12 @@ class SingleTaskFit(GPFit):
     kernels: list[Kernel]
     uncertainties: list[HyperUncertainty | None]
 
+    @property
+    def expected_noise(self) -> Array:
+        """That of each task's own GP."""
+        own = zip(self.noise, self.uncertainties, strict=True)
+        return np.array([s2 if u is None or u.noise is None else u.noise[0] for s2, u in own])
+
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
         mean, variance = zip(*(p.marginals() for p in self.posterior), strict=True)
@@ -103,8 +108,9 @@ class SingleTaskFit(GPFit):
         covariance = np.zeros((len(X), len(X))) if full else None
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
-            p = self.posterior[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
-            p = add_hyper_variance(p, X[at], self.uncertainties[t] if hyper else None)
+            alone, known = np.zeros(len(at), dtype=np.intp), self.uncertainties[t]
+            p = self.posterior[t].predict(X[at], alone, full)
+            p = p if known is None or not hyper else known.widen(p, X[at], alone)
             mean[at], variance[at] = p.mean, p.variance
             if covariance is not None:
                 covariance[np.ix_(at, at)] = p.covariance
@@ -126,6 +132,8 @@ class SingleTaskGP(PlainGP):
 
     _: KW_ONLY
     only: Any = None
+
+    shares_tasks: ClassVar[bool] = False
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> SingleTaskFit:
         check_exact_memory(tasks)
@@ -159,6 +167,7 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     only : label of the only task to fit, on the column scales of the whole table (the priors refer to them, so that
         this is a focused model that borrows nothing); None fits every task.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -181,12 +190,10 @@ class PooledFit(GPFit):
 
     kernel: Kernel
     Z: Array | None
-    uncertainty: HyperUncertainty | None
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Every row, whatever its task."""
-        p = super().predict(X, np.zeros(len(X), dtype=np.intp), full)
-        return add_hyper_variance(p, X, self.uncertainty if hyper else None)
+        return super().predict(X, np.zeros(len(X), dtype=np.intp), full, hyper)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The kernel and the pseudo-inputs."""
@@ -210,7 +217,7 @@ class PooledGP(PlainGP):
         kernel, _, optimum, Z = fit.learnt
         jitter = fit.posterior.prior.jitter
         common = data.cells, fit.evidence, fit.noise, jitter, optimum.n_iter, optimum.converged, fit.posterior
-        return PooledFit(*common, kernel, Z, fit.uncertainty)
+        return PooledFit(*common, kernel, Z, uncertainty=fit.uncertainty)
 
 
 @register("pooled", "pooled", rank=1)
@@ -227,6 +234,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         as they are, centred and scaled by one figure; False neither.
     task, kernel, noise, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`; one noise for all
         tasks, in common units.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -258,6 +266,7 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     ----------
     only : label of the only task to fit, as in `SingleTaskGPRegressor`; None fits every task.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
@@ -279,6 +288,7 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     ----------
     inducing : "auto" (as above), None (exact always), or a number of pseudo-inputs that are learnt too.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------

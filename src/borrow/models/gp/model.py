@@ -10,7 +10,7 @@ predicted worse, and hundreds of iterations go into it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,12 +20,12 @@ from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result
-from borrow.inference.hyper_uncertainty import HyperUncertainty, hyper_uncertainty
+from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty
 from borrow.inference.priors import Prior, independent_priors, kernel_prior, noise_prior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics.device import require
-from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
+from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
 from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.placed import PlacedTasks
@@ -189,22 +189,48 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
     return independent_priors({**priors, "noise": noise_prior()} if noise else priors)
 
 
-def single_uncertainty(tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None) -> HyperUncertainty | None:
+def single_uncertainty(
+    tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None, infer: Inference = EXACT
+) -> HyperUncertainty | None:
     """How uncertain kernel and noise leave the function of one GP, exact or sparse with Z where it is."""
     kernel, own, _, Z = found
-    log_prior = None if prior is None else single_priors(kernel, scales)
+    values = {"kernel": kernel.theta, **own}
+    log_prior = None if prior is None else single_priors(kernel, scales, bool(own), infer.log_variance)
+    moves = [direction(values, kernel=kernel.marks(name)) for name in ("lengthscale", "variance")]
+    return explore(
+        tasks,
+        lambda at: condition_single(tasks, kernel.with_theta(at["kernel"]), at, infer, Z),
+        log_prior,
+        values,
+        [*moves, direction(values, noise=1.0)],
+        single_lengthscales(values, kernel),
+    )
 
-    def evaluate(values: Values) -> tuple[Values, Array]:
-        fit = condition_single(tasks, kernel.with_theta(values["kernel"]), values, Z=Z)
-        gradient = _gradient(fit, Z is not None, None)
-        if log_prior is not None:
-            gradient = {n: g + log_prior(values)[1][n] for n, g in gradient.items()}
-        p = fit.posterior
-        c = p.coefficients if Z is None else to_host(solve_lower_transposed(p.prior.carriers[0].L, p.a))
-        return gradient, c
 
-    carried = tasks.cells.X if Z is None else Z
-    return hyper_uncertainty(evaluate, {"kernel": kernel.theta, **own}, kernel, carried, device=tasks.device)
+def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") -> list[Values]:
+    """Moves of one lengthscale each, where a kernel has several."""
+    at = np.flatnonzero(kernel.marks("lengthscale"))
+    return [direction(values, **{name: np.arange(kernel.n_theta) == i}) for i in at] if len(at) > 1 else []
+
+
+def explore(
+    tasks: PlacedTasks,
+    condition: Callable[[Values], Result],
+    log_prior: Objective | None,
+    values: Values,
+    directions: Sequence[Values],
+    singles: Sequence[Values] = (),
+) -> HyperUncertainty | None:
+    """How uncertain the hyper-parameters of a model leave its functions; None where the rows are many."""
+    if len(tasks.cells.y) > MOST_ROWS:
+        return None
+
+    def evaluate(at: Values) -> tuple[float, Any]:
+        fit = condition(at)
+        return fit.evidence + (0.0 if log_prior is None else log_prior(at)[0]), fit.posterior
+
+    low = {n: bounds_of(values, tasks.cells)[n][0] for n in ("noise",) if n in values}
+    return hyper_uncertainty(evaluate, values, directions, singles, low)
 
 
 def number_of_inducing(inducing: Any, n: int) -> int | None:
