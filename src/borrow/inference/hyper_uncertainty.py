@@ -36,7 +36,7 @@ log = logging.getLogger("borrow")
 
 #: Above this many rows in all the hyper-parameters are taken as known: they nearly are, and a point costs as they do.
 MOST_ROWS = 1000
-#: Pairs of points for each direction; and degrees of freedom of their spread, Student's t, whose tails are heavy.
+#: Pairs of points for each direction beyond the first; and degrees of freedom of their spread, Student's t, whose tails are heavy.
 PAIRS, DOF = 4, 5.0
 #: By how much wider than the curvature says: beyond it the objective often falls more slowly.
 WIDER = 1.5
@@ -155,7 +155,7 @@ def student_points(K: int) -> Array:
     ratio = 2.0
     for _ in range(40):  # the root of ratio^(K + 1) = ratio + 1
         ratio = (1.0 + ratio) ** (1.0 / (K + 1.0))
-    n = PAIRS * (K - 1) if K > 1 else PAIRS
+    n = PAIRS * max(2, K - 1)
     uniform = (0.5 + np.multiply.outer(np.arange(1, n + 1), ratio ** -np.arange(1.0, K + 1.0))) % 1.0
     points = stdtrit(DOF, uniform)
     return np.concatenate([points, -points])
