@@ -36,7 +36,7 @@ log = logging.getLogger("borrow")
 
 #: Above this many rows in all the hyper-parameters are taken as known: they nearly are, and a point costs as they do.
 MOST_ROWS = 1000
-#: Pairs of points for each direction beyond the first; and degrees of freedom of their spread, Student's t, whose tails are heavy.
+#: Pairs of points for each direction beyond the first; degrees of freedom of their spread, a heavy-tailed Student's t.
 PAIRS, DOF = 4, 5.0
 #: By how much wider than the curvature says: beyond it the objective often falls more slowly.
 WIDER = 1.5
