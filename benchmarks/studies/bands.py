@@ -2,7 +2,7 @@
 
 The primary task has 6, 10, 20 or 50 rows and is drawn from the model (a GP with a random lengthscale, in one column or
 in three, and random noise), or is a step, which no smooth kernel fits. Two secondaries of 30 rows carry the primary's
-function in part, beside one of their own. Everything is asked of new inputs of the primary: whether the function lies in
+function in part, beside one of their own. All is asked of new inputs of the primary: whether the function lies in
 its band (mean +- 1.645 standard deviations), whether a new observation does, and the mean log density of observations.
 
 `--as NAME` puts the figures beside those that are there, under that name; with `PYTHONPATH` at the source of another
