@@ -191,6 +191,11 @@ def noise_prior() -> NoisePrior:
     return NoisePrior(NOISE_MEAN, NOISE_SD, NOISE_SPREAD, NOISE_DOF)
 
 
+def independent_noise_prior(n: int) -> GaussianPrior:
+    """log noise ~ N(log 0.1, 2^2), of each of n tasks for itself."""
+    return GaussianPrior(np.full(n, NOISE_MEAN), sparse.eye_array(n, format="csr") / NOISE_SD**2)
+
+
 def independent_priors(priors: Mapping[str | tuple[str, ...], Prior] | Mapping[str, Prior]) -> Objective:
     """The sum of priors on named parameters; a prior on several names is on their entries one after the other."""
     named = [((name,) if isinstance(name, str) else name, prior) for name, prior in priors.items()]

@@ -67,6 +67,8 @@ class Setup(TaskModel):
     background_Z: Array | None = None
     infer: Inference = EXACT
 
+    noise_in_common = False
+
     @property
     def secondaries(self) -> npt.NDArray[np.intp]:
         """Codes of the secondary tasks."""
