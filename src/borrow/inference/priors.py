@@ -18,7 +18,7 @@ from borrow.numerics.optimise import Objective, Values
 LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
 RELEVANCE_SD = 0.5  # log lengthscale of a column against the common one
 VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says (labels: `inference.ep.LOG_VARIANCE`)
-NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0  # log noise, common to all tasks
+NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0  # log noise
 NOISE_SPREAD, NOISE_DOF = 0.5, 4.0  # log noise of a task against the common one; the spread is learnt, from here
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
 ALIKE = 0.5  # correlation of two tasks' log lengthscales of the same column
@@ -151,43 +151,40 @@ def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
 
 @dataclass(frozen=True)
 class NoisePrior:
-    """Log noise, one per task: around a common level, as far from it as they are from each other.
+    """Log noise, one per task: each weakly around a value known beforehand, and all around each other.
 
-    x_t = level + d_t with level ~ N(mean, level_sd^2), d_t ~ N(0, s^2), and the spread s learnt with them: 1/s^2 has
-    the gamma prior of `dof` earlier tasks that differed by `spread`. With s integrated out and D the sum of squares of
-    x_t - x.mean(),
+    x_t ~ N(mean, sd^2), times x_t ~ N(level, s^2) with the level free and the spread s learnt: 1/s^2 has the gamma
+    prior of `dof` earlier tasks that differed by `spread`. With both gone and D the sum of squares of x_t - x.mean(),
 
-        log p = -(x.mean() - mean)^2 / (2 level_sd^2) - (dof + n - 1)/2 log(dof spread^2 + D),
-        d/dx_t = -(x.mean() - mean) / (n level_sd^2) - (dof + n - 1) (x_t - x.mean()) / (dof spread^2 + D).
+        log p = -sum_t (x_t - mean)^2 / (2 sd^2) - (dof + n - 1)/2 log(dof spread^2 + D),
+        d/dx_t = -(x_t - mean) / sd^2 - (dof + n - 1) (x_t - x.mean()) / (dof spread^2 + D).
 
-    Where tasks agree, one that differs is drawn to them; where they do not, none is. One task has the level's prior.
+    Where tasks agree, one that differs is drawn to them; where they do not, none is. One task is N(mean, sd^2).
     """
 
     mean: float
-    level_sd: float
+    sd: float
     spread: float
     dof: float
 
     def log_density(self, value: Array) -> tuple[float, Array]:
         """Up to a constant, with its derivative."""
-        level = float(value.mean())
-        d, off = value - level, level - self.mean
+        d, off = value - value.mean(), value - self.mean
         room, weight = self.dof * self.spread**2 + float(d @ d), self.dof + len(value) - 1.0
-        density = -0.5 * off**2 / self.level_sd**2 - 0.5 * weight * float(np.log(room))
-        return density, -off / (len(value) * self.level_sd**2) - weight / room * d
+        density = -0.5 * float(off @ off) / self.sd**2 - 0.5 * weight * float(np.log(room))
+        return density, -off / self.sd**2 - weight / room * d
 
     def steepest(self, value: Array) -> float:
         """A curvature such that the parabola of it that touches the log density here lies below it everywhere.
 
-        -log(room) lies above its tangent in D; D is at most the sum of squares around any other centre than the mean;
-        and (x.mean() - c)^2 is at most the mean of (x - c)^2.
+        -log(room) lies above its tangent in D, and D is at most the sum of squares around any centre but the mean.
         """
         D = float(np.sum((value - value.mean()) ** 2))
-        return (self.dof + len(value) - 1.0) / (self.dof * self.spread**2 + D) + 1.0 / (len(value) * self.level_sd**2)
+        return (self.dof + len(value) - 1.0) / (self.dof * self.spread**2 + D) + 1.0 / self.sd**2
 
 
 def noise_prior() -> NoisePrior:
-    """log noise of every task, in units of the scaled targets: log 0.1 give or take 2 in common."""
+    """log noise of every task, in units of the scaled targets: log 0.1 give or take 2, and alike."""
     return NoisePrior(NOISE_MEAN, NOISE_SD, NOISE_SPREAD, NOISE_DOF)
 
 
