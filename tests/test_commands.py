@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow.cli import compare, fit, info, main, predict, report, suggest
+from borrow.cli import compare, fit, info, predict, report, suggest
+from borrow.cli.app import main
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]

@@ -7,7 +7,7 @@ import borrow
 from borrow.data.cells import Rows
 from borrow.data.resolution import grid_width, least_noise, rounding_variance
 from borrow.data.scaling import build
-from borrow.inference.priors import NOISE_MEAN, NOISE_SD, noise_prior
+from borrow.inference.priors import NOISE_MEAN, NOISE_SD, independent_noise_prior, noise_prior
 
 ESTIMATORS = {
     "single": lambda: borrow.SingleTaskGPRegressor(),
@@ -51,7 +51,8 @@ def test_prior_of_one_noise_is_the_level_and_curvature_is_a_bound():
 
 def test_agreeing_tasks_hold_one_that_differs_and_disagreeing_ones_do_not():
     together, apart = np.array([0.0, 0.1, -0.1, 0.05, -5.0]), np.array([0.0, 5.0, -5.0, 4.0, -5.0])
-    pull = [noise_prior().log_density(x)[1][-1] for x in (together, apart)]
+    alone = independent_noise_prior(5)
+    pull = [(noise_prior().log_density(x)[1] - alone.log_density(x)[1])[-1] for x in (together, apart)]
     assert pull[0] > 3 * pull[1] > 0
 
 

@@ -103,7 +103,9 @@ def hyper_uncertainty(
         return _evaluate(evaluate, at(z))
 
     e, V = np.linalg.eigh(curvature_of_values(lambda z: value(z)[0], len(moves)))
-    spread = WIDER * V / np.sqrt(np.maximum(e, LEAST_CURVATURE))
+    # C = L L', spread = L^-T: unlike eigenvectors it has no signs to choose.
+    L = np.linalg.cholesky((V * np.maximum(e, LEAST_CURVATURE)) @ V.T)
+    spread = WIDER * np.linalg.inv(L).T
     T = student_points(len(moves))
     reached = [value(spread @ t) for t in T]
     likely = np.array([v for v, _ in reached]) + 0.5 * (DOF + 1.0) * np.log1p(T**2 / DOF).sum(axis=1)
