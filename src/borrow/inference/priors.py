@@ -20,7 +20,7 @@ RELEVANCE_SD = 0.5  # log lengthscale of a column against the common one
 VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says (labels: `inference.ep.LOG_VARIANCE`)
 NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
-ALIKE = 0.5  # correlation of two tasks' log lengthscales of the same column
+ALIKE = 0.0  # correlation of two tasks' log lengthscales of the same column
 
 
 class Prior(Protocol):

@@ -29,7 +29,8 @@ class Alone:
     primary: Result | None
     stretch: float
     stretches: Array
-    objectives: Array  # (M,): what each task's own fit reached, NaN where there was none
+    clear: list[Kernel]  # their kernels
+    evidences: Array  # (M,): what each task's own fit reached, NaN where there was none
     found: dict[int, tuple[Kernel, Values]]  # the secondaries' own kernels and noises, by task code
 
     def secondary(self, setup: Setup, t: int) -> Any:
@@ -41,8 +42,15 @@ class Alone:
         return self._stretched(setup, min(self.stretch, self.stretches.min(initial=np.inf)))
 
     def typical(self, setup: Setup) -> Values:
-        """The shared kernels with the lengthscale that the secondaries typically show."""
-        return self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+        """The shared kernels with the lengthscales that the secondaries typically show, one per column if they have."""
+        out = self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+        shared = setup.kernel.marks("lengthscale").astype(bool)
+        clear = [k for k in self.clear if k.marks("lengthscale").sum() == shared.sum() > 1]
+        if clear:
+            lengths = [k.theta[k.marks("lengthscale").astype(bool)] for k in clear]
+            out["kernel"] = out["kernel"].copy()
+            out["kernel"][shared] = np.median(lengths, axis=0)
+        return out
 
     def _stretched(self, setup: Setup, stretch: float) -> Values:
         more = stretch - self.stretch
@@ -62,13 +70,13 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
     how = scales, prior, max_iter, setup.infer
     each = [found for part in setup.tasks.each(_fit_shard, how, starts) for found in part]
-    objectives = np.full(len(templates), np.nan)
+    evidences = np.full(len(templates), np.nan)
     secondaries: dict[int, tuple[Kernel, Values]] = {}
-    primary, own, stretches = None, 0.0, []
+    primary, own, stretches, clear = None, 0.0, [], []
     for t, (template, found) in enumerate(zip(templates, each, strict=True)):
         if found is None or template is None:
             continue
-        theta, likelihood, objectives[t] = found
+        theta, likelihood, evidences[t] = found
         kernel, lengths = template.with_theta(theta), template.marks("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
         for name, value in likelihood.items():
@@ -82,7 +90,8 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
             noise = np.exp(likelihood["noise"][0]) if likelihood else 1.0
             if kernel.diag(setup.cells.X[setup.cells.of(t)]).mean() > noise:
                 stretches.append(stretch)
-    return Alone(alone, primary, own, np.array(stretches), objectives, secondaries)
+                clear.append(kernel)
+    return Alone(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
 
 
 def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
@@ -91,7 +100,7 @@ def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel
     for t, (template, likelihood) in enumerate(starts):
         own, found = tasks.only(t), None
         if len(own.cells.y) and template is not None:
-            kernel, likelihood, optimum, _ = fit_single(own, template, likelihood, *how)
-            found = kernel.theta, likelihood, optimum.objective
+            kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
+            found = kernel.theta, likelihood, condition_single(own, kernel, likelihood, how[-1]).evidence
         out.append(found)
     return out

@@ -10,7 +10,7 @@ from borrow.covariance import SharedPosterior
 from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.kernels import Constant, Kernel, Sum
-from borrow.models.focused.model import Setup
+from borrow.models.focused.model import Setup, task_weights
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -29,21 +29,18 @@ def relatedness(
     known: Array | None = None,
 ) -> Table:
     """The table of `FocusedGPRegressor.relatedness`."""
-    prior = posterior.prior
-    M = len(labels)
-    rho, se, share = prior.weights[:, 0], np.zeros(M), np.ones(M)
+    M, weights, own_kernels = len(labels), task_weights(values, setup), setup.specific_kernels(values)
+    rho, se, share = weights[:, 0], np.zeros(M), np.ones(M)
     if len(setup.secondaries):
         se[setup.secondaries] = standard_errors(setup, values, posterior, objective, known)
     for t in setup.secondaries:
         X = setup.cells.X[setup.cells.of(int(t))]
         X = X if len(X) else setup.Z
-        shared, background, kernel = (
-            rho[t] ** 2 * prior.carriers[0].basis.kernel.diag(X).mean(),
-            0.0,
-            prior.specific[t],
-        )
+        shared = rho[t] ** 2 * setup.kernel.with_theta(values["kernel"]).diag(X).mean()
+        background, kernel = 0.0, own_kernels[t]
         if setup.background is not None:
-            background = float((prior.weights[t, 1:] ** 2).sum() * prior.carriers[1].basis.kernel.diag(X).mean())
+            common = setup.background.with_theta(values["background"])
+            background = float((weights[t, 1:] ** 2).sum() * common.diag(X).mean())
         own = 0.0 if kernel is None else _varying(kernel, X)
         total = shared + background + own
         share[t] = shared / total if total > 0 else 0.0

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from borrow.covariance import SharedPosterior
-from borrow.inference import EPInference, priors
+from borrow.covariance import DensePosterior, SharedPosterior
+from borrow.inference import EPInference
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone
-from borrow.models.focused.model import Setup, condition
+from borrow.models.focused.model import Setup, condition, priors_of
 from borrow.numerics import optimise as hyper
-from borrow.numerics.linalg import Array, solve_lower, to_host
+from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
 #: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
@@ -57,30 +58,24 @@ class Search:
 def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | None, weight_sd: float | None) -> Array:
     """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
 
-    In regression log p(y_t | the other tasks) + log prior of the task's own parameters and of w_t, less what the task
-    reached alone: closed form. Under EP the objective less its value with the task by itself again.
+    The objective less its value with the task by itself again. In regression that is log p(y_t | the other tasks) less
+    the task's own evidence, and what the priors change by: closed form.
     """
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
-    variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
-    posterior = condition(values, setup).posterior
+    log_prior = reduce(hyper.with_prior, priors_of(setup, scales, prior, weight_sd), lambda _: (0.0, {}))
+    posterior, now = condition(values, setup).posterior, log_prior(values)[0]
     for i, t in enumerate(setup.secondaries.tolist()):
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
             continue
+        without = cut_relations(values, np.arange(len(gains)) == i, search)
         if isinstance(setup.infer, EPInference):
-            without = cut_relations(values, np.arange(len(gains)) == i, search)
             gains[i] = best.objective - search.objective(without)[0]
             continue
-        own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
-        likelihood = Gaussian(cells, np.exp(noise))
-        gains[i] = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
-        gains[i] -= search.alone.objectives[t]
-        if prior is not None:
-            gains[i] += priors.kernel_prior(kernel, scales).log_density(own)[0]
-            gains[i] += priors.noise_prior(1).log_density(noise)[0]
-        if weight_sd is not None:
-            gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / weight_sd**2
+        likelihood = Gaussian(cells, np.exp(values["noise"][t : t + 1]))
+        helped = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[i] = helped - search.alone.evidences[t] + now - log_prior(without)[0]
     return gains
 
 
@@ -122,13 +117,9 @@ def cut_relations(values: Values, weak: Any, search: Search) -> Values:
     return cut
 
 
-def best_signs(posterior: SharedPosterior, primary: int) -> Array:
-    """Signs of the secondaries' weights that raise the evidence, by single flips and the flip of all.
-
-    With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
-    """
-    half = solve_lower(to_host(posterior.LB), np.ascontiguousarray(posterior.task_terms().T))
-    G = half.T @ half
+def best_signs(posterior: SharedPosterior | DensePosterior, primary: int) -> Array:
+    """Signs s of the secondaries' weights that raise the evidence 1/2 s'Gs, by single flips and the flip of all."""
+    G = posterior.sign_products()
     signs = np.ones(len(G))
     while True:
         gain = -2.0 * signs * (G @ signs - np.diagonal(G) * signs)  # of 1/2 s'Gs, for each flip alone

@@ -1,6 +1,6 @@
-"""The search for the focused model's inducing inputs and hyper-parameters.
+"""The search for the focused model's algebra, inducing inputs and hyper-parameters.
 
-Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
+Where all pairs of rows can be written out the model is exact and needs no inducing inputs. Otherwise Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
 shortest lengthscale that any task shows by itself (`Alone.finest`); at the end Z is chosen again for the kernel found.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from borrow.covariance import choose_inducing
+from borrow.covariance import Design, choose_inducing
 from borrow.covariance.inducing import MOST
+from borrow.data.cells import Cells
 from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference
@@ -31,6 +32,7 @@ from borrow.models.focused.starts import starts
 from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
 from borrow.numerics.optimise import Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -38,16 +40,38 @@ log = logging.getLogger("borrow")
 WARMUP_ITERATIONS, LABEL_WARMUP_ITERATIONS = 25, 10
 #: With labels inputs that this many do not cover, as in many columns, are not worth covering: slower, and no better.
 LABEL_MOST = 100
+#: Up to so many rows of all tasks together every pair of them is written out.
+EXACT_ROWS = 1000
+
+
+def is_exact(how: Any, cells: Cells, tasks: PlacedTasks, background: int) -> bool:
+    """Whether all pairs of rows are written out: asked for by inducing=None, or "auto" where that is affordable.
+
+    Workers, devices and background functions have the structured form.
+    """
+    if how is None:
+        if background or not tasks.kept or tasks.device is not None:
+            raise ValueError(
+                "inducing=None writes out all pairs of rows: it goes without background, workers and a device"
+            )
+        return True
+    here = isinstance(how, str) and how == "auto" and not background and tasks.kept and tasks.device is None
+    return here and len(cells.y) <= EXACT_ROWS
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
     """Choose Z for the kernel at `values`; with labels "auto" is the primary's inputs where the others are too many."""
+    if setup.design is not None:
+        return setup
+    if is_exact(how, data.cells, setup.tasks, "loadings" in values):
+        inputs = data.inputs(setup.primary)
+        return replace(setup, Z=inputs if len(inputs) else data.cells.X, design=Design.of(data.cells))
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if isinstance(how, str) and how == "auto":
         labels = isinstance(setup.infer, EPInference)
-        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else MOST)
+        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else len(first) + MOST)
         if labels and len(Z) == LABEL_MOST and len(first):
             Z = choose_inducing(kernel, first, rest[:0])
     elif isinstance(how, str) and how == "primary":
@@ -60,7 +84,7 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
         Z = np.array(how, dtype=float)
     else:
         raise ValueError(
-            f"inducing={how!r}: expected 'auto', 'primary', a number of inputs, or an array of them with "
+            f"inducing={how!r}: expected 'auto', None, 'primary', a number of inputs, or an array of them with "
             f"{first.shape[1]} columns"
         )
     if setup.background is None:
