@@ -12,6 +12,7 @@ from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations
 from borrow.models.focused.alone import fit_alone
+from borrow.models.focused.scoring import Ascent
 from borrow.numerics.optimise import Optimum
 
 
@@ -223,10 +224,11 @@ def test_inducing_is_taken_as_said(inducing, size):
     assert len(model.inducing_) == size
 
 
-def test_auto_inducing_reaches_into_the_gap_of_a_primary_that_lists_no_rows_there():
+def test_auto_inducing_reaches_into_the_gap_of_a_primary_that_lists_no_rows_there(monkeypatch):
     problem = focused_gap(2, random_state=4)
     labelled = np.isfinite(problem.y)
     tasks = np.array(problem.tasks)[labelled]
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X[labelled], problem.y[labelled], tasks=tasks)
     assert np.any(np.abs(model.inducing_) < 2.4)
     K, Kz = model.kernel_(problem.grid, model.inducing_), model.kernel_(model.inducing_)
@@ -261,9 +263,9 @@ def test_sharing_gain_is_what_the_objective_loses_without_the_relation():
     setup, scales = found(model).setup, found(model).scales
     alone = fit_alone(setup, found(model).values, scales, "auto", 500)
     objective = focused.objective_of(setup, scales, "auto", 1.0)
-    search = relations.Search(setup, objective, {}, alone, 500)
+    search = relations.Search(Ascent(setup, scales, "auto", 1.0), {}, alone, 500)
     best = Optimum(found(model).values, objective(found(model).values)[0], 0, 0, True, "")
-    gains = relations.sharing_gains(search, best, scales, "auto", 1.0)
+    gains = relations.sharing_gains(search, best)
     for i in range(3):
         cut = relations.cut_relations(found(model).values, np.arange(3) == i, search)
         assert gains[i] == pytest.approx(best.objective - objective(cut)[0], abs=1e-5)

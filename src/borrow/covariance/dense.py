@@ -178,7 +178,7 @@ class DensePosterior(Rebuilt):
 
         Turning the sign of task t turns the blocks of A that it shares with others: A becomes e A e.
         """
-        w, s = unit_noise(as_type_of(self.prior.X, self.sites.nu), as_type_of(self.prior.X, self.sites.tau))
+        _, s = unit_noise(as_type_of(self.prior.X, self.sites.nu), as_type_of(self.prior.X, self.sites.tau))
         apart = as_type_of(s, _membership(self.prior.task, to_host(s), len(self.prior.B)))
         half = linalg.solve_lower(self.L, linalg.rows_first(apart.T))
         return to_host(-(half.T @ half))
@@ -191,6 +191,11 @@ class DensePosterior(Rebuilt):
         """
         half = linalg.solve_lower(self.L, self.w[:, None] * directions)
         return to_host(0.5 * (half.T @ half))
+
+    def apply_inverse(self, B: Array) -> Array:
+        """(K + noise)^-1 B."""
+        w = self.w[:, None]
+        return w * linalg.solve(self.L, w * B)
 
     def by_inputs(self) -> Array:
         """The adjoint of k on the distinct inputs, for EM."""

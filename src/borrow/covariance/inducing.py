@@ -35,7 +35,7 @@ def choose_inducing(
 def spread_inducing(
     kernel: Kernel, first: Array, others: Array, most: int = MOST, tolerance: float = TOLERANCE
 ) -> Inducing:
-    """Rows of `first` until they are explained to rounding, then rows of `others` to `tolerance` or up to `most` in all.
+    """Rows of `first` until they are explained to rounding; rows of `others` to `tolerance`, or up to `most` in all.
 
     `first` are the primary's inputs, labelled or not. Dropping those that the others determine to 1e-10 of the prior
     variance keeps k(Z, Z) factorisable without jitter and changes nothing else.

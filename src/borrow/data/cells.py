@@ -92,6 +92,19 @@ class Cells(Stacked):
         return Cells(self.X[at], self.y[at], self.count[at], starts, *within)
 
 
+def thin(cells: Cells, most: int) -> Cells:
+    """At most `most` cells of every task, evenly spaced in their order; what is kept of their rows shrinks alike."""
+    sizes = np.diff(cells.starts)
+    if sizes.max(initial=0) <= most:
+        return cells
+    kept = [np.linspace(0, n - 1, min(n, most)).astype(np.intp) + i for n, i in zip(sizes, cells.starts, strict=False)]
+    at, lengths = np.concatenate(kept), np.array([len(k) for k in kept])
+    share = lengths / np.maximum(sizes, 1)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    within = (v * share for v in (cells.dof, cells.scatter, cells.log_count))
+    return Cells(cells.X[at], cells.y[at], cells.count[at], starts, *within)
+
+
 def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_tasks: int) -> Cells:
     """Rows with the same input and task become one cell.
 

@@ -91,10 +91,22 @@ def hyper_uncertainty(
             break
         else:
             return None
-    C = 0.5 * (C + C.T)
-    free = np.ones(x.size, dtype=bool) if held is None else ~held
+    return from_curvature(0.5 * (C + C.T), dc, c, kernel, Z, held, device)
+
+
+def from_curvature(
+    C: Array,
+    dc: Array,
+    c: Array,
+    kernel: Kernel,
+    Z: Array,
+    held: npt.NDArray[np.bool_] | None = None,
+    device: Device | None = None,
+) -> HyperUncertainty:
+    """The uncertainty where the curvature and the derivatives of the coefficients c are known."""
+    free = np.ones(len(C), dtype=bool) if held is None else ~held
     e, U = np.linalg.eigh(C[np.ix_(free, free)])
-    root = np.zeros((x.size, int(free.sum())))
+    root = np.zeros((len(C), int(free.sum())))
     root[free] = U / np.sqrt(np.maximum(e, LEAST_CURVATURE))
     return HyperUncertainty(C, kernel, Z, c, dc @ root, root[: kernel.n_theta], device)
 

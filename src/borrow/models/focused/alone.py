@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from borrow.inference import Result
+from borrow.covariance import Design
+from borrow.data.cells import thin
+from borrow.inference import ExactInference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
-from borrow.models.gp.model import condition_single, fit_single
+from borrow.models.focused.scoring import Ascent
+from borrow.models.gp.model import bounds_of, condition_single, fit_single
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks, TaskShard
+
+#: At most so many rows of a task race its starts.
+RACE_ROWS = 150
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,40 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
 
 
 def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
-    """Theta, the likelihood's parameters and the objective of each task's own fit; None without a row or a kernel."""
+    """Theta, the likelihood's parameters and the evidence of each task's own fit; None without a row or a kernel."""
     tasks, out = PlacedTasks(shard.cells, device=shard.device), list[Any]()
     for t, (template, likelihood) in enumerate(starts):
         own, found = tasks.only(t), None
         if len(own.cells.y) and template is not None:
-            kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
-            found = kernel.theta, likelihood, condition_single(own, kernel, likelihood, how[-1]).evidence
+            scales, prior, max_iter, infer = how
+            if isinstance(infer, ExactInference) and own.device is None:
+                found = fit_own(own, template, likelihood, scales, prior, max_iter)
+            else:
+                kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
+                found = kernel.theta, likelihood, condition_single(own, kernel, likelihood, infer).evidence
         out.append(found)
     return out
+
+
+def fit_own(
+    tasks: PlacedTasks, template: Kernel, likelihood: Values, scales: Array, prior: str | None, max_iter: int
+) -> tuple[Array, Values, float]:
+    """The GP of one task, which is the focused model with a primary alone: theta, log noise and evidence.
+
+    As in `fit_single` a second start has a fifth of the lengthscales. Many rows are thinned for the race of the two.
+    """
+    start: Values = {"kernel": template.theta, "rho": np.zeros(0), "specific": np.zeros(0), **likelihood}
+    rough = {**start, "kernel": template.theta + np.log(0.2) * template.marks("lengthscale")}
+    few = thin(tasks.cells, RACE_ROWS)
+    ascents = [_ascent_of(PlacedTasks(cells), template, scales, prior) for cells in (few, tasks.cells)]
+    bounds = bounds_of(start)
+    best = ascents[0].race([start, rough], bounds, max_iter, 0)
+    if few is not tasks.cells:
+        best = ascents[1].maximise(best.values, bounds, max_iter)
+    found = {n: best.values[n] for n in likelihood}
+    return best.values["kernel"], found, best.objective - ascents[1].log_prior(best.values)
+
+
+def _ascent_of(tasks: PlacedTasks, kernel: Kernel, scales: Array, prior: str | None) -> Ascent:
+    setup = Setup(tasks, 0, kernel, [None], tasks.cells.X, design=Design.of(tasks.cells))
+    return Ascent(setup, scales, prior, None)

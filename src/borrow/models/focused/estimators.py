@@ -21,9 +21,10 @@ from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
 from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
-from borrow.models.focused.model import Setup, condition, objective_of, primary_uncertainty, task_weights
+from borrow.models.focused.model import Setup, condition, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
-from borrow.models.focused.search import Settings, optimise, with_inducing
+from borrow.models.focused.scoring import Ascent, primary_uncertainty
+from borrow.models.focused.search import Settings, fewer_rows, optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
@@ -87,6 +88,7 @@ class FocusedGP(GPEstimator):
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> FocusedFit:
         primary, scales, sd = self._primary_code(data.labels), data.column_scales, weight_sd(self.rho_prior)
+        n = len(data.cells.y)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
         values |= likelihood
         setup = with_inducing(self.inducing, data, replace(setup, tasks=tasks), values)
@@ -99,7 +101,10 @@ class FocusedGP(GPEstimator):
             self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
             if isinstance(infer, ExactInference):
-                uncertainty = primary_uncertainty(setup, values, scales, self.prior, sd)
+                few = fewer_rows(data, setup)
+                uncertainty = primary_uncertainty(
+                    Ascent(few or setup, scales, self.prior, sd), values, 1.0 if few is None else n / len(few.cells.y)
+                )
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels)
@@ -120,10 +125,10 @@ class FocusedGP(GPEstimator):
             )
 
     def _relatedness(self, fit: FocusedFit) -> Table:
-        objective = objective_of(fit.setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        ascent = Ascent(fit.setup, fit.scales, self.prior, weight_sd(self.rho_prior))
         known = None if fit.uncertainty is None else fit.uncertainty.curvature
         with single_thread(int(np.diff(fit.cells.starts).max())):
-            return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels, known)
+            return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels, known)
 
 
 @register("focused", "focused GP", rank=3)

@@ -45,7 +45,6 @@ import numpy.typing as npt
 from borrow.covariance import Basis, DenseTasks, Design, SharedCovariance
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
-from borrow.inference.hyper_uncertainty import HyperUncertainty, hyper_uncertainty
 from borrow.kernels import Kernel
 from borrow.models.gp.model import evidence_objective
 from borrow.models.gp.task_model import TaskModel
@@ -163,23 +162,6 @@ def priors_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) 
 def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> hyper.Objective:
     """What is maximised: the evidence, and the priors that are switched on."""
     return reduce(hyper.with_prior, priors_of(setup, scales, prior, sd), focused_objective(setup))
-
-
-def primary_uncertainty(
-    setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None
-) -> HyperUncertainty | None:
-    """How uncertain the hyper-parameters leave the primary's function; relations that were dropped count as known."""
-    log_priors = priors_of(setup, scales, prior, sd)
-
-    def evaluate(at: Values) -> tuple[Values, Array]:
-        fit = condition(at, setup)
-        by_evidence = evidence_gradient(fit, at, setup)
-        gradient = reduce(hyper.with_prior, log_priors, lambda _: (0.0, by_evidence))(at)[1]
-        return gradient, shared_coefficients(fit.posterior, at, setup)
-
-    held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
-    carried = setup.Z if setup.design is None else setup.cells.X
-    return hyper_uncertainty(evaluate, values, setup.kernel.with_theta(values["kernel"]), carried, held)
 
 
 def shared_coefficients(posterior: Any, values: Values, setup: Setup) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from borrow.covariance import DensePosterior, SharedPosterior
 from borrow.inference import EPInference
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone
-from borrow.models.focused.model import Setup, condition, priors_of
+from borrow.models.focused.model import Setup, condition
+from borrow.models.focused.scoring import Ascent
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
@@ -32,11 +32,20 @@ LABEL_RELATION_COST = 0.0
 class Search:
     """What the steps of a search share: the model, what is maximised, within which bounds, and every task alone."""
 
-    setup: Setup
-    objective: hyper.Objective
+    ascent: Ascent
     bounds: dict[str, Any]
     alone: Alone
     max_iter: int
+
+    @property
+    def setup(self) -> Setup:
+        """The model without its hyper-parameters."""
+        return self.ascent.setup
+
+    @property
+    def objective(self) -> hyper.Objective:
+        """What is maximised."""
+        return self.ascent.objective
 
     @property
     def cost(self) -> float:
@@ -45,7 +54,7 @@ class Search:
 
     def go_on(self, best: Optimum, values: Values) -> Optimum:
         """The optimum from these values on; its iterations add to those of the best so far."""
-        trial = hyper.maximise(self.objective, values, self.bounds, self.max_iter)
+        trial = self.ascent.maximise(values, self.bounds, self.max_iter)
         return replace(trial, n_iter=best.n_iter + trial.n_iter)
 
     def hold(self, weak: Any) -> Search:
@@ -55,7 +64,7 @@ class Search:
         return replace(self, bounds={**self.bounds, "rho": rho})
 
 
-def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | None, weight_sd: float | None) -> Array:
+def sharing_gains(search: Search, best: Optimum) -> Array:
     """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
 
     The objective less its value with the task by itself again. In regression that is log p(y_t | the other tasks) less
@@ -63,8 +72,7 @@ def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | Non
     """
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
-    log_prior = reduce(hyper.with_prior, priors_of(setup, scales, prior, weight_sd), lambda _: (0.0, {}))
-    posterior, now = condition(values, setup).posterior, log_prior(values)[0]
+    posterior, now = condition(values, setup).posterior, search.ascent.log_prior(values)
     for i, t in enumerate(setup.secondaries.tolist()):
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
@@ -75,7 +83,7 @@ def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | Non
             continue
         likelihood = Gaussian(cells, np.exp(values["noise"][t : t + 1]))
         helped = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
-        gains[i] = helped - search.alone.evidences[t] + now - log_prior(without)[0]
+        gains[i] = helped - search.alone.evidences[t] + now - search.ascent.log_prior(without)
     return gains
 
 

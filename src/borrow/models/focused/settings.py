@@ -56,7 +56,8 @@ def prepare(
 ) -> tuple[Setup, Values]:
     """The model at the hyper-parameters given, or at neutral ones; the likelihood's own are for the caller to add."""
     shared = default_kernel(data.column_scales, kernel, "kernel")
-    own = default_kernel(data.column_scales, None, "specific_kernel") + Constant(OFFSET_VARIANCE)  # each task is centred on its own rows: a secondary's level is its own
+    # Each task is centred on its own rows: a secondary's level is its own.
+    own = default_kernel(data.column_scales, None, "specific_kernel") + Constant(OFFSET_VARIANCE)
     specific = own_kernels(specific_kernel, data.labels, own, default="auto")
     specific[primary] = None
     setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
