@@ -11,13 +11,14 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.columns import Table, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
     UNBROKEN,
     SafeTable,
     check_files,
+    encoding_of,
     fail,
     library_warnings,
     number,
@@ -26,6 +27,7 @@ from borrow.cli.output import (
     progress,
     tell,
 )
+from borrow.data.labels import counted
 from borrow.data.plain import to_json
 
 #: Rows in one matrix from which on a word is said before the wait.
@@ -77,7 +79,7 @@ def run(
     with library_warnings() as warned, progress("fitting", counted=False):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
+    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed", "encoding")})
     about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
     print_result(about, as_json, lambda: lines_of(about))
 
@@ -95,6 +97,8 @@ def tell_large(table: Table, method: str, primary: Any) -> None:
 
 def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
+    from borrow.data.encode import encode_frame
+    from borrow.estimators.base import with_encoder
     from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target
 
@@ -108,10 +112,11 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         fail(f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, labels))}")
     if method == "auto":
         automatic = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
-        model = automatic(task=table.task, primary=primary, random_state=seed)
+        model = automatic(task=table.task, primary=primary, random_state=seed).fit(table.inputs(), y)
     else:
+        X, encoder = encode_frame(table.inputs(), table.task)
         model = build(kind, method, table.task, primary, seed)
-    model.fit(table.inputs(), y)
+        model = with_encoder(model.fit(X, y), encoder)
     about: dict[str, Any] = {
         "class": type(model).__name__,
         "method": method,
@@ -122,6 +127,7 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         "features": table.features,
         "rows": table.counts(),
         "seed": seed,
+        "encoding": encoding_of(getattr(model, "encoder_", None)),
         "evidence": to_json(getattr(model, "log_marginal_likelihood_", None)),
     }
     if method == "auto":
@@ -140,12 +146,12 @@ def related(model: Any) -> list[dict[str, Any]]:
 def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     """What was fitted, in words and a table."""
     n = len(about["rows"])
-    words = f"{about['class']} fitted to {sum(k for _, k in about['rows']):,} rows" + (
-        f" of {n} tasks" if n > 1 else ""
-    )
+    words = f"{about['class']} fitted to {counted(sum(k for _, k in about['rows']), 'row')}"
+    words += f" of {n} tasks" if n > 1 else ""
     yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
     if about["dropped"]:
-        yield f"{about['dropped']:,} rows were left out: they lack an input or a task."
+        yield said_dropped(about["dropped"])
+    yield from ((line, DIM) for line in about["encoding"])
     if about.get("verdict"):
         yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:

@@ -14,7 +14,7 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.estimators.base import one_or_list, warn
+from borrow.estimators.base import one_or_list
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
@@ -29,6 +29,7 @@ from borrow.models.focused.settings import check_memory, parameter_names, prepar
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
@@ -154,6 +155,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         tasks are spread over them, the answer is the same (docs/large.md).
     n_restarts : further starts, with the signs of rho flipped at random.
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -200,6 +202,7 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
     workers : as in `FocusedGPRegressor`.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------

@@ -13,7 +13,6 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
-from borrow.estimators.base import warn
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
@@ -27,6 +26,7 @@ from borrow.models.multitask.settings import TaskCovarianceSettings, inducing_in
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 #: A model as a search finds it: its setup, the optimum and, of EM, the objective after every iteration.
@@ -145,6 +145,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
         with `rank` and `inducing`: tasks are spread over them (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -310,6 +311,7 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     kernel, task_covariance, rank, diagonal, intercept, specific_kernel : as in `MultiTaskGPRegressor`.
     task_prior, task_features, task_kernel, inducing : as there; `task_features` is a dict by label.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
