@@ -55,6 +55,23 @@ def test_zero_rho_is_single_task(inducing, normalize_y):
     np.testing.assert_allclose(std, expected_std, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("exact_rows", [1000, 0])
+def test_zero_rho_is_single_task_with_many_rows(exact_rows, monkeypatch):
+    """700 rows of the primary, in both algebras: none of them is left out, and no cap is silent."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", exact_rows)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(760, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=760)
+    tasks = np.repeat(["primary", "noise"], [700, 60])
+    fixed = {"kernel": kernels.SquaredExponential(1.2, (0.5, 0.9, 0.9)), "noise": 0.02, "optimizer": None}
+    model = borrow.FocusedGPRegressor(primary="primary", rho=0.0, **fixed).fit(X, y, tasks=tasks)
+    alone = borrow.SingleTaskGPRegressor(**fixed).fit(X[:700], y[:700])
+    new = rng.normal(size=(50, 3))
+    assert (model.inducing_ is None) == (exact_rows > 0)
+    for a, b in zip(model.predict(new, return_std=True), alone.predict(new, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
 def test_one_task_is_single_task_after_optimising():
     problem = focused_gap(0, random_state=3)
     model, alone = fit_both(problem)

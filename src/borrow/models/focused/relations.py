@@ -57,6 +57,13 @@ class Search:
         trial = self.ascent.maximise(values, self.bounds, self.max_iter)
         return replace(trial, n_iter=best.n_iter + trial.n_iter)
 
+    def hold_primary(self) -> Search:
+        """The search with the primary's kernel and noise held at what it shows by itself."""
+        kernel, noise = self.alone.values["kernel"], self.alone.values["noise"]
+        own = np.arange(len(noise)) == self.setup.primary
+        low, high = (np.where(own, noise, side) for side in self.bounds["noise"])
+        return replace(self, bounds={**self.bounds, "kernel": (kernel, kernel), "noise": (low, high)})
+
     def hold(self, weak: Any) -> Search:
         """The search with the rho of weak relations held at zero."""
         low, high = self.bounds["rho"]
@@ -111,6 +118,40 @@ def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Opt
     if "loadings" in best.values or best.objective - price >= nothing_shared:
         return search, best
     return search.hold(True), replace(best, values=alone, objective=nothing_shared, at_bound=[])
+
+
+def primary_gain(search: Search, values: Values) -> float:
+    """Nats by which the primary's rows are better explained given the others than by its own fit, priors counted.
+
+    The kernel is the others' to explain too: its prior counts for the own fit alone.
+    """
+    setup, alone, t = search.setup, search.alone, search.setup.primary
+    likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
+    helped = condition(values, setup).posterior.evidence_given_others[t]
+    helped += likelihood.log_normaliser(likelihood.sites()[1])
+    moved = {**alone.values, "noise": alone.values["noise"].copy()}
+    moved["noise"][t] = values["noise"][t]
+    by_noise = search.ascent.log_prior(moved) - search.ascent.log_prior(alone.values)
+    return float(helped + by_noise - alone.evidences[t] - alone.prior_of_primary)
+
+
+def protect_primary(search: Search, best: Optimum, regressed: Values | None) -> tuple[Search, Optimum]:
+    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary.
+
+    Secondaries that have a function in common which the primary lacks, and rows enough, would have it as the
+    primary's. Then only what relates to the function that the primary shows by itself is kept: its kernel and noise
+    are held, and the relations start from the regression on its own fit; or none is.
+    """
+    if "loadings" in best.values or not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
+        return search, best
+    if regressed is not None:
+        held = search.hold_primary()
+        trial = held.go_on(best, regressed)
+        held, trial = prune(held, trial, sharing_gains(held, trial))
+        if np.any(trial.values["rho"]) and primary_gain(held, trial.values) >= 0.0:
+            return held, trial
+    alone = search.alone.values
+    return search.hold(True), replace(best, values=alone, objective=search.objective(alone)[0], at_bound=[])
 
 
 def cut_relations(values: Values, weak: Any, search: Search) -> Values:

@@ -26,6 +26,7 @@ from borrow.models.focused.relations import (
     Search,
     drop_all_unless_worth_it,
     flip_signs_that_help,
+    protect_primary,
     prune,
     sharing_gains,
 )
@@ -47,28 +48,23 @@ EXACT_ROWS = 1000
 SEARCH_ROWS = 400
 
 
-def is_exact(how: Any, cells: Cells, tasks: PlacedTasks, background: int) -> bool:
+def is_exact(how: Any, cells: Cells, background: bool) -> bool:
     """Whether all pairs of rows are written out: asked for by inducing=None, or "auto" where that is affordable.
 
-    Workers, devices and background functions have the structured form.
+    So few rows are computed in this process, on the host. Background functions have the structured form.
     """
-    if how is None:
-        if background or not tasks.kept or tasks.device is not None:
-            raise ValueError(
-                "inducing=None writes out all pairs of rows: it goes without background, workers and a device"
-            )
-        return True
-    here = isinstance(how, str) and how == "auto" and not background and tasks.kept and tasks.device is None
-    return here and len(cells.y) <= EXACT_ROWS
+    if how is None and background:
+        raise ValueError("inducing=None writes out all pairs of rows, which goes without background; use 'auto'")
+    return how is None or (isinstance(how, str) and how == "auto" and not background and len(cells.y) <= EXACT_ROWS)
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
     """Choose Z for the kernel at `values`; with labels "auto" is the primary's inputs where the others are too many."""
     if setup.design is not None:
         return setup
-    if is_exact(how, data.cells, setup.tasks, "loadings" in values):
-        inputs = data.inputs(setup.primary)
-        return replace(setup, Z=inputs if len(inputs) else data.cells.X, design=Design.of(data.cells))
+    if is_exact(how, data.cells, "loadings" in values):
+        inputs, tasks = data.inputs(setup.primary), PlacedTasks(data.cells)
+        return replace(setup, tasks=tasks, Z=inputs if len(inputs) else data.cells.X, design=Design.of(data.cells))
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
@@ -135,6 +131,7 @@ def optimise(
     priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     if priced:
         search, best = prune(search, best, sharing_gains(search, best))
+        search, best = protect_primary(search, best, candidates[1])
     again = with_inducing(how.inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z):
         setup = again
@@ -152,8 +149,7 @@ def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
 
     None where it is exact as it is, and where tasks have no rows to spare.
     """
-    here = setup.tasks.kept and setup.tasks.device is None and setup.background is None
-    if setup.design is not None or not here or not isinstance(setup.infer, ExactInference):
+    if setup.design is not None or setup.background is not None or not isinstance(setup.infer, ExactInference):
         return None
     cells = thin(data.cells, max(1, SEARCH_ROWS // len(setup.specific)))
     if len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
