@@ -192,11 +192,6 @@ class DensePosterior(Rebuilt):
         half = linalg.solve_lower(self.L, self.w[:, None] * directions)
         return to_host(0.5 * (half.T @ half))
 
-    def apply_inverse(self, B: Array) -> Array:
-        """(K + noise)^-1 B."""
-        w = self.w[:, None]
-        return w * linalg.solve(self.L, w * B)
-
     def by_inputs(self) -> Array:
         """The adjoint of k on the distinct inputs, for EM."""
         prior, w = self.prior, self.w

@@ -130,7 +130,7 @@ def fit_own(
     rough = {**start, "kernel": template.theta + np.log(0.2) * template.marks("lengthscale")}
     few = thin(tasks.cells, RACE_ROWS)
     ascents = [_ascent_of(PlacedTasks(cells), template, scales, prior) for cells in (few, tasks.cells)]
-    bounds = bounds_of(start)
+    bounds = bounds_of(start, tasks.cells)
     best = ascents[0].race([start, rough], bounds, max_iter, 0)
     if few is not tasks.cells:
         best = ascents[1].maximise(best.values, bounds, max_iter)

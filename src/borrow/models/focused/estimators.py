@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import choose_inducing
-from borrow.covariance.contracts import Prediction
-from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.base import one_or_list
@@ -20,11 +18,10 @@ from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
-from borrow.models.focused.model import Setup, condition, objective_of, task_weights
+from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
-from borrow.models.focused.scoring import Ascent, primary_uncertainty
-from borrow.models.focused.search import Settings, fewer_rows, optimise, with_inducing
+from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
@@ -45,12 +42,6 @@ class FocusedFit(GPFit):
     setup: Setup
     values: Values
     scales: Array
-    uncertainty: HyperUncertainty | None
-
-    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows; the hyper-parameters' uncertainty counts for the primary."""
-        p = super().predict(X, task, full)
-        return add_hyper_variance(p, X, self.uncertainty if hyper else None, task == self.setup.primary)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """Kernels, inducing inputs and weights."""
@@ -89,7 +80,6 @@ class FocusedGP(GPEstimator):
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> FocusedFit:
         primary, scales, sd = self._primary_code(data.labels), data.column_scales, weight_sd(self.rho_prior)
-        n = len(data.cells.y)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
         values |= likelihood
         setup = with_inducing(self.inducing, data, replace(setup, tasks=tasks), values)
@@ -101,11 +91,7 @@ class FocusedGP(GPEstimator):
             names = parameter_names(data.labels, setup, self.background)
             self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
-            if isinstance(infer, ExactInference):
-                few = fewer_rows(data, setup)
-                uncertainty = primary_uncertainty(
-                    Ascent(few or setup, scales, self.prior, sd), values, 1.0 if few is None else n / len(few.cells.y)
-                )
+            uncertainty = model_uncertainty(setup, values, scales, self.prior, sd)
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels)
@@ -114,7 +100,7 @@ class FocusedGP(GPEstimator):
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
         noise = np.exp(values.get("noise", np.zeros(len(data.labels))))
         common = data.cells, fit.evidence, noise, jitter, n_iter, converged, fit.posterior
-        return FocusedFit(*common, setup, values, scales, uncertainty)
+        return FocusedFit(*common, setup, values, scales, uncertainty=uncertainty)
 
     def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
@@ -128,9 +114,8 @@ class FocusedGP(GPEstimator):
     def _relatedness(self, fit: FocusedFit) -> Table:
         setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
         ascent = Ascent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
-        known = None if fit.uncertainty is None else fit.uncertainty.curvature
         with single_thread(int(np.diff(fit.cells.starts).max())):
-            return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels, known)
+            return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels)
 
 
 @register("focused", "focused GP", rank=3)

@@ -28,14 +28,13 @@ def relatedness(
     values: Values,
     posterior: SharedPosterior | DensePosterior,
     labels: tuple[Hashable, ...],
-    known: Array | None = None,
 ) -> Table:
-    """The table of `FocusedGPRegressor.relatedness`; `known` is the curvature of what was maximised."""
+    """The table of `FocusedGPRegressor.relatedness`."""
     setup = ascent.setup
     M, weights, own_kernels = len(labels), task_weights(values, setup), setup.specific_kernels(values)
     rho, se, share = weights[:, 0], np.zeros(M), np.ones(M)
     if len(setup.secondaries):
-        se[setup.secondaries] = standard_errors(ascent, values, posterior, known)
+        se[setup.secondaries] = standard_errors(ascent, values, posterior)
     for t in setup.secondaries:
         X = setup.cells.X[setup.cells.of(int(t))]
         X = X if len(X) else setup.Z
@@ -65,16 +64,12 @@ def _varying(kernel: Kernel, X: Array) -> float:
     return float(sum(k.diag(X).mean() for k in parts if not isinstance(k, Constant)))
 
 
-def standard_errors(
-    ascent: Ascent, values: Values, posterior: SharedPosterior | DensePosterior, known: Array | None = None
-) -> Array:
+def standard_errors(ascent: Ascent, values: Values, posterior: SharedPosterior | DensePosterior) -> Array:
     """Of rho, at the optimum; NaN where the curvature is not positive (the optimum is flat or was not reached)."""
     setup = ascent.setup
-    if known is None and setup.design is not None:
-        known = observed_curvature(ascent, values)
-    if known is None and hyper.pack(values).size <= WHOLE:
-        known = hyper.curvature(ascent.objective, values)
-    if known is not None:
+    if setup.design is not None or hyper.pack(values).size <= WHOLE:
+        exact = setup.design is not None
+        known = observed_curvature(ascent, values) if exact else hyper.curvature(ascent.objective, values)
         at = len(values["kernel"]) + np.arange(len(values["rho"]))
         return np.sqrt(_inverse_diagonal(known)[at])
     assert isinstance(posterior, SharedPosterior)

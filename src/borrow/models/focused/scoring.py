@@ -22,14 +22,12 @@ from typing import Any
 import numpy as np
 
 from borrow.inference import ExactInference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, from_curvature, hyper_uncertainty
 from borrow.models.focused.model import (
     Setup,
     condition,
     evidence_gradient,
     objective_of,
     priors_of,
-    shared_coefficients,
     task_weights,
 )
 from borrow.numerics import optimise as hyper
@@ -164,35 +162,6 @@ class Ascent:
 def _filled(by: Values, like: Values) -> Values:
     """Derivatives by all names, zero where a prior has none."""
     return {n: by.get(n, np.zeros_like(v)) for n, v in like.items()}
-
-
-def primary_uncertainty(ascent: Ascent, values: Values, raised: float = 1.0) -> HyperUncertainty | None:
-    """How uncertain the hyper-parameters leave the primary's function; relations that were dropped count as known.
-
-    Where all pairs of rows are written out the coefficients of the primary's mean k(x, X) c, c = r beta, have the
-    derivatives r dbeta + beta dr with dbeta = -(K + noise)^-1 D, and C is the information: nothing is evaluated.
-    Of a model on fewer rows the curvature is raised to that of all.
-    """
-    setup, kernel = ascent.setup, ascent.setup.kernel.with_theta(values["kernel"])
-    held = pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
-    if setup.design is None:
-
-        def evaluate(at: Values) -> tuple[Values, Array]:
-            fit = condition(at, setup)
-            gradient = evidence_gradient(fit, at, setup)
-            by = reduce(hyper.with_prior, ascent.log_priors, lambda _: (0.0, gradient))(at)[1]
-            return by, shared_coefficients(fit.posterior, at, setup)
-
-        return hyper_uncertainty(evaluate, values, kernel, setup.Z, held)
-    posterior = condition(values, setup).posterior
-    D, task, r = directions(values, setup, posterior), posterior.prior.task, task_weights(values, setup)[:, 0]
-    dc = -r[task][:, None] * posterior.apply_inverse(D)
-    first = len(values["kernel"])
-    for i, t in enumerate(setup.secondaries.tolist()):
-        at = setup.cells.of(t)
-        dc[at, first + i] += posterior.coefficients[at]
-    C, c = raised * observed_curvature(ascent, values), shared_coefficients(posterior, values, setup)
-    return from_curvature(C, dc, c, kernel, setup.cells.X, held)
 
 
 def observed_curvature(ascent: Ascent, values: Values) -> Array:

@@ -114,7 +114,7 @@ def optimise(
     given = {**alone.values, "rho": values["rho"]} if rho_given else None
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
-    bounds = bounds_of(candidates[0])
+    bounds = bounds_of(candidates[0], setup.cells)
     search = Search(Ascent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
     few = fewer_rows(data, setup)
     if few is None:
