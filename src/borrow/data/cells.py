@@ -106,7 +106,7 @@ def thin(cells: Cells, most: int) -> Cells:
     at, lengths = np.concatenate(kept), np.array([len(k) for k in kept])
     share = lengths / np.maximum(sizes, 1)
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    within = (v * share for v in (cells.dof, cells.scatter, cells.log_count))
+    within = cells.dof * share, cells.scatter * share, cells.log_count * share
     return Cells(cells.X[at], cells.y[at], cells.count[at], starts, *within, cells.least_noise)
 
 
