@@ -392,15 +392,8 @@ def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
 
 
 def _needs(values: Any) -> bool:
-    series = _series(values)
-    if series is not None and not (series.dtype.is_numeric() or series.dtype in (nw.Boolean, nw.Object)):
-        return not _all_numbers(series.to_list())
-    array = np.asarray(series.to_numpy() if series is not None else values)
-    if array.dtype.kind in "mM":
-        return True
-    if array.dtype.kind == "f":
-        return bool(np.isnan(array).any())
-    return array.dtype.kind not in "iubc" and not _all_numbers(array.tolist())
+    found = _floats(values)
+    return not _all_numbers(_plain_list(values)) if found is None else bool(np.isnan(found).any())
 
 
 def _all_numbers(entries: list[Any]) -> bool:
@@ -416,6 +409,9 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
     series = _series(values)
     if series is not None and series.dtype in (nw.Categorical, nw.Enum):
         return _levels_of(name, values, max_levels)
+    stored = _floats(values)
+    if stored is not None and np.isfinite(stored).any():
+        return _numbers_of(name, values)
     entries = [v for v in _plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
     if not entries:
         return LeftOut(name, "it holds no value")
@@ -423,8 +419,7 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
     if not text:
         if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
             return _dates_of(name, values, None)
-        found = _numbers(values, name)
-        return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+        return _numbers_of(name, values)
     return _of_text(name, values, entries, max_levels)
 
 
@@ -432,8 +427,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     """Text: numbers that were written out, dates, levels, or what only names the row."""
     numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
     if all(numeric):
-        found = _numbers(values, name)
-        return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+        return _numbers_of(name, values)
     if sum(numeric) >= len(entries) / 2:
         odd = entries[numeric.index(False)]
         row = _plain_list(values).index(odd)
@@ -460,6 +454,12 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
         every = "every row" if len(distinct) == len(texts) else "most rows"
         return LeftOut(name, f"it has a different text in {every}, as names and identifiers have")
     return _levels_of(name, values, max_levels)
+
+
+def _numbers_of(name: Hashable, values: Any) -> Numbers:
+    """Numbers, their median, and how many are missing."""
+    found = _numbers(values, name)
+    return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
 
 
 def _levels_of(name: Hashable, values: Any, max_levels: int) -> Levels:
@@ -538,14 +538,21 @@ def _plain_list(values: Any) -> list[Any]:
 
 def _numbers(values: Any, name: Hashable) -> Array:
     """A column as floats, NaN in gaps; spans of time in days, times of day in hours."""
-    entries = _plain_list(values)
-    kinds = {type(v) for v in entries}
-    if any(issubclass(k, (str, datetime.time, datetime.timedelta, np.timedelta64)) for k in kinds):
-        entries = [_as_number(v) for v in entries]
-    found = to_floats(np.array(entries, dtype=object), f"column {name!r}")
+    found = _floats(values)
+    if found is None:
+        found = to_floats(np.array([_as_number(v) for v in _plain_list(values)], dtype=object), f"column {name!r}")
     if np.isinf(found).any():
         raise ValueError(f"column {name!r} is infinite (inf) in {name_some(np.flatnonzero(np.isinf(found)).tolist())}")
     return found
+
+
+def _floats(values: Any) -> Array | None:
+    """A column that is stored as numbers, as floats; None where it is stored otherwise."""
+    series = _series(values)
+    if series is not None and not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        return None
+    array = np.asarray(series.to_numpy() if series is not None else values)
+    return array.astype(float) if array.dtype.kind in "iubf" else None
 
 
 def _as_number(value: Any) -> Any:
