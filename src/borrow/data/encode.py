@@ -26,7 +26,7 @@ from typing import Any, Protocol, Self
 import narwhals.stable.v1 as nw
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
@@ -339,6 +339,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         columns, frame = _columns(X), as_frame(X)
+        if frame is None and not isinstance(X, Mapping):
+            validate_data(self, X=X, skip_check_array=True, reset=False)  # the number of columns
         known = {d.name: d for d in self.columns_}
         if extra := [n for n in columns if n not in known]:
             raise ValueError(f"X has the column {list_labels(extra)}, which fit did not see; leave it out")
@@ -354,6 +356,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 native_namespace=nw.get_native_namespace(frame),
             ).to_native()
         return out if isinstance(X, Mapping) else np.column_stack(list(out.values()))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the columns that `transform` gives."""
@@ -507,10 +514,8 @@ def _columns(X: Any) -> dict[Hashable, Any]:
     frame = as_frame(X)
     if frame is not None:
         return {c: frame.get_column(c) for c in frame.columns}
-    array = np.asarray(X) if hasattr(X, "dtype") else np.array(X, dtype=object)
-    if array.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {array.ndim}D array instead: X must be rows by columns")
-    return dict(enumerate(array.T))
+    array = X if hasattr(X, "dtype") or hasattr(X, "toarray") else np.array(X, dtype=object)
+    return dict(enumerate(check_array(array, dtype=None, ensure_all_finite=False, input_name="X").T))
 
 
 def _task_of(task: Any, columns: Mapping[Hashable, Any]) -> Any:
