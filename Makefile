@@ -72,6 +72,10 @@ attack: .venv/dev
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
 
+# Pictures of what a visitor sees, under docs/figures.
+screens: .venv/dev
+	$(BIN)/python benchmarks/screens.py
+
 # Long: every study of the docs (results and figures under docs/), and the benchmark.
 studies: .venv/dev
 	$(BIN)/python benchmarks/studies/leen2011_variance.py
