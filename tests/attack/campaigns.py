@@ -24,6 +24,7 @@ from scipy import sparse
 
 sys.path.insert(0, str(Path(__file__).parent))
 import files
+import ledgers
 import tables
 
 import borrow
@@ -365,8 +366,8 @@ def left_behind(case, failed):
     small = case.shrunk() if hasattr(case, "shrunk") else case
     kind = type(case).__name__
     place = OUT / f"{kind.lower()}-{case.number}.py"
-    module = "tables" if isinstance(case, tables.Case) else "files"
-    lines = ["import sys", f"sys.path.insert(0, {str(Path(__file__).parent)!r})", f"from {module} import {kind}"]
+    lines = ["import sys", f"sys.path.insert(0, {str(Path(__file__).parent)!r})"]
+    lines.append(f"from {type(case).__module__} import {kind}")
     if isinstance(small, bytes):
         lines.append(f"print({case!r}.failure({small!r}))")
     else:
@@ -380,6 +381,7 @@ def left_behind(case, failed):
 
 CAMPAIGNS = {
     "hostile stores": hostile_stores,
+    "hostile ledgers": partial(numbered, ledgers.LedgerCase),
     "random tables": partial(numbered, partial(tables.Case, "answers")),
     "the same call again": partial(numbered, partial(tables.Case, "again")),
     "tables told otherwise": partial(numbered, partial(tables.Case, "retold")),
