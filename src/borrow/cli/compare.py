@@ -10,12 +10,12 @@ import numpy as np
 import typer
 
 import borrow
+from borrow import __version__
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table, said_dropped
+from borrow.cli.columns import Table, chosen_kind, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
-    INTERRUPTED,
     UNBROKEN,
     SafeTable,
     check_files,
@@ -28,6 +28,7 @@ from borrow.cli.output import (
     print_result,
     progress,
     refuse,
+    resumable,
 )
 from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
@@ -42,8 +43,9 @@ NAMES = {"store": "Results", "save": "Model", "report": "Report"}
 
 def run(
     data: o.Data,
-    target: o.Target,
-    task: o.Task,
+    target: o.Target = None,
+    task: o.Task = None,
+    targets: o.Targets = None,
     primary: Annotated[
         str | None, typer.Option("--primary", "-p", help="The task that matters; default: every task in turn.")
     ] = None,
@@ -71,6 +73,8 @@ def run(
     features: o.Features = None,
     ignore: o.Ignore = None,
     kind: o.Kind = "auto",
+    labels: o.Labels = False,
+    numbers: o.Numbers = False,
     delimiter: o.Delimiter = None,
     drop_missing: o.DropMissing = False,
     stored: Annotated[
@@ -89,6 +93,7 @@ def run(
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
     The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
     """
+    asked = {n: v for n, v in locals().items() if n not in ("save", "report", "as_json", "jobs")}
     from borrow.transfer.problem import read_problem
 
     files = {"--store": stored, "--save": save, "--report": report}
@@ -102,7 +107,10 @@ def run(
     )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets)
+    target, task, kind = table.target, table.task, chosen_kind(table, kind, labels, numbers)
+    if task is None:
+        fail("--task is missing: the column that names the task of a row; or --targets, a column per task")
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
     with library_warnings() as seen:
@@ -110,24 +118,24 @@ def run(
     if quick:
         look(problem, label, chosen, scoring, seed, as_json)
         return
-    with library_warnings() as warned, progress("fit") as told:
-        try:
-            found = borrow.compare(
-                problem,
-                target,
-                task,
-                label,
-                chosen,
-                cv=None if folds is None else (folds, repeats),
-                scoring=scoring,
-                n_jobs=jobs,
-                random_state=seed,
-                store=stored,
-                progress=told,
-            )
-        except KeyboardInterrupt:
-            again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
-            fail(f"interrupted{again}", INTERRUPTED)
+    with (
+        library_warnings() as warned,
+        progress("fit") as told,
+        resumable(stored, __version__, problem.digest(), asked) as kept,
+    ):
+        found = borrow.compare(
+            problem,
+            target,
+            task,
+            label,
+            chosen,
+            cv=None if folds is None else (folds, repeats),
+            scoring=scoring,
+            n_jobs=jobs,
+            random_state=seed,
+            store=kept,
+            progress=told,
+        )
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}
         if save is not None:
@@ -142,8 +150,7 @@ def run(
             call = command_line(
                 "compare",
                 data,
-                target=target,
-                task=task,
+                **({"targets": targets} if table.wide else {"target": target, "task": task}),
                 primary=primary,
                 methods=None if methods == "auto" else methods,
                 folds=folds,

@@ -211,14 +211,12 @@ class Portions:
             self.n_rows += len(part)
             self.lacking += int((~rows.whole).sum())
             waiting.append(rows)
-            if nothing is None and not rows.whole.any():
-                continue
-            for held in waiting:
-                found = self._answer(held) if held.whole.any() else None
-                if nothing is None and found is not None:
-                    nothing = found.clear()
-                yield held, found if found is not None else nothing.clear(len(held.whole))  # type: ignore[union-attr]
-            waiting = []
+            found = self._answer(rows) if rows.whole.any() else None
+            nothing = found if nothing is None else nothing
+            if nothing is not None:
+                for held in waiting:
+                    yield held, nothing.clear(len(held.whole)) if held is not rows or found is None else found
+                waiting = []
         if not self.n_rows:
             fail(f"{self.reader.source.name} has column names and no rows")
         if nothing is None:

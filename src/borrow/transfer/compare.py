@@ -53,11 +53,12 @@ OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are le
 
 def compare(
     table: Any,
-    target: str,
-    task: str,
+    target: str | None = None,
+    task: str | None = None,
     primary: Any = None,
     methods: Any = "auto",
     *,
+    targets: Any = None,
     cv: Any = None,
     scoring: str | None = None,
     features: Any = None,
@@ -72,10 +73,12 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may. Or
-        a `borrow.transfer.problem.Problem`, which was read from one already.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing; text, dates and gaps
+        in the inputs are encoded (`borrow.TableEncoder`). Or a `borrow.transfer.problem.Problem`, which was read from
+        one already.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
+    targets : columns that are a task each, instead of target and task: a wide table.
     primary : the task that matters; None compares for every task in turn.
     methods : "auto" for all that apply, or keys of `borrow.transfer.methods.LABELS`; no transfer is always there.
     cv : None (repeated folds that suit the primary's rows), folds, (folds, repeats), or a scikit-learn splitter. Only
@@ -89,8 +92,19 @@ def compare(
     random_state : seeds the folds and the methods.
     store : a file that results are appended to as they come; a run that was killed goes on from it.
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> found.table()["method"]
+    ['single', 'pooled']
+    >>> found.verdict().primary
+    'here'
     """
-    problem = read_problem(table, target, task, features, kind)
+    problem = read_problem(table, target, task, features, kind, targets=targets)
     keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
@@ -263,6 +277,14 @@ def quick_look(
     Parameters
     ----------
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> borrow.quick_look(table, "level", "site", "here", methods=["pooled"])["method"]
+    ['single', 'pooled']
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
     if problem.kind != "regression":  # it was read before

@@ -175,6 +175,18 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     choices_ : a table of the settings tried on held-out rows.
     objective_trace_ : the objective after every EM iteration.
     n_iter_, converged_ : iterations of EM, and whether it ended by itself.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5]], tasks="b").shape
+    (1,)
+    >>> new = model.adapt([[0.0], [1.0]], [3.0, 3.8])  # a task never seen, with two rows
+    >>> new.predict([[2.0]]).shape
+    (1,)
     """
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
@@ -292,6 +304,17 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         rest where there are more than two.
     covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
     log_marginal_likelihood_ : log evidence of the targets -1 and +1, summed over one against the rest.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.HierarchicalGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

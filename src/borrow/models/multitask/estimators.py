@@ -156,6 +156,17 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
     task_kernel_ : the kernel found on task features, None without them.
     objective_trace_ : the objective after every iteration of EM, None for gradients.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskGPRegressor(rank=1, diagonal="isotropic").fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
+    (2,)
+    >>> model.task_covariance_.shape  # in the order of model.tasks_
+    (2, 2)
     """
 
     _: KW_ONLY
@@ -317,6 +328,17 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     ----------
     task_covariance_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one per class, where there are more
         than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.MultiTaskGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _check_settings(self) -> None:

@@ -197,6 +197,17 @@ class MultiTaskRBFRegressor(TaskRegressor):
     shared_centers_, shared_widths_, shared_weights_ : the level of all rows, of a two-level fit.
     shared_error_trace_, shared_loo_trace_, shared_ridge_ : the same of how it was chosen.
     bias_ridge_ : ridge of the tasks' constants, of a two-level fit.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskRBFRegressor(n_basis=3).fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5]], tasks="a").shape
+    (1,)
+    >>> sorted(model.select([[0.5], [5.0]], 1, tasks="a"))  # which of two rows to label next
+    [np.int64(1)]
     """
 
     _: KW_ONLY

@@ -213,6 +213,17 @@ class DirichletProcessClassifier(TaskClassifier):
     bound_trace_ : the lower bound of the evidence after every sweep.
     concentration_ : that of the Dirichlet process, as given or found.
     n_iter_, converged_ : sweeps, and whether the bound has stopped rising.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.DirichletProcessClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY
