@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from borrow.data.labels import list_labels
 from borrow.transfer.folds import ANSWERS
 from borrow.transfer.ledger import LedgerError
 from borrow.transfer.methods import LABELS
@@ -21,7 +22,7 @@ ABOUT: dict[str, Any] = {
     "features": [(str,)],
     "tasks": [LABEL],
     "primaries": [LABEL],
-    "methods": [{*LABELS}],
+    "methods": [(str,)],
     "classes": [LABEL],
     "cv": {"folds": (int,), "repeats": (int,)},
     "seed": (int,),
@@ -30,7 +31,7 @@ ABOUT: dict[str, Any] = {
 }
 JOB: dict[str, Any] = {
     "primary": LABEL,
-    "method": {*LABELS},
+    "method": (str,),
     "left_out": (*LABEL, type(None)),
     **dict.fromkeys(("repeat", "fold", "n_train", "n_test"), (int,)),
     "rows": [(int,)],
@@ -57,6 +58,7 @@ def refuse_odd_lines(path: Any, about: Any, lines: Sequence[Mapping[str, Any]]) 
 def check_about(about: Any) -> None:
     """Refuse a header that does not say what is compared."""
     _refuse_other(about, ABOUT, "its first line")
+    _refuse_unknown(about["methods"])
     rows = about.get("rows")
     _refuse_other(rows, [[LABEL]], "rows in its first line")
     counted = {pair[0] for pair in rows if len(pair) == 2}
@@ -72,6 +74,7 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         _refuse_other(line, {"primary": LABEL, "relations": [RELATION]}, "a line")
     else:
         _refuse_other(line, JOB, "a line")
+        _refuse_unknown([line["method"]])
         answers = {name: ANSWER.get(name, NUMBER) for name in ANSWERS[about["kind"]]}
         if line["failure"] is None:
             _refuse_other(line, answers, "a line")
@@ -89,6 +92,12 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     known = {None, *about["tasks"]}
     if not {line["primary"], line.get("left_out")} <= known or line["primary"] is None:
         raise ValueError("a line is of a task that is not among those compared")
+
+
+def _refuse_unknown(methods: list[str]) -> None:
+    """Refuse methods that nobody has registered."""
+    if unknown := [m for m in methods if m not in LABELS]:
+        raise ValueError(f"it names the method {list_labels(unknown)}; methods are {list_labels(list(LABELS))}")
 
 
 def _refuse_other(value: Any, shape: Any, where: str) -> None:
