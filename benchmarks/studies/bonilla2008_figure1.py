@@ -75,7 +75,7 @@ def models(table: Responses, rows: int) -> dict:
     multi = borrow.MultiTaskGPRegressor
     out = {
         "no transfer": borrow.SingleTaskGPRegressor(),
-        "pooled": borrow.PooledGPRegressor(max_iter=200),
+        "pooled": borrow.PooledGPRegressor(normalize_y="common", max_iter=200),
         "diagonal": multi(task_covariance="diagonal"),
         "free form, paper": multi(
             kernel=SquaredExponential(1.0, (1.0,) * d), share_noise=True, task_prior=None, prior=None, max_iter=200
