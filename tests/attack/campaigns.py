@@ -304,11 +304,11 @@ class Asker:
         return "died", f"exit code {code}\n{told}"
 
 
-def hostile_stores(rng, seconds, parts=None, most=10):
+def hostile_stores(rng, seconds, parts=None, most=10, least=1):
     """Stored models of every estimator, changed at random, with checksums that are right: loaded and asked.
 
     A file is refused, or its model raises an exception or answers. It never ends the process, takes it more than ten
-    seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign.
+    seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign, the time does after `least` cases.
     """
     parts = corpus() if parts is None else parts
     names = sorted(parts)
@@ -320,7 +320,7 @@ def hostile_stores(rng, seconds, parts=None, most=10):
             path.write_bytes(mutated(parts[name], changes))
             return asker.ask(path)
 
-        while time.monotonic() < until and len(failures) < most:
+        while (time.monotonic() < until or tried < least) and len(failures) < most:
             name = names[tried % len(names)]
             picked = rng.integers(len(CHANGES), size=1 + rng.geometric(0.6))
             changes = [(CHANGES[i], int(rng.integers(2**32))) for i in picked]
