@@ -308,7 +308,8 @@ def hostile_stores(rng, seconds, parts=None, most=10, least=1):
     """Stored models of every estimator, changed at random, with checksums that are right: loaded and asked.
 
     A file is refused, or its model raises an exception or answers. It never ends the process, takes it more than ten
-    seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign, the time does after `least` cases.
+    seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign, and the time does
+    after `least` cases.
     """
     parts = corpus() if parts is None else parts
     names = sorted(parts)
