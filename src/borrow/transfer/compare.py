@@ -131,6 +131,7 @@ def compare(
         "versions": versions(),
         "classes": list(problem.classes),
         "skipped": skipped,
+        "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
     }
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}

@@ -45,6 +45,7 @@ class Comparison:
     classes : of a classification.
     skipped : dict by method of why it does not apply.
     relations : how the focused model on all rows relates the tasks, one dict per primary.
+    encoding : what became of columns that were no plain numbers, one line each.
 
     Examples
     --------
@@ -75,6 +76,7 @@ class Comparison:
     classes: list[Any] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     relations: list[dict[str, Any]] = field(default_factory=list)
+    encoding: list[str] = field(default_factory=list)
 
     @cached_property
     def _by_method(self) -> dict[tuple[Any, str, Any], Records]:
