@@ -42,6 +42,7 @@ from borrow.transfer.folds import (
     splits_of,
 )
 from borrow.transfer.ledger import Ledger, open_ledger
+from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
@@ -137,6 +138,7 @@ def compare(
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
     bare = replace(problem, frame=None)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
+        refuse_odd_lines(store, about, ledger.done)
         work = _Work(ledger, n_jobs, progress)
         work.fit(bare, [Job(p, m, split) for p in primaries for split in folds[p] for m in keys], error, seed, "fits")
         if "focused" in keys:
