@@ -78,10 +78,10 @@ class MultiTaskFit(GPFit):
         """Correlations of the tasks' functions, own functions and intercepts included: averages over the inputs."""
         setup, values, X = self.setup, self.values, self.setup.design.inputs
         C = setup.form.parts(values).B * _mean_variance(setup.kernel.with_theta(values["kernel"]), X)
-        total = np.diagonal(C) + (np.exp(values["intercept"][0]) if setup.intercept else 0.0)
+        total = np.diagonal(C) + (np.exp(values["intercept"][0]) if setup.intercept else np.zeros(1))
         for t, kernel in enumerate(setup.specific_kernels(values)):
             total[t] += 0.0 if kernel is None else _mean_variance(kernel, X)
-        C = C / np.sqrt(np.multiply.outer(total, total))
+        C = C / np.sqrt(np.maximum(np.multiply.outer(total, total), np.finfo(float).tiny))  # no variance: nothing
         C.flat[:: len(C) + 1] = 1.0
         return C
 
@@ -169,9 +169,9 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     rank, diagonal : K^f = R R' of this rank, alone ("none") or with an "isotropic" or "free" diagonal.
     intercept : a random intercept for every task.
     specific_kernel : kernel of a function of its own for every task, beside the shared ones. "evidence" (the default):
-        with a free-form K^f under the priors, functions of the tasks' own like `kernel`, with one lengthscale per
-        column, and tasks that share nothing where that has the higher evidence (docs/models/bonilla2008.md); without such functions
-        otherwise. None: all tasks share `kernel`, as in the paper. "auto", one kernel for all, or a dict by label.
+        with a free-form K^f under the priors, every task has a function of its own with a kernel like `kernel`, and
+        tasks share nothing where that has the higher evidence; in all other settings there are no such functions.
+        None: all tasks share one kernel, as in the paper. "auto", one kernel for all, or a dict by label.
     share_noise : one noise variance for all tasks, as in the paper, instead of one per task.
     task_prior : "auto" shrinks K^f by an inverse-Wishart penalty of strength M, a number is another strength, None is
         the paper's plain likelihood.
