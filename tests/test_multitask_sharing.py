@@ -86,7 +86,9 @@ def test_correlations_count_the_functions_of_the_tasks_own():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"prior": None}, {"task_prior": None}, {"rank": 2}, {"intercept": True}, {"share_noise": True}], ids=str
+    "settings",
+    [{"prior": None}, {"task_prior": None}, {"rank": 2}, {"intercept": True}, {"share_noise": True}],
+    ids=str,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # four iterations are enough to see it
 def test_own_functions_are_for_the_free_form_under_the_priors_alone(settings):

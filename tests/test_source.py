@@ -117,7 +117,9 @@ WRONG = {
     "nothing": (b"", "is empty"),
     "blank": (b" \n \n", "is empty"),
     "garbage": (bytes(range(256)) * 4, "holds bytes that are no text"),
-    "zip": (b"PK\x03\x04" + b"x" * 40, "a zip or Excel file"),
+    "xlsx": (b"PK\x03\x04" + b"x" * 26 + b"xl/workbook.xml", "is an Excel workbook (.xlsx); save the sheet as CSV"),
+    "xls": (b"\xd0\xcf\x11\xe0" + b"x" * 40, "is an old Excel workbook (.xls); save the sheet as CSV"),
+    "zip": (b"PK\x03\x04" + b"x" * 40, "is a zip file, not a table"),
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
     "latin": ("a,b\n1,caf\xe9\n".encode("latin-1"), "not UTF-8 text in line 2"),
     "old line ends": (b"a,b\r1,2\r", "CR alone"),
@@ -344,5 +346,5 @@ def test_text_that_is_no_number_at_all_stays_a_label(tmp_path):
 def test_lines_are_named_truly_where_values_are_refused(tmp_path, capsys):
     source = opened(tmp_path, 'a,b,y\n\n"1\n2",1,1\n\nx,oops,1\n')
     refused(capsys, lambda: c.read_table(source, "y", "a", ["b"], []), "'oops' in line 6")
-    source = opened(tmp_path, 'a,b,y\n"1\n2",1,1\n\nx,,1\n')
+    source = opened(tmp_path, 'a,b,y\n"1\n2",1,1\n\n,2,1\n')
     refused(capsys, lambda: c.read_table(source, "y", "a", ["b"], []), "the first in line 5")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from borrow.cli.output import fail
+from borrow.cli.output import fail, tell
 from borrow.cli.read import CLOSENESS, Source, open_source
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 
@@ -21,10 +21,16 @@ THOUSANDS = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}
 #: Digits in groups, between which commas, points, blanks or other signs stand.
 GROUPED = r"^[-+]?\d{1,3}(?:[,.' _’\u00a0\u202f]\d{2,3})+(?:[.,]\d+)?$"
 
+#: A date with points, which looks like a number in groups.
+DATE = r"^\d{1,2}\.\d{1,2}\.\d{4}$"
+
 
 @dataclass(frozen=True)
 class Table:
-    """Features as floats, task labels, and the target; in a frame with columns of these names."""
+    """Features, task labels, and the target; in a frame with columns of these names.
+
+    Features are floats, or text and dates where they are no numbers; null where a value is missing.
+    """
 
     name: str  # of the file
     frame: pl.DataFrame
@@ -32,6 +38,7 @@ class Table:
     task: str | None
     features: list[str]
     dropped: int
+    wide: tuple[str, ...] = ()  # the columns that were a task each; the rows of each are together, in one order
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -53,14 +60,68 @@ class Table:
 def open_table(
     data: str,
     delimiter: str | None,
-    target: str,
+    target: str | None,
     task: str | None,
     features: Sequence[str] | None,
     ignore: Sequence[str] | None = None,
-    drop_missing: bool = True,
+    drop_missing: bool | None = False,
+    targets: Sequence[str] | None = None,
 ) -> Table:
-    """The columns that are needed of a file, or of standard input for `-`, read and checked."""
+    """The columns that are needed of a file, or of standard input for `-`, read and checked.
+
+    `drop_missing` leaves out rows that lack an input or a task; None leaves out those that lack a task.
+    """
+    if targets:
+        if target is not None or task is not None:
+            fail("--targets has a column per task; leave out --target and --task")
+        return read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing)
+    if target is None:
+        fail("--target is missing: the column to predict; or --targets, where every task has a column of its own")
     return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
+
+
+def read_wide(
+    source: Source,
+    targets: Sequence[str],
+    features: Sequence[str] | None,
+    ignore: Sequence[str],
+    drop_missing: bool | None,
+) -> Table:
+    """The same where every task has a column of targets: one row per input and task, the rows of a task together."""
+    from borrow.transfer.problem import TASK, VALUE
+
+    names = _split_names(targets, source, "--targets")
+    if len(set(names)) < 2:
+        fail(f"--targets names {list_labels(names)}; give at least two columns, one a task")
+    used = choose_features(source, names, features, ignore)
+    frame = source.read([*used, *names])
+    inputs = pl.DataFrame([c.alias(n) for n, c in as_inputs(source, frame.select(used)).items()])
+    whole = ~inputs.select(pl.any_horizontal(pl.all().is_null())).to_series() if drop_missing else None
+    columns = [as_target(frame[n], source) for n in names]
+    numbers = all(c.dtype.is_numeric() for c in columns)
+    long = pl.concat(
+        inputs.with_columns(c.cast(pl.Float64 if numbers else pl.String).alias(VALUE), pl.lit(n).alias(TASK)).filter(
+            pl.lit(True) if whole is None else whole
+        )
+        for n, c in zip(names, columns, strict=True)
+    )
+    if long.height == 0:
+        fail(f"every row of {source.name} lacks an input; leave a column out with --ignore")
+    return Table(source.name, long, VALUE, TASK, used, frame.height - long.height // len(names), tuple(names))
+
+
+def chosen_kind(table: Table, kind: str, labels: bool, numbers: bool) -> str:
+    """What the target holds: as the call says; whole numbers that may be either are asked about."""
+    from borrow.transfer.problem import like_classes
+
+    if labels and numbers:
+        fail("--labels and --numbers: the target holds one or the other")
+    if labels or numbers:
+        return "classification" if labels else "regression"
+    values = table.frame[table.target].drop_nulls()
+    if kind == "auto" and (found := like_classes(values.to_list())):
+        fail(f"{found} looks like labels: --labels or --numbers says which it is")
+    return kind
 
 
 def read_table(
@@ -69,7 +130,7 @@ def read_table(
     task: str | None,
     features: Sequence[str] | None,
     ignore: Sequence[str],
-    drop_missing: bool = False,
+    drop_missing: bool | None = False,
 ) -> Table:
     """The columns that are needed, read and checked."""
     tasks = [] if task is None else [task]
@@ -80,21 +141,20 @@ def read_table(
     used = choose_features(source, [target, *tasks], features, ignore)
     needed = [*used, *tasks]
     frame = source.read([*needed, target])
-    read = as_numbers(source, frame.select(used), remedy="leave it out with --ignore, or encode it as numbers")
+    read = as_inputs(source, frame.select(used))
     read |= {name: as_labels(frame[name]) for name in tasks}
     read[target] = as_target(frame[target], source)
     if read[target].null_count() == frame.height:
         fail(f"every value of --target {target!r} is missing in {source.name}; there is nothing to learn from")
     table = pl.DataFrame([values.alias(name) for name, values in read.items()])
-    lacking = {n: table[n].null_count() for n in needed if table[n].null_count()}
-    if lacking and not drop_missing:
-        listed = ", ".join(f"{n!r} ({k:,})" for n, k in lacking.items())
-        first = table[next(iter(lacking))].is_null().arg_max()
+    lacking = {n: table[n].null_count() for n in (needed if drop_missing else tasks) if table[n].null_count()}
+    if lacking and drop_missing is False:
+        name, count = next(iter(lacking.items()))
         fail(
-            f"values are missing in {listed}, the first {source.place(first)}; leave these rows out with "
-            "--drop-missing, or a column with --ignore (only the target may be missing)"
+            f"the task {name!r} is missing in {count:,} row(s) of {source.name}, the first "
+            f"{source.place(table[name].is_null().arg_max())}; leave these rows out with --drop-missing"
         )
-    whole = table.drop_nulls(needed)
+    whole = table.drop_nulls(list(lacking)) if lacking else table
     if whole.height == 0:
         names = list_labels(list(lacking))
         fail(f"every row of {source.name} lacks a value of {names}; leave a column out with --ignore")
@@ -126,19 +186,33 @@ def _split_names(given: Sequence[str], source: Source, option: str) -> list[str]
     return names
 
 
-def as_numbers(source: Source, frame: pl.DataFrame, remedy: str) -> dict[str, pl.Series]:
-    """Columns as floats, null where missing; the columns that hold text are all named."""
+def as_inputs(source: Source, frame: pl.DataFrame) -> dict[str, pl.Series]:
+    """Columns as floats where they are numbers, else as they are, for an encoder; null where missing."""
+    read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
+    text = {name for name, found in read.items() if found.odd is not None}
+    mostly = [n for n in text if len(read[n].values.drop_nulls()) >= 0.5 * as_text(frame[n]).drop_nulls().len()]
+    slips = [n for n in text if read[n].grouped or (frame[n].dtype == pl.String and n in mostly)]
+    numbers = [n for n in frame.columns if n not in text or n in slips]
+    out = as_numbers(source, frame.select(numbers), "correct it, leave it empty, or leave the column out with --ignore")
+    return {n: out[n] if n in out else as_text(frame[n]) for n in frame.columns}
+
+
+def as_numbers(source: Source, frame: pl.DataFrame, remedy: str, before: int = 0) -> dict[str, pl.Series]:
+    """Columns as floats, null where missing; the columns that hold text are all named.
+
+    `before` are the rows of the file before these.
+    """
     read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
     for name, found in read.items():
-        refuse_separators(source, frame[name], found)
+        refuse_separators(source, frame[name], found, before)
     if text := {name: found.odd for name, found in read.items() if found.odd is not None}:
         name, row = next(iter(text.items()))
         value = frame[name][row]
         kind = "text" if isinstance(value, str) else type(value).__name__
         more = f" (so does {list_labels(list(text)[1:], 4)})" if len(text) > 1 else ""
         fail(
-            f"column {name!r} of {source.name} holds {kind} ({short(value)} {source.place(row)}) where numbers are "
-            f"expected{more}; {remedy}"
+            f"column {name!r} of {source.name} holds {kind} ({short(value)} {source.place(before + row)}) where "
+            f"numbers are expected{more}; {remedy}"
         )
     return {name: found.values for name, found in read.items()}
 
@@ -168,7 +242,8 @@ def to_numbers(column: pl.Series, separator: str = "") -> Numbers:
         doubtful = first_of(could_be["." if decimal else ","])
         values = text.str.replace(DECIMAL, "$1.$2").cast(pl.Float64, strict=False)
         odd = text.is_not_null() & values.is_null()
-    grouped = bool(text.filter(odd).str.contains(f"{GROUPED}|{DECIMAL}").all())
+    strange = text.filter(odd)
+    grouped = bool(strange.str.contains(f"{GROUPED}|{DECIMAL}").all()) and not strange.str.contains(DATE).all()
     return Numbers(values.fill_nan(None), first_of(odd), grouped, doubtful, decimal)
 
 
@@ -177,13 +252,13 @@ def first_of(rows: pl.Series) -> int | None:
     return rows.arg_max() if rows.any() else None
 
 
-def refuse_separators(source: Source, column: pl.Series, found: Numbers) -> None:
+def refuse_separators(source: Source, column: pl.Series, found: Numbers, before: int = 0) -> None:
     """Refuse separators of thousands, and commas or points that may be such."""
     row = found.odd if found.grouped and found.odd is not None else found.doubtful
     if row is None:
         return
     value = column[row].strip()
-    what = f"column {column.name!r} of {source.name} holds {short(value)} {source.place(row)}"
+    what = f"column {column.name!r} of {source.name} holds {short(value)} {source.place(before + row)}"
     if row == found.odd:
         comma = ", nor is a decimal comma where commas separate the fields" if source.separator == "," else ""
         fail(f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5")
@@ -201,6 +276,11 @@ def present(column: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
     return text.set(text.is_in(missing).fill_null(True), None)
 
 
+def as_text(column: pl.Series) -> pl.Series:
+    """Text without what stands for no value; another column as it is."""
+    return present(column) if column.dtype == pl.String else column
+
+
 def whole_or_text(text: pl.Series, pattern: str) -> pl.Series:
     """Whole numbers where every value that is there is written like one, else the text as it is."""
     seen = text.drop_nulls()
@@ -211,7 +291,11 @@ def as_labels(column: pl.Series) -> pl.Series:
     """Task labels: whole numbers where all are written as such, else text; null where missing."""
     if column.dtype != pl.String:
         return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
-    return whole_or_text(present(column, [""]), r"^(0|-?[1-9]\d{0,17})$")
+    text = present(column, [""])
+    if column.n_unique() > text.n_unique():
+        padded = column.filter((column != text).fill_null(False))
+        tell(f"labels of {column.name!r} differ in blanks alone, such as {padded[0]!r}, and are taken for the same")
+    return whole_or_text(text, r"^(0|-?[1-9]\d{0,17})$")
 
 
 def as_target(column: pl.Series, source: Source) -> pl.Series:
@@ -246,6 +330,12 @@ def find_label(given: str | None, labels: Sequence[Any], option: str) -> Any:
         near = did_you_mean(given, labels, CLOSENESS)
         fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{near}")
     return label
+
+
+def said_dropped(n: int) -> str:
+    """What --drop-missing did."""
+    were = "row was left out: it lacks" if n == 1 else "rows were left out: they lack"
+    return f"{n:,} {were} an input or a task."
 
 
 def short(value: Any) -> str:

@@ -10,16 +10,17 @@ import numpy as np
 import typer
 
 import borrow
+from borrow import __version__
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.columns import Table, chosen_kind, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
-    INTERRUPTED,
     UNBROKEN,
     SafeTable,
     check_files,
     command_line,
+    encoding_of,
     fail,
     library_warnings,
     number,
@@ -27,6 +28,7 @@ from borrow.cli.output import (
     print_result,
     progress,
     refuse,
+    resumable,
 )
 from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
@@ -41,8 +43,9 @@ NAMES = {"store": "Results", "save": "Model", "report": "Report"}
 
 def run(
     data: o.Data,
-    target: o.Target,
-    task: o.Task,
+    target: o.Target = None,
+    task: o.Task = None,
+    targets: o.Targets = None,
     primary: Annotated[
         str | None, typer.Option("--primary", "-p", help="The task that matters; default: every task in turn.")
     ] = None,
@@ -70,6 +73,8 @@ def run(
     features: o.Features = None,
     ignore: o.Ignore = None,
     kind: o.Kind = "auto",
+    labels: o.Labels = False,
+    numbers: o.Numbers = False,
     delimiter: o.Delimiter = None,
     drop_missing: o.DropMissing = False,
     stored: Annotated[
@@ -88,6 +93,7 @@ def run(
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
     The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
     """
+    asked = {n: v for n, v in locals().items() if n not in ("save", "report", "as_json", "jobs")}
     from borrow.transfer.problem import read_problem
 
     files = {"--store": stored, "--save": save, "--report": report}
@@ -101,43 +107,50 @@ def run(
     )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets)
+    target, task, kind = table.target, table.task, chosen_kind(table, kind, labels, numbers)
+    if task is None:
+        fail("--task is missing: the column that names the task of a row; or --targets, a column per task")
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
-    if quick:
-        look(table, label, chosen, scoring, seed, as_json)
-        return
-    with library_warnings() as warned, progress("fit") as told:
+    with library_warnings() as seen:
         problem = read_problem(table.frame, target, task, table.features, kind)
-        try:
-            found = borrow.compare(
-                problem,
-                target,
-                task,
-                label,
-                chosen,
-                cv=None if folds is None else (folds, repeats),
-                scoring=scoring,
-                n_jobs=jobs,
-                random_state=seed,
-                store=stored,
-                progress=told,
-            )
-        except KeyboardInterrupt:
-            again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
-            fail(f"interrupted{again}", INTERRUPTED)
+    if quick:
+        look(problem, label, chosen, scoring, seed, as_json)
+        return
+    with (
+        library_warnings() as warned,
+        progress("fit") as told,
+        resumable(stored, __version__, problem.digest(), asked) as kept,
+    ):
+        found = borrow.compare(
+            problem,
+            target,
+            task,
+            label,
+            chosen,
+            cv=None if folds is None else (folds, repeats),
+            scoring=scoring,
+            n_jobs=jobs,
+            random_state=seed,
+            store=kept,
+            progress=told,
+        )
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}
         if save is not None:
             method = found.verdict(label).method
             about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
-            borrow.store.save(parts["model"], save, {**about, "rows": to_json(list(found.rows.items()))})
+            borrow.store.save(
+                parts["model"],
+                save,
+                {**about, "rows": to_json(list(found.rows.items())), "encoding": encoding_of(problem.encoder)},
+            )
         if report is not None:
             call = command_line(
                 "compare",
                 data,
-                target=target,
-                task=task,
+                **({"targets": targets} if table.wide else {"target": target, "task": task}),
                 primary=primary,
                 methods=None if methods == "auto" else methods,
                 folds=folds,
@@ -147,12 +160,13 @@ def run(
                 seed=seed,
             )
             borrow.report.write(report, borrow.report.summary(**parts, command=call))
-    warned += [w for w in more if w not in warned]
+    warned[:] = dict.fromkeys([*seen, *warned, *more])
     written = {name.removeprefix("--"): str(path) for name, path in files.items() if path is not None}
     tables = {"table": found.table().rows(), "verdicts": [v.to_dict() for v in found.verdicts().values()]}
     result = {**described(found), "skipped": found.skipped, **tables}
-    result |= {"dropped": table.dropped, "files": written, "warnings": warned}
-    print_result(result, as_json, lambda: lines_of(found, table.dropped, written))
+    encoding = encoding_of(problem.encoder)
+    result |= {"dropped": table.dropped, "files": written, "encoding": encoding, "warnings": warned}
+    print_result(result, as_json, lambda: lines_of(found, table.dropped, encoding, written))
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
@@ -184,11 +198,16 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 
-def lines_of(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> list[Any]:
+def lines_of(found: borrow.Comparison, dropped: int, encoding: list[str], written: dict[str, str]) -> list[Any]:
     """The verdict, what it rests on, what to do, and the files that were written."""
-    left_out = [f"{dropped:,} rows were left out: they lack an input or a task."] if dropped else []
+    left_out = [said_dropped(dropped)] if dropped else []
     answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
-    return [*left_out, *answer, *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items())]
+    return [
+        *left_out,
+        *((line, DIM) for line in encoding),
+        *answer,
+        *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items()),
+    ]
 
 
 def one_primary(found: borrow.Comparison) -> list[Any]:
@@ -290,15 +309,14 @@ def every_primary(found: borrow.Comparison) -> list[Any]:
     ]
 
 
-def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
+def look(problem: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic."""
     from borrow.transfer.methods import LABELS
 
     with library_warnings() as warned:
         found = borrow.quick_look(
-            table.frame, table.target, table.task, primary, methods, scoring=scoring, features=table.features,
-            random_state=seed,
-        )  # fmt: skip
+            problem, problem.target, problem.task, primary, methods, scoring=scoring, random_state=seed
+        )
     rows = found.rows()
     cells = [
         [

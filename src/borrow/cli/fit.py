@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.columns import Table, chosen_kind, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
     UNBROKEN,
     SafeTable,
     check_files,
+    encoding_of,
     fail,
     library_warnings,
     number,
@@ -26,6 +28,7 @@ from borrow.cli.output import (
     progress,
     tell,
 )
+from borrow.data.labels import counted
 from borrow.data.plain import to_json
 
 #: Rows in one matrix from which on a word is said before the wait.
@@ -44,10 +47,11 @@ EXAMPLE = "borrow fit scores.csv --target score --task school --primary 'St Mary
 
 def run(
     data: o.Data,
-    target: o.Target,
+    target: o.Target = None,
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Column that names the task of a row; default: one task.")
     ] = None,
+    targets: o.Targets = None,
     primary: Annotated[str | None, typer.Option("--primary", "-p", help="The task that matters.")] = None,
     method: Annotated[
         str,
@@ -63,6 +67,8 @@ def run(
     features: o.Features = None,
     ignore: o.Ignore = None,
     kind: o.Kind = "auto",
+    labels: o.Labels = False,
+    numbers: o.Numbers = False,
     delimiter: o.Delimiter = None,
     drop_missing: o.DropMissing = False,
     seed: o.Seed = 0,
@@ -70,14 +76,15 @@ def run(
 ) -> None:
     """Learn a model from a table and save it to a file."""
     check_files({"DATA": data}, {"--save": save})
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets)
+    kind = chosen_kind(table, kind, labels, numbers)
     label = find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)
     start = time.perf_counter()
     with library_warnings() as warned, progress("fitting", counted=False):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
+    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed", "encoding")})
     about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
     print_result(about, as_json, lambda: lines_of(about))
 
@@ -95,6 +102,8 @@ def tell_large(table: Table, method: str, primary: Any) -> None:
 
 def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
+    from borrow.data.encode import encode_frame
+    from borrow.estimators.base import with_encoder
     from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target
 
@@ -106,22 +115,27 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         fail(f"--method {method!r}: expected auto, {', '.join(LABELS)}")
     if method in ("auto", "focused") and primary is None and len(labels) > 1:
         fail(f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, labels))}")
+    X, task = table.inputs(), table.task
+    if table.wide and kind == "regression":  # the answer then has a column per task, as the table has
+        blocks = y.reshape(len(table.wide), -1)
+        X, y, task = table.frame.select(table.features).head(blocks.shape[1]), pl.DataFrame(blocks.T, table.wide), None
     if method == "auto":
         automatic = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
-        model = automatic(task=table.task, primary=primary, random_state=seed)
+        model = automatic(task=task, primary=primary, random_state=seed).fit(X, y)
     else:
-        model = build(kind, method, table.task, primary, seed)
-    model.fit(table.inputs(), y)
+        X, encoder = encode_frame(X, task)
+        model = with_encoder(build(kind, method, task, primary, seed).fit(X, y), encoder)
     about: dict[str, Any] = {
         "class": type(model).__name__,
         "method": method,
         "kind": kind,
-        "target": table.target,
+        "target": ", ".join(table.wide) if table.wide else table.target,
         "task": table.task,
         "primary": primary,
         "features": table.features,
         "rows": table.counts(),
         "seed": seed,
+        "encoding": encoding_of(getattr(model, "encoder_", None)),
         "evidence": to_json(getattr(model, "log_marginal_likelihood_", None)),
     }
     if method == "auto":
@@ -140,12 +154,12 @@ def related(model: Any) -> list[dict[str, Any]]:
 def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     """What was fitted, in words and a table."""
     n = len(about["rows"])
-    words = f"{about['class']} fitted to {sum(k for _, k in about['rows']):,} rows" + (
-        f" of {n} tasks" if n > 1 else ""
-    )
+    words = f"{about['class']} fitted to {counted(sum(k for _, k in about['rows']), 'row')}"
+    words += f" of {n} tasks" if n > 1 else ""
     yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
     if about["dropped"]:
-        yield f"{about['dropped']:,} rows were left out: they lack an input or a task."
+        yield said_dropped(about["dropped"])
+    yield from ((line, DIM) for line in about["encoding"])
     if about.get("verdict"):
         yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:

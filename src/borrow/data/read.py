@@ -7,9 +7,9 @@ counted from 0 in messages, as pandas, polars and NumPy count positions.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
-from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, sort_labels
+from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 
+#: Rows from which on a column of whole numbers that never repeat is named.
+MANY_ROWS = 10
+#: Numbers are between these in size, or zero: products of three of them neither overflow nor vanish.
+SMALLEST, LARGEST = 1e-100, 1e100
+_TOO_LARGE = "too large to be computed with"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
@@ -39,6 +45,18 @@ class Schema:
     wide: Codes | None = None  # the task of each column of a wide y
     classes: Any = None  # the classes in order, where y held labels
     others: tuple[Hashable, ...] = ()  # tasks of the table that the model is not of
+    encoder: Any = None  # the `TableEncoder` that made numbers of the table; `names` are those that it gave
+
+    @property
+    def columns(self) -> list[Hashable]:
+        """The columns of the frame that fit saw, in their order."""
+        found = list(self.names or ())
+        return found if self.position is None else [*found[: self.position], self.task, *found[self.position :]]
+
+    @property
+    def inputs(self) -> tuple[Hashable, ...] | None:
+        """The input columns of a frame before they were encoded."""
+        return self.names if self.encoder is None else self.encoder.inputs_
 
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
@@ -76,6 +94,8 @@ def read_table(
     Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
     of is one row without a target, not one per task.
     """
+    if estimator.unseen not in ("error", "population"):
+        raise ValueError(f"unseen={estimator.unseen!r}: expected 'error', or 'population' to answer for new tasks")
     X, y, tasks = _unfold(estimator, X, y, tasks)
     inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
     name, n = type(estimator).__name__, inputs.shape[0]
@@ -97,6 +117,10 @@ def read_table(
     if not np.isfinite(table[wanted]).any():
         why = "every y is NaN" if wanted.all() else "every row has a NaN y or a sample_weight of zero"
         raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
+    if np.isfinite(table[wanted]).sum() == 1:
+        warn(f"{name} is fitted to a single row: its answers away from it are those of its priors; give more rows")
+    if alike := _alike(labels):
+        warn(f"the tasks {list_labels(alike)} differ in blanks alone and are taken for different ones; mend the labels")
     if pooled and wide:
         seen = np.isfinite(table)
         seen[~seen.any(axis=1), codes.argmin()] = True
@@ -104,15 +128,52 @@ def read_table(
     number, column = np.nonzero(wanted)
     task, y = codes[column if wide else number], table[number, column]
     rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
+    if schema.names is not None:
+        for text in constant_columns(schema.names, inputs):
+            warn(text)
     return inputs, rows, replace(schema, labels=labels, wide=codes if wide else None, classes=found)
 
 
+def constant_columns(names: Sequence[Hashable], X: Array) -> list[str]:
+    """A sentence about each column that is the same in every row."""
+    one = [j for j in range(len(names)) if len(X) > 2 and X[0, j] == X[-1, j] and np.ptp(X[:, j]) == 0.0]
+    return [f"column {names[j]!r} is {X[0, j]:g} in every row, and says nothing" for j in one]
+
+
+def identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> list[str]:
+    """A sentence about each column of numbers that may only name the rows: whole numbers that never repeat.
+
+    With one task that may as well be the day; with several, days come back.
+    """
+    return [
+        f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it out if it "
+        "only names the rows"
+        for name, values in columns.items()
+        if n_tasks > 1 and len(values) >= MANY_ROWS and bool(np.all(values == np.round(values)))
+        if len(np.unique(values)) == len(values)
+    ]
+
+
+def _alike(labels: tuple[Hashable, ...]) -> list[str]:
+    """Labels that would be the same without blanks around them."""
+    text = [label for label in labels if isinstance(label, str)]
+    seen = Counter(label.strip() for label in text)
+    return [label for label in text if seen[label.strip()] > 1]
+
+
 def read_new(
-    estimator: Any, X: Any, schema: Schema, tasks: Any = None, default: int | None = None, accept_sparse: bool = False
+    estimator: Any,
+    X: Any,
+    schema: Schema,
+    tasks: Any = None,
+    default: int | None = None,
+    accept_sparse: bool = False,
+    population: bool = False,
 ) -> tuple[Any, Codes | None]:
     """Rows to predict for, with their task codes; None where a wide fit is asked for every task.
 
-    `default` is the code to answer for when nothing names a task (the primary).
+    `default` is the code to answer for when nothing names a task (the primary). With `population`, a task that fit
+    never saw has the code -1 where the estimator's `unseen` allows it.
     """
     inputs, values = read_inputs(estimator, X, schema, tasks, accept_sparse)
     if values is not None:
@@ -121,6 +182,8 @@ def read_new(
                 f"task {list_labels(left)} was not fitted: this is a model of {schema.labels[0]!r} alone, without "
                 "transfer; leave these rows out, or fit SingleTaskGPRegressor or SingleTaskGPClassifier to every task"
             )
+        if population and estimator.unseen == "population":
+            return inputs, _with_unseen(estimator, values, schema.labels)
         return inputs, encode(values, schema.labels)
     if len(schema.labels) == 1:
         default = 0
@@ -137,10 +200,31 @@ def read_new(
     )
 
 
+def _with_unseen(estimator: Any, values: list[Any], labels: tuple[Hashable, ...]) -> Codes:
+    """Codes of labels, -1 for tasks never seen, which a warning names with the nearest that were seen."""
+    codes = {label: i for i, label in enumerate(labels)}
+    unknown = [v for v in dict.fromkeys(values) if v not in codes]
+    if unknown:
+        name = type(estimator).__name__
+        if len(labels) == 1:
+            raise ValueError(f"fit never saw the task {list_labels(unknown)}, and one task is no population")
+        if not estimator.shares_tasks:
+            raise ValueError(
+                f"fit never saw the task {list_labels(unknown)}, and {name} learns every task by itself, so that it "
+                "knows nothing of another; a method that borrows can answer"
+            )
+        near = {v: nearest(v, labels) for v in unknown[:6]}
+        listed = ", ".join(repr(v) if n is None else f"{v!r} (not {n!r}?)" for v, n in near.items())
+        more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
+        warn(f"fit never saw the task {listed}{more}; the answer is that of the population of {len(labels)} tasks")
+    return np.fromiter((codes.get(v, -1) for v in values), dtype=np.intp, count=len(values))
+
+
 def read_inputs(
     estimator: Any, X: Any, schema: Schema, tasks: Any = None, accept_sparse: bool = False
 ) -> tuple[Any, list[Any] | None]:
     """The input columns of new rows, and what names their tasks; the task column may be in X or not."""
+    X = _as_fitted(X, schema)
     frame = as_frame(X)
     if schema.task is None or not lacks_task(X, schema):
         if schema.task is not None and tasks is not None:
@@ -158,6 +242,21 @@ def read_inputs(
         X = frame.select(list(schema.names)).to_native()
     inputs = _numbers(estimator, X, accept_sparse)
     return inputs, None if tasks is None else task_values(tasks, inputs.shape[0])
+
+
+def _as_fitted(X: Any, schema: Schema) -> Any:
+    """A frame with the columns that fit saw: encoded, unless they are already, and in the order of fit.
+
+    scikit-learn refuses a frame whose columns are in another order; here they are taken by their names.
+    """
+    frame = as_frame(X)
+    if frame is None or schema.names is None:
+        return X
+    if schema.encoder is not None and {*frame.columns} - {schema.task} != {*schema.names}:
+        X = schema.encoder.transform(X)
+        frame = as_frame(X)
+    known = [c for c in schema.columns if c in frame.columns]
+    return frame.select(known).to_native() if {*known} == {*frame.columns} else X
 
 
 def lacks_task(X: Any, schema: Schema) -> bool:
@@ -219,7 +318,7 @@ def _split_task(
         values, without = X[:, column].tolist(), np.delete(X, column, axis=1)
     if position is not None and without.shape[1] == 0:
         raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
-    inputs = _numbers(estimator, without, accept_sparse, position)
+    inputs = _numbers(estimator, without, accept_sparse, position, SMALLEST if reset else 0.0)
     validate_data(estimator, X=X, skip_check_array=True, reset=reset)
     labels = None if values is None else task_values(values, inputs.shape[0])
     return inputs, labels, Schema(column, position, names, inputs.shape[1], ())
@@ -264,11 +363,18 @@ def _array(X: Any) -> Any:
     return np.array(X, dtype=object) if array.dtype.kind in "US" else array
 
 
-def _numbers(estimator: Any, X: Any, accept_sparse: bool = False, skipped: int | None = None) -> Any:
-    """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages."""
+def _numbers(
+    estimator: Any, X: Any, accept_sparse: bool = False, skipped: int | None = None, least: float = 0.0
+) -> Any:
+    """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages.
+
+    `least` is what the largest number of a column must reach, if it is not zero.
+    """
     if sparse.issparse(X):
         taken = "csr" if accept_sparse else False
-        return check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
+        X = check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
+        _refuse_sizes(X.data[:, None], ["X"], least)
+        return X
     frame, names = as_frame(X), []
     if frame is not None:
         names = [repr(c) for c in frame.columns]
@@ -283,9 +389,23 @@ def _numbers(estimator: Any, X: Any, accept_sparse: bool = False, skipped: int |
         which = [names[j] for j in np.unique(bad[:, 1])]
         raise ValueError(
             f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
-            "these rows first (NaN is allowed in y only, for rows that were not observed)"
+            "these rows first (borrow.TableEncoder does; NaN is allowed in y only, for rows that were not observed)"
         )
+    _refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
     return inputs
+
+
+def _refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None:
+    """Refuse columns with numbers whose products overflow, and those whose largest is below `least`, if not zero."""
+    size = np.where(np.isfinite(table), np.abs(table), 0.0)
+    largest = size.max(axis=0, initial=0.0)
+    for j in np.flatnonzero(largest > LARGEST)[:1]:
+        rows = np.flatnonzero(size[:, j] > LARGEST).tolist()
+        what = f"{names[j]} holds {largest[j]:.3g}, {_TOO_LARGE}, in {name_some(rows)}"
+        raise ValueError(f"{what}; choose other units")
+    for j in np.flatnonzero((largest > 0.0) & (largest < least))[:1]:
+        what = f"{names[j]} holds no number larger than {largest[j]:.3g}, too small to be computed with"
+        raise ValueError(f"{what}; choose other units")
 
 
 def _float_columns(columns: Any, names: list[str], table: str, n: int) -> Array:
@@ -299,24 +419,29 @@ def to_floats(values: Any, where: str) -> Array:
     values = np.asarray(values)
     if values.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {where} holds complex numbers")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
     dates = values.dtype.kind in "mM"
-    with contextlib.suppress(TypeError, ValueError):  # to be explained, or to be read without its missing values
-        if not dates:
-            return values.astype(np.float64)
     entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
     for i, v in enumerate(entries):
+        if isinstance(v, (complex, np.complexfloating)):
+            raise ValueError(f"Complex data not supported: {where} holds the complex number {v} in row {i}")
         if isinstance(v, _DATES):
             raise ValueError(
                 f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
-                "numbers, for instance days since the first"
+                "numbers, for instance days since the first (borrow.TableEncoder does)"
             )
         try:
             float(v)
         except ValueError:
             remedy = "encode it as numbers"
             if where.endswith("of X"):
-                remedy += ", drop it, or name it with task= if it says which task a row belongs to"
+                remedy += (
+                    " (borrow.TableEncoder does), drop it, or name it with task= if it says which task a row belongs to"
+                )
             raise ValueError(f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}") from None
+        except OverflowError:
+            raise ValueError(f"{where} holds a number {_TOO_LARGE} in row {i}; choose other units") from None
         except TypeError as problem:
             raise TypeError(f"{where} holds {v!r} in row {i} where numbers are expected: {problem}") from None
     return np.array(entries, dtype=np.float64)
@@ -324,6 +449,8 @@ def to_floats(values: Any, where: str) -> Array:
 
 def is_missing(value: Any) -> bool:
     """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
@@ -347,6 +474,7 @@ def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
             f"Input y contains infinity or a value too large for dtype('float64') in {name_some(rows)}; use NaN "
             "for what was not observed"
         )
+    _refuse_sizes(array.reshape(-1, 1), ["y"], SMALLEST)
     if array.ndim == 2 and array.shape[1] > 1:
         return array, None if frame is None else tuple(frame.columns)
     return column_or_1d(array, warn=True), None
@@ -371,6 +499,9 @@ def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None,
         seen = seen.astype(int) if np.all(seen == np.round(seen)) and missing.any() else seen
     elif seen.dtype.kind == "O" and len({type(v) for v in seen.tolist()}) == 1:
         seen = np.array(seen.tolist())
+    elif seen.dtype.kind == "O" and not all(isinstance(v, (int, float, np.number, np.bool_)) for v in seen.tolist()):
+        first = next(v for v in seen.tolist() if type(v) is not type(seen[0]))
+        raise ValueError(f"y holds labels of several kinds ({seen[0]!r}, {first!r}); give numbers or texts alone")
     check_classification_targets(seen)
     classes, found = np.unique(seen, return_inverse=True)
     codes = np.full(values.shape, np.nan)
@@ -389,11 +520,12 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
         raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one a row, or one number for all")
-    bad = ~np.isfinite(array) | (array < 0 if zero else array <= 0)
+    bad = ~(array <= LARGEST) | (array < 0 if zero else array <= 0)
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
         kind = "finite and not negative" if zero else "finite and positive"
-        raise ValueError(f"{name} must be {kind}; it is {array[rows[0]]:g} in {name_some(rows)}")
+        most = f", at most {LARGEST:g}" if np.isfinite(array[rows[0]]) and array[rows[0]] > 0 else ""
+        raise ValueError(f"{name} must be {kind}{most}; it is {array[rows[0]]:g} in {name_some(rows)}")
     return array
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -15,14 +16,17 @@ from sklearn.exceptions import ConvergenceWarning
 from borrow import kernels
 from borrow.data.labels import list_labels
 from borrow.data.scaling import TaskData
-from borrow.estimators.base import TaskEstimator, warn
+from borrow.estimators.base import Place, TaskEstimator
 from borrow.inference import ExactInference, Inference
 from borrow.numerics import device as devices
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
+#: So many times more columns than rows are told, from a hundred columns on.
+WIDE = 10
 
 EXACT = ExactInference()
 
@@ -59,6 +63,19 @@ class GPEstimator(TaskEstimator):
             value = getattr(self, name, least)
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+
+    @contextmanager
+    def _places(self, n_rows: int, largest: int, largest_on_device: int) -> Iterator[Place]:
+        """As for all estimators; with a word where a lengthscale per column is more than so few rows can tell."""
+        columns = self._schema.n_features
+        with super()._places(n_rows, largest, largest_on_device) as place:
+            if self.kernel is None and self.optimizer is not None and columns > max(WIDE * n_rows, 100):
+                warn(
+                    f"X has {columns:,} columns and {n_rows:,} rows: which columns matter can hardly be learnt from "
+                    "them; leave columns out, take their leading principal components, or give a kernel with one "
+                    "lengthscale, such as SquaredExponential()"
+                )
+            yield place
 
     def _warn_unfinished(self, optimum: Optimum, names: Mapping[str, list[str]], objective: Objective) -> None:
         """Warn where the optimiser ran out of iterations or the data do not identify a parameter, and name it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,20 +20,31 @@ from borrow.data.plain import to_json
 from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
-from borrow.report import calibration
+from borrow.report import calibration, misses
 from borrow.report.format import number, text_of
 from borrow.report.predictions import predictions
 from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
-from borrow.transfer.methods import LABELS, key_of
-from borrow.transfer.problem import Problem, read_problem
+from borrow.transfer.methods import LABELS, estimator_name, key_of
+from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
 
 #: Of the summary. A page holds the number that its summary had.
 FORMAT, VERSION = "borrow.report", 1
 #: Warnings listed; suggestions made, and rows that they are chosen from; tasks in the figures and in the heat map.
 MOST_WARNINGS, NEXT, MOST_CANDIDATES, MOST_SECONDARIES, MOST_TASKS = 8, 5, 200, 16, 30
+
+#: One line per method, for readers who do not know them.
+METHODS = {
+    "single": "a Gaussian process on the rows of the primary alone",
+    "pooled": "one Gaussian process for all rows, as if the tasks were one",
+    "symmetric": "all tasks at once; how each two go together is learnt (Bonilla, Chai & Williams 2008)",
+    "focused": "the primary's function, of which each other task carries a part (Leen, Peltonen & Kaski 2011)",
+    "hierarchical": "mean and covariance of functions learnt from all tasks (Yu, Tresp & Schwaighofer 2005)",
+    "rbf": "a network of radial basis functions that tasks share, weights of their own (Liao & Carin 2006)",
+    "ivm": "one kernel for all tasks, learnt from the rows that tell most (Lawrence & Platt 2004)",
+}
 
 SYMMETRIC = "Learnt by the symmetric model: how the functions of each two tasks go together at the same input."
 FOCUSED = (
@@ -63,6 +75,16 @@ def summary(
     suggestions : what `borrow.suggest` returned. None asks it, where model and table allow, about rows without a
         target, or else about inputs that other tasks were measured at and the primary was not; False leaves it out.
     target : name of the target, for a model without a comparison.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> summary = borrow.report.summary(model=model, target="level")
+    >>> summary["data"]["kind"], summary["data"]["target"]
+    ('regression', 'level')
     """
     if comparison is None and model is None:
         raise ValueError("give a comparison, a fitted model, or both: there is nothing to report on")
@@ -107,9 +129,15 @@ def _of_comparison(
     verdicts = comparison.verdicts()
     parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
     primary = comparison.primaries[0] if len(verdicts) == 1 else None
+    encoder = None if problem is None else problem.encoder
+    if problem is not None:
+        for part in parts:
+            part["misses"] = misses.with_inputs(part["misses"], problem.X, problem.features)
     predictor, alone = _models(comparison, problem, model, verdicts.get(primary))
     covariance = _covariance(comparison, problem, predictor, primary)
     shown = None
+    if predictor is not None and primary is not None:
+        parts[0]["secondaries"] = _of_winner(parts[0], predictor, primary)
     if predictor is not None:
         problem = None if problem is None else _in_order_of(predictor, problem)
         points = remembered(predictor) if problem is None else points_of(problem)
@@ -131,6 +159,7 @@ def _of_comparison(
         "covariance": covariance,
         "predictions": shown,
         "suggestions": suggested(suggestions, comparison.features if predictor is None else predictor.features),
+        "use": _use(comparison, verdicts.get(primary), encoder),
     }
     return content, predictor
 
@@ -142,7 +171,9 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
     primary = predictor.labels[0] if predictor.primary is None else predictor.primary
     points = remembered(predictor)
     if table is not None and target is not None and task is not None:
-        points = points_of(read_problem(table, target, str(task), list(predictor.features)))
+        schema = predictor.model.fitted_.schema
+        inputs = predictor.features if schema.inputs is None else map(str, schema.inputs)
+        points = points_of(read_problem(table, target, str(task), list(inputs), encoder=schema.encoder))
     parts = _model_parts(predictor)
     content = {
         "data": {
@@ -158,6 +189,8 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
         "covariance": correlations(predictor, primary),
         "predictions": _predictions(predictor, points, primary, target or "target", None, parts),
         "suggestions": suggested(suggestions, predictor.features),
+        "left_out": misses.left_out(predictor),
+        "use": None,
     }
     return content, predictor
 
@@ -166,10 +199,17 @@ def _about(predictor: Predictor | None) -> dict[str, str] | None:
     return None if predictor is None else {"class": type(predictor.model).__name__, "label": predictor.label}
 
 
+def _read(table: Any, comparison: Comparison, names: tuple[Any, ...]) -> Problem:
+    """The table, long or wide as it was when it was compared."""
+    if names[:2] != (VALUE, TASK) or {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}:
+        return read_problem(table, *names)
+    return read_problem(table, features=names[2], kind=names[3], targets=comparison.tasks)
+
+
 def _problem_of(comparison: Comparison, table: Any) -> Problem:
     """The data that were compared."""
     names = comparison.target, comparison.task, comparison.features, comparison.kind
-    problem = table if isinstance(table, Problem) else read_problem(table, *names)
+    problem = table if isinstance(table, Problem) else _read(table, comparison, names)
     if (digest := problem.digest()) != comparison.digest:
         raise ValueError(
             f"table is not the data that were compared: its digest is {digest[:12]}\u2026 and that of the "
@@ -259,13 +299,22 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     )
     relations: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
     rho = {r["task"]: r["rho"] for r in relations}
+    shown = verdict.best or "single"
     secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
     return {
         "primary": str(primary),
         "rows": comparison.rows[primary],
         "verdict": verdict_words(verdict, single["error"], comparison.scoring),
-        "comparison": {"score": comparison.scoring, "level": LEVEL, "lead": lead, "rows": rows, "notes": notes},
-        "secondaries": related(secondaries, comparison.scoring),
+        "comparison": {
+            "score": comparison.scoring,
+            "level": LEVEL,
+            "lead": lead,
+            "rows": rows,
+            "notes": notes,
+            "methods": [{"label": LABELS[m], "words": METHODS[m]} for m in comparison.methods if m in METHODS],
+        },
+        "misses": misses.held_out(by_method[shown], LABELS[shown], comparison.classes),
+        "secondaries": related(secondaries, comparison.scoring, verdict.best),
         "calibration": calibration.coverage(by_method, LABELS, verdict.best)
         if comparison.kind == "regression"
         else calibration.reliability(by_method, LABELS, verdict.best, comparison.classes),
@@ -325,8 +374,11 @@ def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
     return [{"primary": str(predictor.primary), "rows": own[0], **empty, "secondaries": related(others, "error")}]
 
 
-def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] | None:
-    """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero."""
+def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None = None) -> dict[str, Any] | None:
+    """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero.
+
+    Relations are those of the focused model; where another method is `judged`, it is told.
+    """
     told = {name: any(math.isfinite(r.get(name, math.nan)) for r in rows) for name in ("correlation", "gain")}
     if not any(told.values()):
         return None  # the focused model was not run, and nothing was left out
@@ -342,6 +394,8 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] |
         f"The focused model finds a relation in {sum(abs(r['correlation']) > 0 for r in rows)} of {len(rows)} tasks. "
         "Where the data do not show one, it is set to zero and nothing is borrowed."
     )
+    if judged not in (None, "focused"):
+        lead += f" The method that is judged is another, the {LABELS[judged]}; it may borrow in other ways."
     return {
         "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
@@ -351,6 +405,63 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] |
         "shown": MOST_SECONDARIES,
         "rows": entries,
     }
+
+
+def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> dict[str, Any] | None:
+    """Relations as the model that is shown has them, where it has its own: the symmetric model's correlations."""
+    found, known = part["secondaries"], task_correlations(predictor.model)
+    if found is None or known is None or hasattr(predictor.model, "rho_"):
+        return found
+    tasks, R = known
+    row = dict(zip(map(str, tasks), R[list(tasks).index(primary)].tolist(), strict=True))
+    none = dict.fromkeys(("correlation_low", "correlation_high", "std_error", "rho"))
+    own = [
+        {**r, **none, "correlation": row[r["task"]], "share": row[r["task"]] ** 2, "clear": True} for r in found["rows"]
+    ]
+    return {
+        **found,
+        "lead": f"How each task goes with {primary} in the {predictor.label}, the model that this page shows.",
+        "caption": found["caption"].replace(" and its standard error", ""),
+        "correlation_caption": "Learnt with the covariance of all tasks; it comes without standard errors.",
+        "rows": sorted(own, key=lambda r: -abs(r["correlation"])),
+    }
+
+
+def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] | None:
+    """Code to copy: fit the method that the verdict advises, and predict; text, dates and gaps want their encoder."""
+    if verdict is None:
+        return None
+    task, target, inputs = comparison.task, comparison.target, list(comparison.features)
+    settings = {"task": task}
+    name = estimator_name(comparison.kind, verdict.method)
+    if verdict.method == "focused":
+        settings["primary"] = verdict.primary
+    elif verdict.method == "single":
+        settings["only"] = verdict.primary
+    given = ", ".join(f"{k}={v!r}" for k, v in settings.items())
+    asked = (
+        "mean, std = model.predict(new, return_std=True, include_noise=True)"
+        if comparison.kind == "regression"
+        else "probability = model.predict_proba(new)"
+    )
+    lines = [
+        "import borrow",
+        "import pandas as pd",
+        *(["from sklearn.pipeline import make_pipeline"] if encoder is not None else []),
+        "",
+        'table = pd.read_csv("table.csv")',
+        f"inputs = {inputs!r}",
+        f"model = borrow.{name}({given})",
+        *([f"model = make_pipeline(borrow.TableEncoder({task!r}), model)"] if encoder is not None else []),
+        f"model.fit(table[[*inputs, {task!r}]], table[{target!r}])",
+        f'new = pd.read_csv("new.csv")[[*inputs, {task!r}]]',
+        asked,
+    ]
+    columns = f"--target {shlex.quote(str(target))} --task {shlex.quote(str(task))}"
+    who = f"--primary {shlex.quote(str(verdict.primary))} --method {verdict.method}"
+    steps = ["borrow fit table.csv", columns, who, "--save model.borrow"]
+    shell = " \\\n    ".join(steps) + "\nborrow predict model.borrow new.csv"
+    return {"python": "\n".join(lines), "shell": shell}
 
 
 def _covariance(

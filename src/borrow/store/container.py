@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from borrow import __version__
+from borrow.data.labels import list_labels
 from borrow.data.plain import to_json
 from borrow.numerics import memory
 from borrow.numerics.files import write_atomically
@@ -36,6 +37,7 @@ from borrow.store.objects import Arrays, decode, encode
 VERSION = 3
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
+_DESCRIBED = ("format_version", "arrays", "bytes")  # what `describe` adds
 _START = b"PK\x03\x04"
 _BORN = (1980, 1, 1, 0, 0, 0)  # of every member: the same object gives the same file
 #: The least that an array takes: two headers with its name, and its own header.
@@ -51,18 +53,51 @@ class StoreError(ValueError):
 def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> Path:
     """Write an estimator (fitted or not) or a kernel to one file; what was there is replaced at once or not at all.
 
-    `about` is put beside the description that `describe` gives: plain values only.
+    `about` is put beside the description that `describe` gives: plain values only, under names of its own.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> import tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
+    >>> _ = borrow.store.save(model, place)
+    >>> place.stat().st_size > 0
+    True
     """
     place = Path(path)
     content, arrays = encode(value)
-    page = {"format": "borrow", "version": VERSION, "about": {**_about(value), **(about or {})}, **content}
+    described, more = _about(value), dict(about or {})
+    if taken := [name for name in more if name in (*described, *_DESCRIBED)]:
+        raise ValueError(f"about names {list_labels(taken)}, which the file says by itself; choose other names")
+    try:
+        json.dumps(more, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as odd:
+        raise ValueError(f"about holds what JSON has not ({odd}); give plain texts, numbers, lists and dicts") from None
+    page = {"format": "borrow", "version": VERSION, "about": {**described, **more}, **content}
     text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
     write_atomically(place, pack(text, arrays))
     return place
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """What `save` wrote. Nothing in the file is executed, and only classes of a closed list are built."""
+    """What `save` wrote. Nothing in the file is executed, and only classes of a closed list are built.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> import tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
+    >>> _ = borrow.store.save(model, place)
+    >>> again = borrow.store.load(place)
+    >>> bool(again.predict([[1.5]], tasks="a") == model.predict([[1.5]], tasks="a"))
+    True
+    """
     page, members, size = _read(path)
     try:
         arrays = [read_array(members.pop(0), size) for _ in range(len(members))]
@@ -83,7 +118,20 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What is in the file, as plain values, without building it."""
+    """What is in the file, as plain values, without building it.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> import tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
+    >>> _ = borrow.store.save(model, place)
+    >>> borrow.store.describe(place)["class"]
+    'PooledGPRegressor'
+    """
     page, members, size = _read(path)
     about = page.get("about")
     if not isinstance(about, dict):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 
 from borrow.data.cells import Rows
+from borrow.data.encode import encode_frame
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, with_encoder
 from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.folds import LEAST_ROWS
@@ -38,6 +41,7 @@ class _Auto(TaskEstimator):
         return self
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         problem, seed = as_problem(rows, schema), read_seed(self.random_state)
         keys, _ = choose(problem.kind, int(problem.seen.sum()), self.methods)
@@ -45,7 +49,9 @@ class _Auto(TaskEstimator):
         comparison = self._compare(problem, primary, keys, seed)
         verdict = None if comparison is None else comparison.verdict()
         method = "single" if verdict is None else verdict.method
-        model = build(problem.kind, method, self.task, primary, seed, alone=True).fit(X, y, tasks=tasks)
+        model = build(problem.kind, method, self.task, primary, seed, alone=True, unseen=self.unseen)
+        model.fit(X, y, tasks=tasks)
+        model, schema = with_encoder(model, encoder), replace(schema, encoder=encoder)
         attributes = {
             **self._read_attributes(),
             "tasks_": as_labels(schema.labels),
@@ -54,9 +60,13 @@ class _Auto(TaskEstimator):
             "verdict_": verdict,
             "method_": method,
             "model_": model,
+            "encoder_": encoder,
         }
         classes = {"classes_": model.classes_} if hasattr(model, "classes_") else {}
         return Fitted(schema, model, {**attributes, **classes})
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
+        return primary_code(self.primary, labels)
 
     def _compare(self, problem: Problem, primary: Any, keys: list[str], seed: int) -> Comparison | None:
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
@@ -97,16 +107,29 @@ class AutoRegressor(RegressorMixin, _Auto):
     primary : label of the task that matters; may be left out only when there is a single task.
     methods, cv, n_jobs : as in `borrow.compare`.
     random_state : seeds the folds and the methods.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
     comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, or too few rows of the primary.
     method_ : key of the method that was fitted; "single" is no transfer.
+    encoder_ : the `TableEncoder` that made numbers of text, dates and gaps; None where X had none.
     model_ : the fitted estimator; with no transfer it is of the primary alone.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
     fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> X = [[v] for v in x]
+    >>> model = borrow.AutoRegressor(primary="here", methods=["pooled"], cv=2)
+    >>> model.fit(X, table["level"], tasks=table["site"]).comparison_.verdict().primary
+    'here'
     """
 
     def predict(
@@ -120,6 +143,14 @@ class AutoRegressor(RegressorMixin, _Auto):
         """As the winner predicts; for the primary where a frame lacks the task column."""
         return self._ask("predict", X, tasks, return_std, return_cov, include_noise)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions of the primary's rows."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Noise variance of a new observation at each row, in squared units of y."""
+        return self._ask("noise_at", X, tasks)
+
 
 @register()
 class AutoClassifier(ClassifierMixin, _Auto):
@@ -127,18 +158,32 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     Parameters
     ----------
-    task, primary, methods, cv, n_jobs, random_state : as in `AutoRegressor`.
+    task, primary, methods, cv, n_jobs, random_state, unseen : as in `AutoRegressor`.
 
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, primary_, tasks_, fitted_ : as in `AutoRegressor`.
+    comparison_, verdict_, method_, model_, primary_, tasks_, encoder_, fitted_ : as in `AutoRegressor`.
     n_features_in_, feature_names_in_ : as there.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X = [[0.1 * i] for i in range(24)]
+    >>> y = ["low" if i % 8 < 4 else "high" for i in range(24)]
+    >>> tasks = ["here"] * 8 + ["there"] * 16
+    >>> model = borrow.AutoClassifier(primary="here", methods=["pooled"], cv=2).fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.1]], tasks=["here"]).shape
+    (1, 2)
     """
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
         return self._ask("predict", X, tasks)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the primary's rows whose class is right."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""

@@ -21,11 +21,11 @@ from sklearn.utils import check_random_state
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
-from borrow.estimators.base import warn
+from borrow.estimators.settings import check_seed, is_number, is_whole
 from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
 from borrow.numerics.threads import one_thread
-from borrow.numerics.warned import capture_warnings
+from borrow.numerics.warned import capture_warnings, warn
 from borrow.tasks.workers import end_with
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
@@ -52,11 +52,12 @@ OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are le
 
 def compare(
     table: Any,
-    target: str,
-    task: str,
+    target: str | None = None,
+    task: str | None = None,
     primary: Any = None,
     methods: Any = "auto",
     *,
+    targets: Any = None,
     cv: Any = None,
     scoring: str | None = None,
     features: Any = None,
@@ -71,10 +72,12 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may. Or
-        a `borrow.transfer.problem.Problem`, which was read from one already.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing; text, dates and gaps
+        in the inputs are encoded (`borrow.TableEncoder`). Or a `borrow.transfer.problem.Problem`, which was read from
+        one already.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
+    targets : columns that are a task each, instead of target and task: a wide table.
     primary : the task that matters; None compares for every task in turn.
     methods : "auto" for all that apply, or keys of `borrow.transfer.methods.LABELS`; no transfer is always there.
     cv : None (repeated folds that suit the primary's rows), folds, (folds, repeats), or a scikit-learn splitter. Only
@@ -88,21 +91,33 @@ def compare(
     random_state : seeds the folds and the methods.
     store : a file that results are appended to as they come; a run that was killed goes on from it.
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> found.table()["method"]
+    ['single', 'pooled']
+    >>> found.verdict().primary
+    'here'
     """
-    problem = read_problem(table, target, task, features, kind)
+    problem = read_problem(table, target, task, features, kind, targets=targets)
     keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
     seed = read_seed(random_state)
+    _check_jobs(n_jobs)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
     about = {
         "kind": problem.kind,
         "target": problem.target,
         "task": problem.task,
-        "features": list(problem.features),
+        "features": list(problem.columns),
         "tasks": list(problem.labels),
         "rows": [[k, v] for k, v in problem.counts().items()],
         "primaries": primaries,
@@ -217,8 +232,15 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     return enough
 
 
+def _check_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of fits at once."""
+    if n_jobs is not None and (not is_whole(abs(n_jobs) if is_number(n_jobs) else n_jobs, 1)):
+        raise ValueError(f"n_jobs={n_jobs!r}: expected the number of fits at once, -1 for one per core, or None")
+
+
 def read_seed(random_state: Any) -> int:
     """A whole number that can be written down."""
+    check_seed(random_state)
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
@@ -253,6 +275,14 @@ def quick_look(
     Parameters
     ----------
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> borrow.quick_look(table, "level", "site", "here", methods=["pooled"])["method"]
+    ['single', 'pooled']
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
     if problem.kind != "regression":  # it was read before

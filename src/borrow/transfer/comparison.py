@@ -44,6 +44,17 @@ class Comparison:
     classes : of a classification.
     skipped : dict by method of why it does not apply.
     relations : how the focused model on all rows relates the tasks, one dict per primary.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> found
+    <Comparison of 2 methods for 'here' on 2 folds: mean absolute error>
+    >>> len(found.folds("here", "pooled")), found.candidates("here")
+    (2, ['pooled'])
     """
 
     kind: str

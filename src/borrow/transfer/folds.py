@@ -172,12 +172,15 @@ def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, 
 
 
 def score_labels(code: Codes, probability: Array, scoring: str) -> dict[str, Any]:
-    """Error, log probability per row, and how much surer the answers are than right."""
+    """Error, log probability per row, and how much surer the answers are than right.
+
+    The Brier score is scikit-learn's: of two classes the squared error of one probability, of more their sum.
+    """
     truth = np.eye(probability.shape[1])[code]
     right = np.argmax(probability, axis=1) == code
     density = float(np.log(np.maximum(probability[np.arange(len(code)), code], LEAST_PROBABILITY)).mean())
     errors = {
-        "Brier score": float(((probability - truth) ** 2).sum(axis=1).mean()),
+        "Brier score": float(((probability - truth) ** 2).sum(axis=1).mean()) / (2.0 if truth.shape[1] == 2 else 1.0),
         "error rate": float(1.0 - right.mean()),
         "log loss": -density,
     }

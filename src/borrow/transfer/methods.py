@@ -50,13 +50,21 @@ def estimator_name(kind: str, key: str) -> str:
 
 
 def build(
-    kind: str, key: str, task: Any = None, primary: Any = None, random_state: Any = 0, alone: bool = False
+    kind: str,
+    key: str,
+    task: Any = None,
+    primary: Any = None,
+    random_state: Any = 0,
+    alone: bool = False,
+    unseen: str = "error",
 ) -> Any:
     """An estimator, not yet fitted; with `alone=True` one that can fit the primary and no other task does so."""
     found = entry(kind, key)
     settings = {"primary": primary} if found.takes("primary") else {}
     if alone and found.takes("only"):
         settings = {"only": primary}
+    if unseen != "error":
+        settings["unseen"] = unseen
     return found.estimator(task=task, random_state=random_state, **settings)
 
 

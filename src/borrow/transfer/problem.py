@@ -12,23 +12,40 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
+from borrow.data.encode import TableEncoder, needs_encoding
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
-from borrow.data.read import as_frame, is_missing, name_some, task_values, to_floats
+from borrow.data.read import (
+    as_frame,
+    constant_columns,
+    identifier_columns,
+    is_missing,
+    name_some,
+    task_values,
+    to_floats,
+)
+from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.methods import build
 
 KINDS = ("regression", "classification")
+#: So many whole numbers in a row may be classes.
+MOST_CLASSES = 5
+#: Names of the columns that a wide table gets: the targets, and which of its columns they come from.
+VALUE, TASK = "value", "target"
 
 
 @dataclass(frozen=True)
 class Problem:
     """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target.
 
-    `frame` is the inputs and the task column as they were given, where they were a data frame, so that a model fitted
-    to all rows knows its columns by their names.
+    `frame` is the inputs and the task column, where they were a data frame, so that a model fitted to all rows knows
+    its columns by their names. Where the table held text, dates or gaps, `encoder` made numbers of it: features, X and
+    frame are what it gave, and a model fitted to all rows takes rows as they were before it.
     """
 
     kind: str
@@ -41,6 +58,12 @@ class Problem:
     labels: tuple[Hashable, ...]  # distinct, sorted
     classes: tuple[Any, ...] = ()
     frame: Any = field(default=None, repr=False, compare=False)
+    encoder: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The input columns of the table, before they were encoded."""
+        return self.features if self.encoder is None else tuple(map(str, self.encoder.inputs_))
 
     @property
     def seen(self) -> Any:
@@ -70,7 +93,7 @@ class Problem:
         model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, alone=True)
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
-        return model.fit(self.frame, self.y)
+        return with_encoder(model.fit(self.frame, self.y), self.encoder)
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
@@ -81,11 +104,30 @@ class Problem:
         return total.hexdigest()
 
 
-def read_problem(table: Any, target: str, task: str, features: Any = None, kind: str = "auto") -> Problem:
-    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is."""
+def read_problem(
+    table: Any,
+    target: str | None = None,
+    task: str | None = None,
+    features: Any = None,
+    kind: str = "auto",
+    encoder: Any = None,
+    targets: Sequence[str] | None = None,
+) -> Problem:
+    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is.
+
+    Text, dates and gaps are encoded: by the fitted `encoder`, or by one that is fitted here where it is needed. A table
+    with one column of `targets` per task is read as one row per input and task.
+    """
     if isinstance(table, Problem):
         return table
     frame, columns = _columns(table)
+    if targets is not None:
+        if target is not None or task is not None:
+            raise ValueError("targets has a column per task; leave out target and task")
+        target, task = VALUE, TASK
+        frame, columns = _long(frame, columns, list(targets), features)
+    if target is None or task is None:
+        raise ValueError("give target= and task=, or targets= where every task has a column of its own")
     _require([target], "target", columns)
     _require([task], "task", columns)
     if target == task:
@@ -101,17 +143,28 @@ def read_problem(table: Any, target: str, task: str, features: Any = None, kind:
     n = len(columns[target])
     if n == 0:
         raise ValueError("the table has no rows")
-    X = np.column_stack([_numbers(columns[c], c) for c in names])
     try:
         values = task_values(columns[task], n)
     except ValueError as problem:
         raise ValueError(f"column {task!r}: {problem}") from None
     labels = tuple(plain(v) for v in values)
+    inputs = {c: columns[c] for c in names}
+    if encoder is None and needs_encoding(inputs):
+        encoder = TableEncoder(task).fit({**inputs, task: columns[task]})
+    inputs = inputs if encoder is None else encoder.transform(inputs)
+    X = np.column_stack([_numbers(values, c) for c, values in inputs.items()])
+    if encoder is None:
+        for text in identifier_columns(dict(zip(inputs, X.T, strict=True)), len(set(labels))):
+            warn(text)
+    for text in constant_columns(list(inputs), X):
+        warn(text)
     kind, y, classes = read_target(columns[target], target, kind)
-    about = kind, target, task, tuple(map(str, names))
-    same = frame is not None and list(labels) == values and len(set(names)) == len(names)
-    own = frame.select([*names, task]).to_native() if same else None
-    return Problem(*about, X, y, labels, sort_labels(labels), classes, own)
+    about = kind, target, task, tuple(map(str, inputs))
+    own = None
+    if frame is not None and list(labels) == values:
+        own = frame.select([*names, task]).to_native()
+        own = own if encoder is None else encoder.transform(own)
+    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, encoder)
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
@@ -124,7 +177,10 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
-    kind = _kind_of(present) if kind == "auto" else kind
+    if kind == "auto":
+        kind = _kind_of(present)
+        if kind == "regression" and like_classes(present):
+            warn(f"the target {name!r} is taken for numbers; kind='classification' if these whole numbers are labels")
     if kind == "regression":
         y = to_floats(np.array(entries, dtype=object), f"the target {name!r}")
         if np.isinf(y).any():
@@ -141,6 +197,16 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
             "is it the right column? For numbers give kind='regression'"
         )
     return kind, np.array(entries, dtype=object), classes
+
+
+def like_classes(present: Sequence[Any]) -> str:
+    """Words for a target of few whole numbers that may be labels, such as 1, 2 and 3; nothing where it is none."""
+    values = set(present)
+    whole = all(isinstance(v, (int, float)) and not isinstance(v, bool) and float(v).is_integer() for v in values)
+    if not whole or not 3 <= len(values) <= MOST_CLASSES or len(present) < 5 * len(values):
+        return ""
+    low, high = int(min(values)), int(max(values))
+    return f"a target of the whole numbers {low} to {high}" if low in (0, 1) and high - low == len(values) - 1 else ""
 
 
 def _kind_of(present: Sequence[Any]) -> str:
@@ -180,6 +246,28 @@ def _columns(table: Any) -> tuple[Any, dict[str, Any]]:
             f"table is {type(table).__name__}; expected a data frame (pandas, polars, Arrow) or a dict of columns"
         )
     return frame, {c: frame.get_column(c) for c in frame.columns}
+
+
+def _long(frame: Any, columns: Mapping[str, Any], targets: list[str], features: Any) -> tuple[Any, dict[str, Any]]:
+    """One row per input and task of a table that has one column of targets per task."""
+    _require(targets, "targets", columns)
+    if len(set(targets)) < max(len(targets), 2):
+        raise ValueError(f"targets={targets!r}: expected at least two different columns, one per task")
+    names = [c for c in columns if c not in targets] if features is None else features
+    names = [names] if isinstance(names, str) else list(names)
+    _require(names, "features", columns)
+    if clash := [n for n in names if n in (VALUE, TASK, *targets)]:
+        raise ValueError(f"the input column {clash[0]!r} has the name of a target or of a column made here; rename it")
+    if frame is not None:
+        numbers = [c for c in targets if columns[c].dtype.is_numeric()]
+        if len(numbers) == len(targets):
+            frame = frame.with_columns(nw.col(c).cast(nw.Float64) for c in targets)
+        long = frame.unpivot(on=targets, index=names, variable_name=TASK, value_name=VALUE)
+        return long, {c: long.get_column(c) for c in long.columns}
+    n = len(columns[targets[0]])
+    out = {c: [v for _ in targets for v in columns[c]] for c in names}
+    out |= {TASK: [c for c in targets for _ in range(n)], VALUE: [v for c in targets for v in columns[c]]}
+    return None, out
 
 
 def _require(names: Sequence[Any], role: str, columns: Mapping[str, Any]) -> None:

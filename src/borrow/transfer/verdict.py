@@ -29,6 +29,16 @@ class Verdict:
         error and share, and gain: error without the task less error with it, with an interval; NaN where not computed.
     advice : what to do, in sentences.
     log_density : difference, low and high for the log predictive density, positive is better.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> verdict = found.verdict()
+    >>> verdict.best, bool(verdict.low <= verdict.difference <= verdict.high)
+    ('pooled', True)
     """
 
     answer: str

@@ -14,7 +14,7 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.estimators.base import one_or_list, warn
+from borrow.estimators.base import one_or_list
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
@@ -28,6 +28,7 @@ from borrow.models.focused.settings import check_memory, parameter_names, prepar
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
@@ -145,6 +146,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         tasks are spread over them, the answer is the same (docs/large.md).
     n_restarts : further starts, with the signs of rho flipped at random.
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -152,6 +154,18 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     specific_kernels_ : dict by label of the kernels of what a secondary does not share.
     inducing_ : inputs on which the shared function is carried.
     background_ : dict by label of loadings on the background functions.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, y, tasks=tasks)
+    >>> mean, std = model.predict([[1.5], [2.5]], tasks="a", return_std=True)
+    >>> mean.shape, bool((std > 0).all())
+    ((2,), True)
+    >>> model.relatedness()["task"]
+    ['a', 'b']
     """
 
     def _exact_at(self, rows: Array) -> FocusedFit:
@@ -189,11 +203,23 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
     workers : as in `FocusedGPRegressor`.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
     rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one per class, where there are
         more than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.FocusedGPClassifier(primary="a").fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

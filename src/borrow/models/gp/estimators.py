@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -124,6 +124,8 @@ class SingleTaskGP(PlainGP):
     _: KW_ONLY
     only: Any = None
 
+    shares_tasks: ClassVar[bool] = False
+
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> SingleTaskFit:
         check_exact_memory(tasks)
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
@@ -156,11 +158,24 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     only : label of the only task to fit, on the column scales of the whole table (the priors refer to them, so that
         this is a focused model that borrows nothing); None fits every task.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
     kernels_ : dict by label of the kernels found.
     kernel_ : that of a single task, else the same dict.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor().fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
+    (2,)
+    >>> alone = borrow.SingleTaskGPRegressor(only="a").fit(X, y, tasks=tasks)
+    >>> alone.tasks_.tolist()
+    ['a']
     """
 
     def _read(self, *given: Any) -> tuple[Rows, Schema]:
@@ -224,10 +239,21 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`;
         one noise for all tasks.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
     inducing_ : the pseudo-inputs, None if exact.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor().fit(X, y, tasks=tasks)
+    >>> same = model.predict([[1.5], [1.5]], tasks=["a", "b"])
+    >>> bool(same[0] == same[1])  # one function for all tasks
+    True
     """
 
     def _arrange(self, rows: Rows) -> TaskData:
@@ -246,10 +272,22 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     ----------
     only : label of the only task to fit, as in `SingleTaskGPRegressor`; None fits every task.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
     kernels_ : dict by label of the kernels found; a list, one per class, where there are more than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.SingleTaskGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
@@ -267,10 +305,22 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     ----------
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
     inducing_ : the pseudo-inputs, None if exact; a list, one per class, where there are more than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.PooledGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _arrange(self, data: BinaryData) -> TaskData:

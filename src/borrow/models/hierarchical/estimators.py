@@ -15,7 +15,7 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.pool import Pool, read_pool
 from borrow.data.read import read_inputs, read_new, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
-from borrow.estimators.base import Fitted, TaskEstimator, warn
+from borrow.estimators.base import Fitted, TaskEstimator
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
@@ -29,6 +29,7 @@ from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, check, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.workers import Workers, open_workers
 
 
@@ -123,8 +124,8 @@ class HierarchicalGP(TaskEstimator):
         """The learnt covariance at `X_`, in units of scaled targets."""
         return self._last_fit().prior_moments()[1]
 
-    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        return read_new(self, X, self._fit_of().schema, tasks, accept_sparse=True)
+    def _read_new(self, X: Any, tasks: Any, population: bool = False) -> tuple[Any, Codes | None]:
+        return read_new(self, X, self._fit_of().schema, tasks, accept_sparse=True, population=population)
 
     def _warn_unfinished(self, fit: Fit) -> None:
         if not fit.converged:
@@ -158,6 +159,8 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
     normalize_y : True centres and scales the targets of each task, False does not.
     random_state : seed or generator for drawing the held-out rows.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
     device : as in every `GPRegressor`.
@@ -172,13 +175,25 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     choices_ : a table of the settings tried on held-out rows.
     objective_trace_ : the objective after every EM iteration.
     n_iter_, converged_ : iterations of EM, and whether it ended by itself.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5]], tasks="b").shape
+    (1,)
+    >>> new = model.adapt([[0.0], [1.0]], [3.0, 3.8])  # a task never seen, with two rows
+    >>> new.predict([[2.0]]).shape
+    (1,)
     """
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
         self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             fit, _, scaling = self._learn_rows(pool, pool.rows, workers, rank=False)
         self._warn_unfinished(fit)
         return self._published(self._schema, scaling, fit)
@@ -281,7 +296,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         curve of held-out rows.
     learn_noise : update it by EM (eq. 16); here it is held by default.
     task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
-    max_iter, tol, accelerate, random_state, workers, device : as there.
+    max_iter, tol, accelerate, random_state, unseen, workers, device : as there.
 
     Attributes
     ----------
@@ -289,6 +304,17 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         rest where there are more than two.
     covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
     log_marginal_likelihood_ : log evidence of the targets -1 and +1, summed over one against the rest.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.HierarchicalGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY
@@ -300,7 +326,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         pool, self._schema = read_pool(self, X, y, tasks, classes=True)
         classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             models = [self._margins(pool, k, workers) for k in positives(classes)]
         self._warn_unfinished(models[-1].fit)
         return self._published(self._schema, classes, models)
@@ -322,14 +348,13 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of `classes_[1]`; one column per class where there are more than two; one per task for wide fits."""
-        rows, task = self._read_new(X, tasks)
         fitted = self._fit_of()
+        if tasks is not None or fitted.schema.wide is None:
+            return super().decision_function(X, tasks)
+        if len(self.classes_) > 2:
+            raise ValueError("fitted on a wide y with more than two classes: say which task with tasks=")
+        rows, _ = self._read_new(X, tasks)
         with single_thread(rows.shape[0]):
-            if task is not None:
-                values = np.column_stack([m.decision(rows, task) for m in fitted.model])
-                return values[:, 0] if len(self.classes_) <= 2 else values
-            if len(self.classes_) > 2:
-                raise ValueError("fitted on a wide y with more than two classes: say which task with tasks=")
             return fitted.model[0].decisions(rows)[:, fitted.schema.wide]
 
     def predict(self, X: Any, tasks: Any = None) -> Any:

@@ -17,7 +17,7 @@ from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, Place, warn
+from borrow.estimators.base import Fitted, Place
 from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
@@ -34,6 +34,7 @@ from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 F = TypeVar("F", bound=Fitted)
@@ -204,6 +205,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     workers : None chooses rows in this process; a number of processes, or "dask" for the workers of the current Dask
         client: the same rows in the same order (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -214,6 +216,15 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     log_marginal_likelihood_ : that of the chosen rows.
 
     Standard deviations do not count the uncertainty of the hyper-parameters.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskIVMRegressor(n_active=6).fit(X, y, tasks=tasks)
+    >>> len(model.active_), model.predict([[1.5]], tasks="a").shape
+    (6, (1,))
     """
 
     _: KW_ONLY
@@ -292,12 +303,24 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
     task, prior, optimizer, max_iter, random_state, device : as in every `GPClassifier`.
+    unseen : as in every `GPClassifier`.
 
     Attributes
     ----------
     active_, entropy_gain_, active_counts_, rounds_ : as in `MultiTaskIVMRegressor`; lists, one per class, where there
         are more than two.
     log_marginal_likelihood_ : that of the chosen rows' sites.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.MultiTaskIVMClassifier(n_active=6).fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

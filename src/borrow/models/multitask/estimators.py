@@ -13,7 +13,6 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
-from borrow.estimators.base import warn
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
@@ -36,6 +35,7 @@ from borrow.models.multitask.sharing import choose_sharing
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 #: A model as a search finds it: its setup, the optimum and, of EM, the objective after every iteration.
@@ -183,6 +183,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
         with `rank` and `inducing`: tasks are spread over them (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -194,6 +195,17 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     task_correlations_ : (M, M) correlations of the tasks' functions at the same inputs, own functions included.
     task_kernel_ : the kernel found on task features, None without them.
     objective_trace_ : the objective after every iteration of EM, None for gradients.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskGPRegressor(rank=1, diagonal="isotropic").fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
+    (2,)
+    >>> model.task_covariance_.shape  # in the order of model.tasks_
+    (2, 2)
     """
 
     _: KW_ONLY
@@ -349,11 +361,23 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     kernel, task_covariance, rank, diagonal, intercept, specific_kernel : as in `MultiTaskGPRegressor`.
     task_prior, task_features, task_kernel, inducing : as there; `task_features` is a dict by label.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
     task_covariance_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one per class, where there are more
         than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.MultiTaskGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _check_settings(self) -> None:

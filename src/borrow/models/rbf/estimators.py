@@ -13,7 +13,6 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels
 from borrow.data.read import read_training
-from borrow.estimators.base import warn
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, by_label, check_allowed, is_among, is_number, is_whole, whole
@@ -22,6 +21,7 @@ from borrow.models.rbf.model import select_rows
 from borrow.models.rbf.problem import input_scales, merge_inputs, prepare, unseen_features
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 
 DESIGNS = ("two-level", "multi-task", "independent", "one")
 
@@ -182,6 +182,8 @@ class MultiTaskRBFRegressor(TaskRegressor):
         "all", or a number.
     normalize_y : subtract the mean of all targets, divide by each task's scale (small tasks shrink to the overall one).
     random_state : for drawing candidates, where not all are taken.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -195,6 +197,17 @@ class MultiTaskRBFRegressor(TaskRegressor):
     shared_centers_, shared_widths_, shared_weights_ : the level of all rows, of a two-level fit.
     shared_error_trace_, shared_loo_trace_, shared_ridge_ : the same of how it was chosen.
     bias_ridge_ : ridge of the tasks' constants, of a two-level fit.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskRBFRegressor(n_basis=3).fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5]], tasks="a").shape
+    (1,)
+    >>> sorted(model.select([[0.5], [5.0]], 1, tasks="a"))  # which of two rows to label next
+    [np.int64(1)]
     """
 
     _: KW_ONLY

@@ -56,11 +56,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import Place, warn
+from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import check_numbers
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
+from borrow.numerics.warned import warn
 
 TAU = 0.05  # shape and rate of the prior of alpha
 TRIAL = 10  # sweeps before the best start is chosen
@@ -201,6 +202,8 @@ class DirichletProcessClassifier(TaskClassifier):
     max_iter : the most sweeps.
     tol : the rise of the bound, in nats per row, below which a fit has converged.
     random_state : draws one of the starts.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -210,6 +213,17 @@ class DirichletProcessClassifier(TaskClassifier):
     bound_trace_ : the lower bound of the evidence after every sweep.
     concentration_ : that of the Dirichlet process, as given or found.
     n_iter_, converged_ : sweeps, and whether the bound has stopped rising.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.DirichletProcessClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

@@ -159,10 +159,23 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     gamma : of "rbf"; "scale" is one over the number of columns.
     tol : of the solver, which keeps kernels in single precision and may not end below 1e-7.
     random_state : draws the folds for the probabilities.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
     machines_ : a `Margin`; a list of them where there are more than two classes, one against the rest.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.RegularizedMultiTaskClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY
