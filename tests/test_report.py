@@ -599,10 +599,9 @@ def test_relations_are_those_of_the_model_that_is_shown():
         warnings.simplefilter("ignore")  # five iterations
         model.fit(X, table["y"], tasks=table["task"])
     rows = report.summary(found, model, suggestions=False)["parts"][0]["secondaries"]["rows"]
-    B, at = model.task_covariance_, list(model.tasks_)
+    R, at = model.task_correlations_, list(model.tasks_)
     for row in rows:
-        i, j = at.index("a"), at.index(row["task"])
-        assert row["correlation"] == pytest.approx(B[i, j] / np.sqrt(B[i, i] * B[j, j]))
+        assert row["correlation"] == pytest.approx(R[at.index("a"), at.index(row["task"])])
 
 
 def test_brier_score_is_that_of_scikit_learn():
