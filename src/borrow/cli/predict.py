@@ -146,7 +146,7 @@ class RowReader:
         if self.label is not None:
             tasks = np.full(len(frame), self.label, dtype=object)
         elif self.named:
-            labels = labels_of(frame[self.named[0]], self.schema.labels, source, before, self.open)
+            labels = labels_of(frame[self.named[0]], self.schema.tasks, source, before, self.open)
             tasks = np.array(labels, dtype=object)
         return Rows(source, frame, inputs, tasks, whole, self.costs[0] if self.costs else None)
 
@@ -168,7 +168,7 @@ def open_rows(
     named = [c for c in source.columns if c == column and task_is is None]
     costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
     source.require(costs, "--cost")
-    label = None if task_is is None else find_label(task_is, schema.labels, "--as")
+    label = None if task_is is None else find_label(task_is, schema.tasks, "--as")
     return RowReader(source, schema, names, named, label, costs, model.get_params()["unseen"] == "population")
 
 

@@ -104,9 +104,10 @@ class GPEstimator(TaskEstimator):
             loose += [at for at in plateau(objective, optimum, names["kernel"]) if at not in loose]
         if loose:
             which = list_labels([_with_column(names[n][i], self._schema.names) for n, i in loose], 4)
+            of_columns = all("lengthscale" in names[n][i] for n, i in loose)
+            advice = "drop the column if it carries no information, or " * of_columns
             warn(
-                f"{which} is not identified: other values explain the data as well; drop the column if it "
-                f"carries no information, or fix the parameter{remedy}",
+                f"{which} is not identified: other values explain the data as well; {advice}fix the parameter{remedy}",
                 ConvergenceWarning,
             )
 

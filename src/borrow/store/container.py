@@ -246,7 +246,7 @@ def _about(value: Any) -> dict[str, Any]:
         names = schema.names if schema.names is not None else range(schema.n_features)
         about["features"] = [_shown(n) for n in names]
         about["task"] = _shown(schema.task)
-        about["tasks"] = [_shown(v) for v in schema.labels]
+        about["tasks"] = [_shown(v) for v in schema.tasks]
     for name in ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_"):
         if hasattr(value, name):
             about[name.rstrip("_")] = _shown(getattr(value, name))

@@ -54,7 +54,7 @@ class _Auto(TaskEstimator):
         model, schema = with_encoder(model, encoder), replace(schema, encoder=encoder)
         attributes = {
             **self._read_attributes(),
-            "tasks_": as_labels(schema.labels),
+            "tasks_": as_labels(schema.tasks),
             "primary_": primary,
             "comparison_": comparison,
             "verdict_": verdict,

@@ -102,7 +102,7 @@ def suggest(
     known = None if primary is None else primary_code(primary, schema.labels)
     rows, code = read_new(model, candidates, schema, tasks, known)
     if code is None:
-        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
+        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.tasks)}")
     prices = _prices(cost, code, schema.labels)
     noise = np.array([model.noise_[label] for label in schema.labels])[code]
     shown = _shown(candidates, rows, schema)

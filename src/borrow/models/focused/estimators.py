@@ -119,7 +119,8 @@ class FocusedGP(GPEstimator):
             )
 
     def _relatedness(self, fit: FocusedFit) -> Table:
-        objective = objective_of(fit.setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
+        objective = objective_of(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
         known = None if fit.uncertainty is None else fit.uncertainty.curvature
         with single_thread(int(np.diff(fit.cells.starts).max())):
             return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels, known)

@@ -10,7 +10,7 @@ import numpy as np
 
 from borrow.covariance import Design
 from borrow.data.cells import Codes, Rows
-from borrow.data.labels import encode, list_labels, sort_labels
+from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
 from borrow.estimators.gp import GPEstimator, default_kernel
@@ -64,11 +64,11 @@ class MultiTaskFit(GPFit):
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """Kernels, K^f, and how it was computed."""
-        setup, values = self.setup, self.values
+        setup, values, places = self.setup, self.values, places_of(labels)
         return {
             "kernel_": setup.kernel.with_theta(values["kernel"]),
-            "task_covariance_": setup.form.parts(values).B,
-            "task_correlations_": self.task_correlations(),
+            "task_covariance_": setup.form.parts(values).B[np.ix_(places, places)],
+            "task_correlations_": self.task_correlations()[np.ix_(places, places)],
             "specific_kernels_": dict(zip(labels, setup.specific_kernels(values), strict=False)),
             "path_": setup.path,
             "inducing_": setup.Z,
@@ -227,7 +227,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             X, tasks = split_descriptors(X, descriptors)
         rows, schema = super()._read(X, y, tasks, sample_weight, replicates)
         if isinstance(self.task_features, Mapping):
-            labels = sort_labels([*schema.labels, *self.task_features])
+            labels = (*schema.labels, *sort_labels(v for v in self.task_features if v not in schema.labels))
             rows, schema = _relabel(rows, labels), replace(schema, labels=labels, wide=_moved(schema, labels))
         return rows, schema
 
@@ -327,7 +327,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     def _with_tasks(self, fitted: FittedRegression, unseen: list[Hashable]) -> FittedRegression:
         """The same fit, with further tasks that have no rows: one more conditioning at the learnt hyper-parameters."""
         old: MultiTaskFit = fitted.model
-        known, labels = fitted.schema.labels, sort_labels([*fitted.schema.labels, *unseen])
+        known, labels = fitted.schema.labels, (*fitted.schema.labels, *sort_labels(unseen))
         if old.setup.specific:
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
         assert old.rows is not None  # fitted to numbers

@@ -56,6 +56,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
+from borrow.data.labels import places_of
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
@@ -177,7 +178,7 @@ class Mixture(LogOdds):
         """The public attributes."""
         return {
             "clusters_": dict(zip(labels, self.state.phi.argmax(axis=1).tolist(), strict=True)),
-            "responsibilities_": self.state.phi,
+            "responsibilities_": self.state.phi[places_of(labels)],
             "bound_trace_": list(self.state.trace),
             "concentration_": self.state.alpha,
         }
