@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from borrow.inference import priors
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
 from borrow.models.gp.model import bounds_of, fit_single
@@ -89,6 +90,13 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
     gain = best.objective - separate.objective
     log.info("%d of %d tasks share: %.2f nats over nothing shared", len(members), setup.M, gain)
     return (joint, best) if gain > COST * (len(members) - 1) and members else (nothing, separate)
+
+
+def _noise_in_common(noise: Array) -> float:
+    """What the joint model's prior of the noise adds to those of single tasks, so that both are held to the same."""
+    both = priors.noise_prior(), priors.independent_noise_prior(len(noise))
+    together, apart = (p.log_density(noise)[0] for p in both) if len(noise) else (0.0, 0.0)
+    return together - apart
 
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
@@ -160,7 +168,7 @@ def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
 def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Optimum:
     objective = objective_of(setup, scales, "auto")
     still = STILL * len(setup.cells.y)
-    return hyper.maximise(objective, start, bounds_of(start), max_iter, still, PATIENCE, MEMORY)
+    return hyper.maximise(objective, start, bounds_of(start, setup.cells), max_iter, still, PATIENCE, MEMORY)
 
 
 def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, alone: Alone) -> Array:
