@@ -175,3 +175,16 @@ def test_penalty_of_sharing_is_nothing_without_relations_and_lets_a_variance_van
     C = np.array([[1.0, 0.6], [0.6, 1.0]])
     expected = -1.5 * (np.trace(np.linalg.inv(C)) + np.linalg.slogdet(C)[1] - 2)
     assert penalty_of_sharing(C, 3.0)[0] == pytest.approx(expected)
+
+
+def test_bands_of_tasks_that_share_nothing_are_those_of_single_task_models():
+    X, y, task, new, _ = drawn(1, 0.0, sizes=(15, 20, 18))
+    y = np.where(task > 0, np.random.default_rng(3).permutation(y), y)
+    shared, alone = (
+        m(normalize_y=False).fit(X, y, tasks=task) for m in (borrow.MultiTaskGPRegressor, borrow.SingleTaskGPRegressor)
+    )
+    assert not np.any(shared.task_covariance_)
+    rows, of = new[:6], [0, 1, 2, 0, 1, 2]
+    for more in ({"return_std": True, "include_noise": True}, {"return_cov": True}):
+        found, expected = (m.predict(rows, of, **more)[1] for m in (shared, alone))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-8)
