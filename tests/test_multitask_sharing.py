@@ -188,3 +188,16 @@ def test_bands_of_tasks_that_share_nothing_are_those_of_single_task_models():
     for more in ({"return_std": True, "include_noise": True}, {"return_cov": True}):
         found, expected = (m.predict(rows, of, **more)[1] for m in (shared, alone))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize(("mix", "labels"), [(0.0, False), (0.0, True), (0.8, False)])
+def test_models_by_evidence_are_saved_and_loaded(tmp_path, mix, labels):
+    X, y, task, new, _ = drawn(3, mix, labels, sizes=(15, 20, 18))
+    model = (borrow.MultiTaskGPClassifier if labels else borrow.MultiTaskGPRegressor)().fit(X, y, tasks=task)
+    borrow.store.save(model, tmp_path / "model")
+    again = borrow.store.load(tmp_path / "model")
+    if labels:
+        np.testing.assert_array_equal(*(m.predict_proba(new, tasks=[0] * 300) for m in (model, again)))
+    else:
+        np.testing.assert_array_equal(*(m.predict(new, [0] * 300, return_std=True)[1] for m in (model, again)))
+    assert again.path_ == model.path_
