@@ -307,7 +307,8 @@ class IVMLabels(LabelModel):
         posterior: SharedPosterior = self.posterior
         mean, variance = self.moments(cells.X, cells.task)
         sites = Sites(to_host(posterior.sites.nu), to_host(posterior.sites.tau))
-        own, spread = cavity(*(to_host(v) for v in posterior.marginals()), sites)
+        own, spread = posterior.marginals()
+        own, spread = cavity(to_host(own), to_host(spread), sites)
         mean[active.rows], variance[active.rows] = own + self.bias[active.task], spread
         d, y = mean / np.sqrt(1.0 + variance), cells.y
 
