@@ -118,6 +118,7 @@ def test_rows_of_the_primary_without_a_target_stay_for_training_and_are_not_test
         ([0.5, 1.5] * 21, "regression", ()),
     ],
 )
+@pytest.mark.filterwarnings("ignore:the target 'y' is taken for numbers")
 def test_the_kind_is_seen_from_the_target(values, kind, classes):
     problem = read_problem(TABLE.assign(y=values), "y", "who")
     assert (problem.kind, problem.classes) == (kind, classes)
@@ -353,8 +354,9 @@ def fake(monkeypatch):
         value = float(np.sum(job.split.test)) / 7 + len(job.method) / 3
         record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
         record |= {"n_train": len(job.split.train), "n_test": len(job.split.test), "rows": job.split.test.tolist()}
-        scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": [], "std": []}
-        return record | scores | {"y": [], "seconds": 0.5, "warnings": [], "failure": None}
+        each = [0.5] * len(job.split.test)
+        scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": each, "std": each}
+        return record | scores | {"y": each, "seconds": 0.5, "warnings": [], "failure": None}
 
     monkeypatch.setattr(run, "evaluate", evaluate)
     return calls
@@ -576,8 +578,11 @@ def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
     found = borrow.compare(read, **{**QUICK, "cv": 2})
     assert (found.digest, found.rows) == (read.digest(), {"a": 12, "b": 15, "c": 15})
     assert borrow.quick_look(read, "y", "who", "a", ["pooled"])["method"] == ["single", "pooled"]
-    with pytest.raises(ValueError, match="'y' holds labels, and the quick look is for numbers"):
-        borrow.quick_look(labels, "y", "who", "a")
+    found = borrow.quick_look(labels, "y", "who", "a", ["pooled"])
+    assert list(found) == ["method", "error", "log_density", "calibration", "seconds", "note"]
+    whole = borrow.compare(labels, "y", "who", "a", ["pooled"], cv=(3, 1))
+    assert found["error"] == whole.table()["error"]
+    assert set(found["note"]) == {"coarse: three folds, dealt once"}
 
 
 KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)

@@ -6,6 +6,7 @@ G. Leen, J. Peltonen, S. Kaski: Focused multi-task learning using Gaussian proce
 |------------------|------------------------------|---------------------------------------------------|
 | f^p              | the shared function          | carried by u at `Z`, m inducing inputs            |
 | X of the primary | `Z`                          | (m, d), see below                                 |
+| D_t + rho^2 V V' | `design`                     | all pairs of rows, where that is cheaper          |
 | k^p              | `kernel`                     |                                                   |
 | rho_t            | `values["rho"]`              | (M - 1,), the primary's is 1                      |
 | K_t^spec         | `values["specific"]`         | kernels of the secondaries, theta one after other |
@@ -41,15 +42,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance import Basis, DenseTasks, Design, SharedCovariance
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
-from borrow.inference.hyper_uncertainty import HyperUncertainty, hyper_uncertainty
+from borrow.inference.hyper_uncertainty import HyperUncertainty, direction
 from borrow.kernels import Kernel
-from borrow.models.gp.model import evidence_objective
+from borrow.models.gp.model import evidence_objective, explore, single_lengthscales
 from borrow.models.gp.task_model import TaskModel
 from borrow.numerics import optimise as hyper
-from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
+from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -62,10 +63,13 @@ class Setup(TaskModel):
     primary: int
     kernel: Kernel
     specific: list[Kernel | None]  # None for the primary, and where a secondary has no specific part
-    Z: Array
+    Z: Array  # inducing inputs; where the rows are written out, only where the variance of f^p is looked at
     background: Kernel | None = None
     background_Z: Array | None = None
     infer: Inference = EXACT
+    design: Design | None = None  # all pairs of rows written out, nothing approximated; None: carried by Z
+
+    noise_in_common = False
 
     @property
     def secondaries(self) -> npt.NDArray[np.intp]:
@@ -83,8 +87,11 @@ def task_weights(values: Values, setup: Setup) -> Array:
     return R
 
 
-def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
-    """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
+def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | DenseTasks:
+    """The joint prior of all tasks' functions (eq. 9): every pair of rows, or in its structured form."""
+    if setup.design is not None:  # eqs. 5, 8: cov(f_t, f_s) = rho_t rho_s k^p + [t = s] K_t^spec
+        r, kernel = task_weights(values, setup)[:, 0], setup.kernel.with_theta(values["kernel"])
+        return DenseTasks(setup.design, kernel, np.multiply.outer(r, r), specific=list(setup.specific_kernels(values)))
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]  # eqs. 6, 7: f^p through f^p(Z)
     if setup.background is not None and setup.background_Z is not None:  # sec. 3
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
@@ -106,11 +113,14 @@ def focused_objective(setup: Setup) -> hyper.Objective:
 def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     """The adjoints of the evidence handed on to all of `values`."""
     adjoints, by = fit.gradient()
-    assert adjoints.weights is not None  # tasks share functions by their weights
-    by |= {"kernel": adjoints.bases[0], "rho": adjoints.weights[setup.secondaries, 0]}
+    weights = adjoints.weights
+    if weights is None:  # B = r r', so d/dr = 2 bB r
+        assert adjoints.B is not None
+        weights = 2.0 * adjoints.B @ task_weights(values, setup)
+    by |= {"kernel": adjoints.bases[0], "rho": weights[setup.secondaries, 0]}
     by["specific"] = setup.by_specific(adjoints)
     if "loadings" in values:
-        by |= {"background": adjoints.bases[1], "loadings": adjoints.weights[setup.secondaries, 1:]}
+        by |= {"background": adjoints.bases[1], "loadings": weights[setup.secondaries, 1:]}
     return {n: by[n] for n in values}
 
 
@@ -140,7 +150,7 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    chosen = setup.weak_priors(scales, len(setup.specific))
+    chosen = setup.weak_priors(scales)
     if setup.background is not None:
         chosen["background"] = priors.kernel_prior(setup.background, scales)
     return priors.independent_priors(chosen)
@@ -157,19 +167,27 @@ def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | Non
     return reduce(hyper.with_prior, priors_of(setup, scales, prior, sd), focused_objective(setup))
 
 
-def primary_uncertainty(
+def model_uncertainty(
     setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None
 ) -> HyperUncertainty | None:
-    """How uncertain the hyper-parameters leave the primary's function; relations that were dropped count as known."""
+    """How uncertain the hyper-parameters leave the functions of all tasks.
+
+    Moved are the lengthscales of all kernels together; the variance of f^p with w = rho sqrt(v) held, so that the
+    secondaries stay as they are; how much is shared, by all rho alike; the noise of the primary; and lengthscales
+    of its kernel one at a time. What is uncertain of a secondary's own part alone is not counted.
+    """
     log_priors = priors_of(setup, scales, prior, sd)
-
-    def evaluate(at: Values) -> tuple[Values, Array]:
-        fit = condition(at, setup)
-        by_evidence = evidence_gradient(fit, at, setup)
-        gradient = reduce(hyper.with_prior, log_priors, lambda _: (0.0, by_evidence))(at)[1]
-        posterior = fit.posterior
-        u = posterior.a[posterior.prior.parameters.columns[0]]
-        return gradient, to_host(solve_lower_transposed(posterior.prior.carriers[0].L, u))
-
-    held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
-    return hyper_uncertainty(evaluate, values, setup.kernel.with_theta(values["kernel"]), setup.Z, held)
+    kernel, own = setup.kernel, [k.marks("lengthscale") for k in setup.specific if k is not None]
+    lengths = {"kernel": kernel.marks("lengthscale"), "specific": np.concatenate([np.zeros(0), *own])}
+    if setup.background is not None:
+        lengths["background"] = setup.background.marks("lengthscale")
+    moves = [
+        direction(values, **lengths),
+        direction(values, kernel=kernel.marks("variance"), rho=-0.5 * values["rho"]),
+        direction(values, rho=values["rho"]),
+    ]
+    if "noise" in values:
+        moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))
+    log_prior = reduce(hyper.with_prior, log_priors, lambda at: (0.0, {n: np.zeros_like(v) for n, v in at.items()}))
+    singles = single_lengthscales(values, kernel)
+    return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)
