@@ -222,7 +222,7 @@ class Classification(Problem):
         """Probit, with the bias of each task."""
         return probit, self.bias
 
-    def weak_priors(self) -> dict[str, GaussianPrior]:
+    def weak_priors(self) -> dict[str, Prior]:
         """On the kernel, in units of the probit's noise: as in every classifier."""
         return {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales, LOG_VARIANCE)}
 
