@@ -42,6 +42,7 @@ from borrow.transfer.folds import (
     splits_of,
 )
 from borrow.transfer.ledger import Ledger, open_ledger
+from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
@@ -130,12 +131,14 @@ def compare(
         "versions": versions(),
         "classes": list(problem.classes),
         "skipped": skipped,
+        "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
     }
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
     bare = replace(problem, frame=None)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
+        refuse_odd_lines(store, about, ledger.done)
         work = _Work(ledger, n_jobs, progress)
         work.fit(bare, [Job(p, m, split) for p in primaries for split in folds[p] for m in keys], error, seed, "fits")
         if "focused" in keys:

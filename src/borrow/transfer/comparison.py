@@ -18,6 +18,7 @@ from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import DESIGNATED, LEVEL, Interval, decide, difference_of, mean_of
 from borrow.transfer.folds import record_key
+from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import LABELS
 from borrow.transfer.verdict import Verdict, advice_of, sentence_of
 
@@ -44,6 +45,7 @@ class Comparison:
     classes : of a classification.
     skipped : dict by method of why it does not apply.
     relations : how the focused model on all rows relates the tasks, one dict per primary.
+    encoding : what became of columns that were no plain numbers, one line each.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Comparison:
     classes: list[Any] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     relations: list[dict[str, Any]] = field(default_factory=list)
+    encoding: list[str] = field(default_factory=list)
 
     @cached_property
     def _by_method(self) -> dict[tuple[Any, str, Any], Records]:
@@ -222,7 +225,9 @@ class Comparison:
     def read(cls, path: str | os.PathLike[str]) -> Comparison:
         """The comparison in a store file, finished or not."""
         header, lines = ledger.read(path)
-        return cls.of_lines(header["about"], lines)
+        about: Any = header.get("about")
+        refuse_odd_lines(path, about, lines)
+        return cls.of_lines(about, lines)
 
     @classmethod
     def of_lines(cls, about: Mapping[str, Any], lines: Records) -> Comparison:
