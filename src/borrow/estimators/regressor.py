@@ -280,7 +280,8 @@ class GPFit:
     @property
     def expected_noise(self) -> Array:
         """The noise of a new observation: what is not known about it makes it more."""
-        return self.noise if self.uncertainty is None else np.broadcast_to(self.uncertainty.noise, self.noise.shape)
+        expected = None if self.uncertainty is None else self.uncertainty.noise
+        return self.noise if expected is None else np.broadcast_to(expected, self.noise.shape)
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
