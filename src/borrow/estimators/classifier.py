@@ -173,15 +173,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         models = [replace(m, left_out=None) if getattr(m, "left_out", None) is not None else m for m in models]
         return Fitted(schema, models, shown({**known, **self._attributes(models)}, schema.labels))
 
-    def _probabilities(self, p: Array) -> Array:
-        """Probabilities of all classes from those of each against the rest, one column per class."""
-        n_classes = len(self.classes_)
-        if n_classes == 1:
-            return np.ones((len(p), 1))
-        if n_classes == 2:
-            return np.column_stack([1.0 - p[:, 0], p[:, 0]])
-        return np.exp(ClassLink(**self.class_link_).log_shares(p))
-
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """One real number per row, positive for `classes_[1]`; one column per class where there are more than two."""
         rows, task = self._rows(X, tasks)
@@ -198,7 +189,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
         def answer(rows: Any, task: Codes) -> Array:
             p = np.column_stack([m.probability(rows, task) for m in self._fit_of().model])
-            return self._probabilities(p)
+            return probabilities(p, self)
 
         with single_thread(rows.shape[0]):
             return over_tasks(answer, rows, task, len(self.tasks_))
@@ -260,6 +251,15 @@ class GPClassifier(TaskClassifier, GPEstimator):
 def positives(classes: Any) -> range:
     """Codes of the classes that are set against the rest: the second of two, each of more."""
     return range(1, 2) if len(classes) <= 2 else range(len(classes))
+
+
+def probabilities(p: Array, fitted: Any) -> Array:
+    """Probabilities of all classes of a fitted classifier from those of each against the rest, one column per class."""
+    if len(fitted.classes_) == 1:
+        return np.ones((len(p), 1))
+    if len(fitted.classes_) == 2:
+        return np.column_stack([1.0 - p[:, 0], p[:, 0]])
+    return np.exp(ClassLink(**fitted.class_link_).log_shares(p))
 
 
 def _binary(rows: Rows, positive: int) -> BinaryData:

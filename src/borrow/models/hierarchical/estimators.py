@@ -16,7 +16,7 @@ from borrow.data.pool import Pool, read_pool
 from borrow.data.read import read_inputs, read_new, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator
-from borrow.estimators.classifier import TaskClassifier, positives
+from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import is_among, is_number
@@ -401,7 +401,7 @@ class AdaptedClassifier:
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class."""
         p = expit(self.decision_function(X))
-        return self.source._probabilities(p if p.ndim == 2 else p[:, None])
+        return probabilities(p if p.ndim == 2 else p[:, None], self.source)
 
     def predict(self, X: Any) -> Any:
         """The likeliest class of each row."""
