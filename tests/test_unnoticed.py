@@ -108,3 +108,22 @@ def test_gain_of_a_relation_counts_the_prior_of_its_weight_by_the_mean_variance(
     for difference, rho, variance, sd in seen:
         np.testing.assert_allclose(difference, 0.5 * rho**2 * variance / sd**2, rtol=1e-6, atol=1e-9)
         assert np.abs(rho).max() > 0.1
+
+
+def test_joint_covariances_say_what_one_more_measurement_would_tell():
+    """Var[f_i | y_j] = C_ii - C_ij^2 / (C_jj + noise): the fit to one more row has just that variance left."""
+    X, noise = np.linspace(0.0, 5.0, 9)[:, None], 0.1
+    new, names = np.array([[0.4], [1.1], [1.2], [3.3]]), ["a", "b", "a", "b"]
+    tasks, y = ["a", "b", "a"] * 3, np.sin(X[:, 0])
+    settings = {"primary": "a", "optimizer": None, "normalize_y": False, "noise": noise, "rho": 0.8,
+                "inducing": np.vstack([X, new]), "kernel": SquaredExponential(1.0, 1.0),
+                "specific_kernel": SquaredExponential(0.5, 0.8)}  # fmt: skip
+    before = borrow.FocusedGPRegressor(**settings).fit(X, y, tasks=tasks)
+    C = before.predict(new, tasks=names, return_cov=True)[1]
+    np.testing.assert_allclose(np.sqrt(np.diagonal(C)), before.predict(new, tasks=names, return_std=True)[1], rtol=1e-8)
+    assert np.abs(C - np.diag(np.diagonal(C))).max() > 0.005
+    for j in range(4):
+        more = np.vstack([X, new[j]]), np.append(y, 0.3)
+        after = borrow.FocusedGPRegressor(**settings).fit(*more, tasks=[*tasks, names[j]])
+        left = after.predict(new, tasks=names, return_std=True)[1] ** 2
+        np.testing.assert_allclose(left, np.diagonal(C) - C[:, j] ** 2 / (C[j, j] + noise), rtol=1e-5, atol=1e-8)
