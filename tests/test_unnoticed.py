@@ -8,7 +8,6 @@ import borrow
 from borrow.data.labels import is_pairs
 from borrow.inference.likelihoods import hazard
 from borrow.kernels import SquaredExponential
-from borrow.models.focused import search
 from borrow.models.focused.model import weight_prior
 from borrow.transfer.folds import read_cv, score_numbers
 
@@ -88,26 +87,6 @@ def test_prior_of_a_weight_takes_the_mean_variance_over_the_inducing_inputs():
         assert value == pytest.approx(-1.25 * 2.0 / (2.0 * 0.49), rel=1e-12)
         np.testing.assert_allclose(by["rho"], -values["rho"] * 2.0 / 0.49)
         assert by["kernel"][0] == pytest.approx(value)
-
-
-def test_gain_of_a_relation_counts_the_prior_of_its_weight_by_the_mean_variance(monkeypatch):
-    """-rho^2 v / (2 sd^2), v the kernel's variance, however many inducing inputs there are."""
-    seen, real = [], search.sharing_gains
-
-    def noted(given, best, scales, prior, sd):
-        without = real(given, best, scales, prior, None)
-        found = real(given, best, scales, prior, sd)
-        seen.append((without - found, best.values["rho"], np.exp(best.values["kernel"][0]), sd))
-        return found
-
-    monkeypatch.setattr(search, "sharing_gains", noted)
-    X = RNG.uniform(0.0, 5.0, (30, 1))
-    y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=30)
-    borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, y, tasks=["a", "b", "c"] * 10)
-    assert seen
-    for difference, rho, variance, sd in seen:
-        np.testing.assert_allclose(difference, 0.5 * rho**2 * variance / sd**2, rtol=1e-6, atol=1e-9)
-        assert np.abs(rho).max() > 0.1
 
 
 def test_joint_covariances_say_what_one_more_measurement_would_tell():
