@@ -190,7 +190,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
 
         The standard error comes from the curvature of what was maximised, at the optimum. `share` is the part of the
         function's prior variance that comes from the primary's function (noise left out); `correlation` is the prior
-        correlation of the two functions at the same input. A standard error that is shown as "-" (NaN) is not known: the
+        correlation of the two functions at the same input. A standard error shown as "-" (NaN) is not known: the
         task has no rows, or what was maximised is flat there. A relation that was dropped has rho = 0; its standard
         error says how far from 0 the data would let it be.
         """
