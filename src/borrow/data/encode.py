@@ -19,7 +19,7 @@ import datetime
 import logging
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
@@ -443,7 +443,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
             "nothing is known"
         )
     texts = [str(v).strip() for v in entries]
-    if all(_ISO.fullmatch(v) for v in texts):
+    if are_dates(texts):
         return _dates_of(name, values, None)
     if all(_LOCAL.fullmatch(v) for v in texts):
         return _dates_of(name, values, _day_first(name, texts))
@@ -461,6 +461,11 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
         every = "every row" if len(distinct) == len(texts) else "most rows"
         return LeftOut(name, f"it has a different text in {every}, as names and identifiers have")
     return _levels_of(name, values, max_levels)
+
+
+def are_dates(texts: Iterable[str]) -> bool:
+    """Whether every text is a date such as 2020-12-31, with or without a time."""
+    return all(_ISO.fullmatch(v) for v in texts)
 
 
 def _numbers_of(name: Hashable, values: Any) -> Numbers:

@@ -58,7 +58,7 @@ class HyperUncertainty:
     posteriors: list[Any]
     of_variance: Array  # weights of their variances; they sum to 1
     of_mean: Array  # weights of the squares by which their means differ from that of the optimum
-    noise: Array | None  # (M,): expected noise variance, at least that of the optimum; None for labels
+    noise: Array  # (M,): expected noise variance, at least that of the optimum
 
     def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
         """The prediction at the optimum with the hyper-parameters' uncertainty added."""
@@ -70,6 +70,37 @@ class HyperUncertainty:
         if found.covariance is None:
             return Prediction(found.mean, variance)
         covariance = found.covariance * np.multiply.outer(stretch, stretch) + moved.T @ moved
+        return Prediction(found.mean, variance, covariance)
+
+
+@dataclass(frozen=True)
+class UncertaintyByTask:
+    """That of tasks that share nothing: each has its own."""
+
+    parts: list[HyperUncertainty | None]
+    found: Array | None  # (M,): noise variances at the optimum; None for labels
+
+    @property
+    def noise(self) -> Array | None:
+        """Expected noise variance of each task."""
+        if self.found is None:
+            return None
+        known = zip(self.parts, self.found, strict=True)
+        return np.array([v if p is None or p.noise is None else float(p.noise[0]) for p, v in known])
+
+    def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
+        """The prediction at the optimum, each row widened by its own task's uncertainty."""
+        variance, covariance = found.variance.copy(), None if found.covariance is None else found.covariance.copy()
+        for t in np.unique(task):
+            part, at = self.parts[t], np.flatnonzero(task == t)
+            if part is None:
+                continue
+            block = None if covariance is None else covariance[np.ix_(at, at)]
+            own = Prediction(found.mean[at], variance[at], block)
+            wider = part.widen(own, X[at], np.zeros(len(at), dtype=np.intp))
+            variance[at] = wider.variance
+            if covariance is not None:
+                covariance[np.ix_(at, at)] = wider.covariance
         return Prediction(found.mean, variance, covariance)
 
 
@@ -115,10 +146,8 @@ def hyper_uncertainty(
     weights = np.minimum(weights, weights.mean() * np.sqrt(len(T)))  # no single point decides (Ionides 2008)
     keep = np.flatnonzero(weights > LEAST_WEIGHT * weights.sum())
     weights = weights[keep] / weights[keep].sum()
-    noise = None
-    if "noise" in found:
-        other = np.stack([np.exp(at(spread @ T[k])["noise"]) for k in keep])
-        noise = np.maximum(weights @ other, np.exp(found["noise"]))
+    other = np.stack([np.exp(at(spread @ T[k])["noise"]) for k in keep])
+    noise = np.maximum(weights @ other, np.exp(found["noise"]))
     top, alone = evaluate(found)[0], []
     for u in map(pack, singles):
         (up, posterior), (down, _) = (_evaluate(evaluate, unpack(x + s * SINGLE_STEP * u, found)) for s in (1.0, -1.0))
