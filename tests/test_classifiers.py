@@ -80,6 +80,7 @@ def test_no_relation_is_dropped():
     assert np.all(list(borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).rho_.values()))
 
 
+@pytest.mark.filterwarnings("ignore:the function that tasks share is carried by")
 @pytest.mark.parametrize(("columns", "covered"), [(1, True), (30, False)])
 def test_inducing_inputs_of_all_tasks_where_they_can_be_covered(columns, covered, monkeypatch):
     monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)  # of so few rows all pairs are written out
@@ -259,6 +260,18 @@ def test_tasks_survive_cross_validation():
     table = np.column_stack([X, code])
     guess = cross_val_predict(borrow.SingleTaskGPClassifier(task=1, max_iter=30), table, y, cv=4)
     assert np.mean(guess == y) > 0.7  # tasks p and b are opposites: without the task this is a coin
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_standard_errors_task_by_task_are_near_those_of_the_whole(monkeypatch):
+    """Labels have no noise; the sites that EP made of them stand for the task's own rows."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
+    X, y, tasks, _, _ = drawn(5, 2)
+    model = borrow.FocusedGPClassifier(primary="p", max_iter=20).fit(X, y, tasks=tasks)
+    whole = model.relatedness()["std_error"]
+    monkeypatch.setattr("borrow.models.focused.relatedness.WHOLE", 0)
+    assert np.all(np.isfinite(whole[1:]))
+    np.testing.assert_allclose(model.relatedness()["std_error"][1:], whole[1:], rtol=0.6)
 
 
 def test_relatedness_has_a_row_a_task():
