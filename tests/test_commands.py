@@ -275,6 +275,11 @@ def test_suggest_is_that_of_the_library(model, expected, place, tmp_path):
     candidates.with_columns(price=np.arange(1.0, 10.0)).write_csv(tmp_path / "c.csv")
     answer = json.loads(good("suggest", model[0], tmp_path / "c.csv", "-n", 3, "--json", "--cost", "price").stdout)
     assert [r["row"] for r in answer["rows"]] == borrow.suggest(expected, X, 3, np.arange(1.0, 10.0))["row"]
+    record = "suggest", model[0], place / "candidates.csv", "-n", 2, "--as", "St Mary", "--goal", "maximise"
+    found = borrow.suggest(expected, X.drop("school"), 2, tasks="St Mary", primary="St Mary", goal="maximise")
+    answer = json.loads(good(*record, "--json").stdout)
+    assert [r["improvement"] for r in answer["rows"]] == found["improvement"]
+    assert "value is expected to gain" in good(*record).stdout
 
 
 def test_the_same_seed_gives_the_same_answer(place, tmp_path):

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import borrow
+from absent import without
 
 N = 8  # rows a task
 
@@ -218,8 +219,7 @@ def test_parameters_changed_after_the_fit_do_not_change_what_was_learnt():
 
 
 def test_neither_pandas_nor_polars_is_needed():
-    code = (
-        "import sys; sys.modules.update(pandas=None, polars=None, pyarrow=None)\n"
+    code = without("pandas", "polars", "pyarrow") + (
         "import numpy as np, borrow\n"
         "X = np.arange(6.0)[:, None]\n"
         "model = borrow.FocusedGPRegressor(primary='a', optimizer=None)\n"

@@ -16,9 +16,10 @@ import borrow
 import report_samples as samples
 from borrow import report
 from borrow.data.plain import to_json
+from borrow.estimators.view import Points, Predictor, remembered
 from borrow.report import calibration, content, page, svg
 from borrow.report.format import aligned, number, shortened, tick_labels
-from borrow.report.predictions import Points, Predictor, effects, predictions, remembered
+from borrow.report.predictions import effects, predictions
 from borrow.transfer.compare import compare
 from borrow.transfer.problem import read_problem
 

@@ -8,6 +8,7 @@ import pytest
 from run_page import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "studies"))
+import ordinary
 import scenarios
 
 
@@ -57,3 +58,53 @@ def test_primary_of_the_focused_scenarios_has_the_rows_that_the_name_says():
 def test_those_that_may_choose_are_few():
     assert set(scenarios.SCENARIOS) > scenarios.CHOICE
     assert len(scenarios.CHOICE) <= len(scenarios.SCENARIOS) / 2
+
+
+def line_draw(kind, seed=0):
+    """Two tasks on one line with different levels and scales: any alternative that uses its rows well is near it."""
+    rng = np.random.default_rng(seed)
+    X, task = rng.normal(size=(80, 2)), np.array(["a"] * 30 + ["b"] * 50)
+    f = np.where(task == "a", 2.0, -5.0) + np.where(task == "a", 3.0, 30.0) * X[:, 0]
+    y = (
+        f + 0.01 * rng.normal(size=80)
+        if kind == "regression"
+        else (X[:, 0] + 0.3 * rng.normal(size=80) > 0).astype(int)
+    )
+    new = rng.normal(size=(40, 2))
+    truth = 2.0 + 3.0 * new[:, 0] if kind == "regression" else (new[:, 0] > 0).astype(int)
+    return scenarios.focused(kind, X, y, task, "a", new, truth)
+
+
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+@pytest.mark.parametrize("name", ["ridge alone", "ridge with interactions", "stacked GPs"])
+def test_alternatives_find_a_line(name, kind):
+    d = line_draw(kind)
+    found = ordinary.run_alternative(name, d)
+    assert found["error"] < (0.2 if kind == "regression" else 0.35)
+    assert found["error"] < 0.6 * ordinary.run_alternative("mean", d)["error"]
+
+
+def test_ratios_are_to_no_transfer_of_the_same_draw_and_average_geometrically():
+    def record(version, seed, method, error):
+        return {"version": version, "scenario": "s", "shuffled": False, "seed": seed, "method": method, "error": error,
+                "seconds": 1.0, "commit": "c"}  # fmt: skip
+
+    records = [
+        record("now", 0, "no transfer", 2.0),
+        record("now", 1, "no transfer", 4.0),
+        record("now", 0, "focused", 1.0),
+        record("now", 1, "focused", 8.0),
+        record("before", 1, "focused", 12.0),
+    ]
+    rows = {(r["version"], r["method"]): r for r in ordinary.summarise(records)["scenarios"]}
+    assert rows["now", "focused"]["ratio"] == pytest.approx(1.0)
+    assert rows["now", "focused"]["worst"] == 2.0
+    assert rows["before", "focused"]["ratio"] == pytest.approx(3.0)
+
+
+def test_scores_of_a_known_answer():
+    d = line_draw("regression")
+    found = ordinary.scores(d, d.y_test + 1.0, np.full(len(d.y_test), 0.5))
+    assert found["error"] == pytest.approx(1.0)
+    assert found["coverage"] == 0.0
+    assert found["log density"] == pytest.approx(-2.0 - np.log(0.5) - 0.5 * np.log(2 * np.pi))

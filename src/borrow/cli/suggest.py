@@ -14,6 +14,8 @@ from borrow.cli import options as o
 from borrow.cli.columns import Table, as_numbers, find_label
 from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, library_warnings, number, print_result
 from borrow.cli.predict import Rows, load_model, open_rows, write_table
+from borrow.data.labels import did_you_mean
+from borrow.transfer.suggest import GOALS
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
 #: Inputs looked at where no candidates are given.
@@ -32,6 +34,9 @@ def run(
         list[str] | None,
         typer.Option("--cost", help="A column of costs; or task=cost, repeated for every task."),
     ] = None,
+    goal: Annotated[
+        str, typer.Option("--goal", help="learn the primary everywhere, or minimise or maximise it.")
+    ] = "learn",
     primary: Annotated[
         str | None, typer.Option("--primary", "-p", help="The task that matters, where the model does not know it.")
     ] = None,
@@ -48,7 +53,8 @@ def run(
     """Choose what to measure next: the rows that tell most about the primary for their cost, best first.
 
     Each row is the best given that those above it are measured too. A reduction is of the primary's variance, averaged
-    over its own inputs and the candidates'.
+    over its own inputs and the candidates'. With --goal minimise or maximise an improvement is what the best value
+    is expected to gain.
     """
     check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
@@ -61,9 +67,11 @@ def run(
     labels = model.fitted_.schema.labels
     main = find_label(primary, labels, "--primary")
     price = prices(cost or [], rows, labels)
+    if goal not in GOALS:
+        fail(f"--goal {goal!r}: expected one of {', '.join(GOALS)}{did_you_mean(goal, GOALS)}")
     X, tasks = rows.given(model)
     with library_warnings() as warned:
-        found = borrow.suggest(model, X, n, price, tasks=tasks, primary=main)
+        found = borrow.suggest(model, X, n, price, tasks=tasks, primary=main, goal=goal)
     if output is not None:
         write_table(pl.DataFrame(dict(found), strict=False), output)
     result = {"rows": found.rows(), "candidates": len(rows.X), "warnings": warned}
@@ -101,11 +109,14 @@ def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
 
 def lines_of(found: Any, n_candidates: int, priced: bool) -> list[Any]:
     """The rows chosen, best first."""
-    numbers = {"reduction": "reduction", "cost": "cost", "reduction_per_cost": "per cost", "remaining": "remaining"}
+    gain = "reduction" if "reduction" in found else "improvement"
+    numbers = {gain: gain, "cost": "cost", f"{gain}_per_cost": "per cost"}
+    numbers |= {"remaining": "remaining"} if gain == "reduction" else {"mean": "mean", "std": "std"}
     inputs = [c for c in found if c not in ("rank", "row", "task", *numbers)]
     more = f" {len(inputs) - MOST_INPUTS} more inputs are not shown (--json)." if len(inputs) > MOST_INPUTS else ""
     right = {c: c for c in inputs[:MOST_INPUTS]} | {c: n for c, n in numbers.items() if priced or "cost" not in c}
     rows = [[str(r["rank"]), str(r["row"]), str(r["task"]), *(number(r[c]) for c in right)] for r in found.rows()]
-    explained = f"Row: position among the candidates, the first is 0. Reduction: of the primary's variance.{more}"
+    meant = {"reduction": "of the primary's variance", "improvement": "what the best value is expected to gain"}[gain]
+    explained = f"Row: position among the candidates, the first is 0. {gain.capitalize()}: {meant}.{more}"
     table = SafeTable(["rank", "row", "task"], list(right.values()), rows, 2)
     return [(f"What to measure next, of {n_candidates:,} candidates:", BOLD), table, (explained, DIM)]

@@ -1,15 +1,65 @@
-"""A small table: a dict of columns that prints as one; `pandas.DataFrame(table)` works."""
+"""A small table: a dict of columns that prints as one, becomes a frame, and draws its estimates."""
 
 from __future__ import annotations
 
 import html
+import itertools
 from typing import Any
 
 import numpy as np
 
+#: Half the width of a 95 % interval, in standard errors.
+HALF = 1.959963984540054
+
 
 class Table(dict[str, Any]):
-    """Columns by name, all of one length."""
+    """Columns by name, all of one length. It prints as a table, in a notebook too.
+
+    >>> found = Table({"task": ["a", "b"], "rows": [12, 7], "gain": [0.31, float("nan")]})
+    >>> found
+    task  rows  gain
+    a       12  0.31
+    b        7     -
+    >>> found["rows"], found.rows()[0]["task"]
+    ([12, 7], 'a')
+    """
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas frame."""
+        import pandas
+
+        return pandas.DataFrame(dict(self))
+
+    def to_polars(self) -> Any:
+        """The same as a polars frame."""
+        import polars
+
+        return polars.DataFrame(dict(self), strict=False)
+
+    def plot(self, column: str | None = None, ax: Any = None) -> Any:
+        """Draw an estimate as dots with 95 % intervals, one line per row; returns the Axes. Needs `borrow[plot]`.
+
+        Parameters
+        ----------
+        column : what to draw: a column that `std_error`, or `low` and `high`, follow. None takes the first.
+        ax : the matplotlib Axes to draw on; None makes one.
+        """
+        from borrow.plot import intervals, new_axes
+
+        names = list(self)
+        can = [a for a, b in itertools.pairwise(names) if b in ("std_error", "low")]
+        if not can or column not in (None, *can):
+            known = f"columns with one are {', '.join(can)}" if can else "no column of this table has one"
+            raise ValueError(f"column={column!r} has no interval to draw: {known}")
+        column = can[0] if column is None else column
+        value = np.asarray(self[column], dtype=float)
+        if names[names.index(column) + 1] == "std_error":
+            half = HALF * np.asarray(self["std_error"], dtype=float)
+            low, high = value - half, value + half
+        else:
+            low, high = (np.asarray(self[side], dtype=float) for side in ("low", "high"))
+        ax = new_axes(ax, height=1.0 + 0.3 * len(value))
+        return intervals(ax, [str(v) for v in self[names[0]]], value, low, high, column.replace("_", " "))
 
     def rows(self) -> list[dict[str, Any]]:
         """One dict a row."""
@@ -26,6 +76,10 @@ class Table(dict[str, Any]):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """The table as HTML; everything in it is escaped."""
         head, *body = list(zip(*self._cells(), strict=True)) or [()]
         top = "".join(f"<th>{html.escape(c)}</th>" for c in head)
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)

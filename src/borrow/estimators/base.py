@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Cells, Codes
 from borrow.data.read import Schema, read_new
+from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
@@ -83,6 +84,43 @@ class TaskEstimator(BaseEstimator):
         check_is_fitted(self)
         fitted: Fitted = self.__dict__["fitted_"]
         return fitted
+
+    def plot(self, inputs: Any = None, tasks: Any = None, X: Any = None, ax: Any = None) -> Any:
+        """Draw what the model predicts over one or two inputs; returns the Axes. Needs `borrow[plot]`.
+
+        Over one input: a curve for each task, with the 95 % band of the function (labels: the probability of the last
+        class) and the targets that were measured. Over two: a map for one task, with lines of equal standard deviation.
+
+        Parameters
+        ----------
+        inputs : one or two inputs, by name or position. Others are held at their median over the rows.
+        tasks : labels of tasks; None draws six at most over one input, the primary first, and over two one task.
+        X : inputs that say how far to draw, for models that keep no rows of their own (classifiers).
+        ax : the matplotlib Axes to draw on; None makes one.
+        """
+        check_is_fitted(self)
+        return draw(self, inputs, tasks, X, ax)
+
+    def plot_tasks(self, ax: Any = None) -> Any:
+        """Draw the correlations between tasks that the model learnt as a map; returns the Axes. Needs `borrow[plot]`.
+
+        Parameters
+        ----------
+        ax : the matplotlib Axes to draw on; None makes one.
+        """
+        check_is_fitted(self)
+        return draw_tasks(self, ax)
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._learnt()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: text + self._learnt() * (kind == "text/html") for kind, text in bundle.items()}
+
+    def _learnt(self) -> str:
+        """What the fit found, under what scikit-learn shows of the settings."""
+        return learnt(self._fit_of().attributes) if self.__sklearn_is_fitted__() else ""
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int | None:
         """Code of the task that matters, where the model has one."""

@@ -183,7 +183,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     def covariance_at(self, rows: Array, task: Codes) -> Array:
         """`posterior_covariance` for rows that were read, with codes of their tasks."""
-        return self._answer(rows, task, True, False, hyper=False)[1]
+        return self.moments_at(rows, task)[1]
+
+    def moments_at(self, rows: Array, task: Codes) -> tuple[Array, Array]:
+        """Posterior mean and covariance of the functions at rows that were read, at the hyper-parameters found."""
+        return self._answer(rows, task, True, False, hyper=False)
 
     def inputs_of(self, t: int) -> Array:
         """Distinct labelled inputs of task t; of all tasks where rows of several may be one cell."""

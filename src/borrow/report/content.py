@@ -16,11 +16,12 @@ import numpy as np
 
 from borrow import __version__
 from borrow.data.plain import to_json
+from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration
 from borrow.report.format import number, text_of
-from borrow.report.predictions import Points, Predictor, predictions, remembered
+from borrow.report.predictions import predictions
 from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
@@ -369,24 +370,18 @@ def _covariance(
 
 def correlations(predictor: Predictor, primary: Any) -> dict[str, Any] | None:
     """Correlations between tasks as the model has them, the primary first; None where it has none."""
-    model, M = predictor.model, len(predictor.labels)
-    B = np.asarray(getattr(model, "task_covariance_", 0.0), dtype=float)
-    if B.shape == (M, M) and M > 1:
-        scale = np.sqrt(np.maximum(np.diag(B), np.finfo(float).tiny))
-        return _heat(B / np.multiply.outer(scale, scale), predictor.labels, primary, SYMMETRIC)
-    if hasattr(model, "rho_") and hasattr(model, "relatedness") and predictor.regression:
-        found = model.relatedness()
-        return shared_correlations(list(found["task"]), np.asarray(found["correlation"], dtype=float), primary)
-    return None
+    found = task_correlations(predictor.model)
+    if found is None:
+        return None
+    tasks, R = found
+    return _heat(R, tasks, primary, FOCUSED if hasattr(predictor.model, "rho_") else SYMMETRIC)
 
 
 def shared_correlations(tasks: Sequence[Any], with_primary: Array, primary: Any) -> dict[str, Any] | None:
     """Correlations through one shared function: c_i c_j, 1 on the diagonal."""
     if len(tasks) < 2 or not np.isfinite(with_primary).all():
         return None
-    R = np.multiply.outer(with_primary, with_primary)
-    np.fill_diagonal(R, 1.0)
-    return _heat(R, tasks, primary, FOCUSED)
+    return _heat(through_one(with_primary), tasks, primary, FOCUSED)
 
 
 def _heat(R: Array, labels: Sequence[Any], primary: Any, lead: str) -> dict[str, Any]:

@@ -8,13 +8,12 @@ function, so the band of the difference comes from the joint posterior covarianc
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from borrow.estimators.view import Points, Predictor
 from borrow.numerics.linalg import Array
 
 #: Bands of the report hold this much, and the normal quantile that makes them.
@@ -23,84 +22,6 @@ BAND, Z = 0.90, 1.6448536269514722
 MOST_PANELS, MOST_SWITCHES, MOST_CURVES = 6, 20, 12
 #: Rows over which effects are averaged, points of a curve, cells of a map's side.
 BASE_SWITCH, BASE_CURVE, GRID_CURVE, GRID_LINE, GRID_MAP = 40, 12, 25, 161, 24
-
-
-@dataclass(frozen=True)
-class Predictor:
-    """A fitted estimator, asked in one way whatever form it was fitted in."""
-
-    model: Any
-    features: tuple[str, ...]  # names of its inputs, in its own order
-    labels: tuple[Any, ...]  # of its tasks
-    label: str  # the model in words
-    positive: Any  # classification: the class whose probability is shown
-    primary: Any  # the task that the model is about, or None
-
-    @classmethod
-    def of(cls, model: Any, features: Any = None, label: str | None = None) -> Predictor:
-        """Wrap a fitted estimator of this package; `features` names the columns of an array."""
-        inner = getattr(model, "model_", model)  # Auto estimators hold the one that they chose
-        if not hasattr(inner, "fitted_"):
-            raise ValueError(
-                f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
-                "fitted or not of this package"
-            )
-        schema = inner.fitted_.schema
-        names = schema.names if schema.names is not None else features
-        if names is None or len(names) != schema.n_features:
-            names = [f"input {j + 1}" for j in range(schema.n_features)]
-        wanted, one = getattr(model, "primary", None), schema.labels[0] if len(schema.labels) == 1 else None
-        return cls(
-            inner,
-            tuple(map(str, names)),
-            tuple(schema.labels),
-            label or type(inner).__name__,
-            inner.classes_[-1] if hasattr(inner, "classes_") else None,
-            wanted if wanted in schema.labels else one,
-        )
-
-    @property
-    def regression(self) -> bool:
-        """Whether it predicts numbers."""
-        return self.positive is None
-
-    def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Any, Any]:
-        """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
-        tasks = [task] * len(X)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # we know them
-            if not self.regression:
-                return self.model.predict_proba(X, tasks=tasks)[:, -1], None
-            mean, second = self.model.predict(X, tasks=tasks, return_std=not full, return_cov=full)
-        return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
-
-
-@dataclass(frozen=True)
-class Points:
-    """Rows that the figures stand on: inputs in the model's order, targets (NaN where there is none), task labels."""
-
-    X: Array
-    y: Array
-    tasks: tuple[Any, ...]
-
-    def of(self, task: Any) -> tuple[Array, Array]:
-        """Inputs and targets of one task."""
-        mine = np.array([t == task for t in self.tasks])
-        return self.X[mine], self.y[mine]
-
-
-def remembered(predictor: Predictor) -> Points | None:
-    """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
-    if not predictor.regression:
-        return None
-    fitted, labels, X = predictor.model.fitted_, predictor.labels, getattr(predictor.model, "X_", None)
-    if X is not None:  # of the hierarchical model: its cells hold positions in it, which need not be numbers
-        owner = labels[0] if predictor.primary is None else predictor.primary
-        return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
-    cells = fitted.model.cells
-    y = fitted.center[cells.task] + fitted.scale[cells.task] * cells.y
-    pooled = len(cells.starts) - 1 != len(labels)
-    return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
 
 
 def predictions(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from borrow.transfer.methods import LABELS
 from borrow.transfer.verdict import Verdict, advice_of, sentence_of
 
 Records = list[dict[str, Any]]
+#: Verdicts that a notebook shows where every task was compared in turn.
+MOST_VERDICTS = 8
 
 
 @dataclass(frozen=True)
@@ -220,6 +224,49 @@ class Comparison:
         records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
         relations = sorted((r for r in lines if "relations" in r), key=lambda r: tasks[r["primary"]])
         return cls.from_dict({**about, "records": records, "relations": relations})
+
+    def plot(self, primary: Any = None, ax: Any = None) -> Any:
+        """Draw the difference of every method from no transfer, with intervals; returns the Axes. Needs `borrow[plot]`.
+
+        Parameters
+        ----------
+        primary : the task to draw for, where every task was compared in turn.
+        ax : the matplotlib Axes to draw on; None makes one.
+        """
+        found = self.table(self._primary(primary))
+        borrowing = [i for i, m in enumerate(found["method"]) if m != "single"]
+        shown = Table({name: [values[i] for i in borrowing] for name, values in found.items()})
+        shown["method"] = [LABELS[m] for m in shown["method"]]
+        ax = shown.plot("difference", ax)
+        ax.set_xlabel(f"difference in {self.scoring} from no transfer (left of the line is better)")
+        return ax
+
+    def report(self, path: str | os.PathLike[str], table: Any = None, model: Any = None) -> Path:
+        """Write the report, one HTML page, and return where it is; see `borrow.report.summary`. Needs `borrow[app]`.
+
+        Parameters
+        ----------
+        path : the file to write.
+        table : the data that were compared, for predictions and what to measure next.
+        model : a fitted estimator to show; None fits the one that the verdict advises, where there is a table.
+        """
+        import borrow  # the page lies to the right of this file: asked for by its public name, when it is wanted
+
+        written: Path = borrow.report.write(path, borrow.report.summary(self, model, table))
+        return written
+
+    def _line(self) -> str:
+        """What was compared, in a line."""
+        who = repr(self.primaries[0]) if len(self.primaries) == 1 else f"{len(self.primaries)} tasks in turn"
+        folds = self.cv["folds"] * self.cv["repeats"]
+        return f"{len(self.methods)} methods for {who} on {folds} folds: {self.scoring}"
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self._line()}>"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>Comparison of {html.escape(self._line())}, lower is better</p>", self.table().to_html()]
+        return "".join([*parts, *(v.to_html() for v in list(self._verdicts.values())[:MOST_VERDICTS])])
 
     def __str__(self) -> str:
         return f"{self.scoring}, lower is better; difference from no transfer\n{self.table()!r}"

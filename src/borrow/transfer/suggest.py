@@ -1,15 +1,27 @@
-"""`suggest`: which input of which task to measure next, so that least is left unknown about the primary per cost.
+"""`suggest`: which input of which task to measure next, so that most is gained for the primary per cost.
 
 At fixed hyper-parameters the posterior covariance S of a Gaussian process does not depend on targets. Measuring
-candidate c, with noise s², takes S[:, c] S[c, :]/(S[c, c] + s²) from it, so the average variance over the reference
-inputs R of the primary falls by
+candidate c, with noise s², takes S[:, c] S[c, :]/(S[c, c] + s²) from it.
+
+goal="learn". The average variance over the reference inputs R of the primary falls by
 
     reduction(c) = mean_r S[r, c]² / (S[c, c] + s²),
 
-which is what a refit at the same hyper-parameters with that row added would find. A batch is greedy: the candidate of
-largest reduction per cost, then the same again on the covariance it leaves. The RBF network has its own criterion,
-Corollary 2 of Liao & Carin (2006): gamma = (1 + S[c, c]/s²)² is what a row adds to the determinant; the reduction is
-then log gamma, of all weights and not of the primary alone.
+which is what a refit at the same hyper-parameters with that row added would find. The RBF network has its own
+criterion, Corollary 2 of Liao & Carin (2006): gamma = (1 + S[c, c]/s²)² is what a row adds to the determinant; the
+reduction is then log gamma, of all weights and not of the primary alone.
+
+goal="minimise" or "maximise" (Mockus 1978; Jones, Schonlau & Welch 1998). Where the primary's function at c has the
+posterior N(m, v), and b is the lowest posterior mean among the inputs measured so far, a measurement at c is expected
+to lower it by
+
+    EI(c) = E max(b - f(c), 0) = (b - m) Phi(z) + sqrt(v) phi(z),    z = (b - m)/sqrt(v);
+
+means instead of targets, so that a lucky error of measurement is no record. To maximise, both are negated.
+
+A batch is greedy: the candidate of largest gain per cost, then the same again on the covariance it leaves. When a
+record is sought the measurement is believed to come out at its mean (Ginsbourger, Le Riche & Carraro 2010), so that
+means stay and deviations shrink: a batch spreads.
 """
 
 from __future__ import annotations
@@ -18,6 +30,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Codes
@@ -28,8 +41,20 @@ from borrow.estimators.settings import is_number
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 
+#: What the next measurement is for.
+GOALS = ("learn", "minimise", "maximise")
 
-def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any = None, primary: Any = None) -> Table:
+
+def suggest(
+    model: Any,
+    candidates: Any,
+    n: int,
+    cost: Any = None,
+    *,
+    tasks: Any = None,
+    primary: Any = None,
+    goal: str = "learn",
+) -> Table:
     """The n rows of `candidates` to measure next, best first.
 
     Parameters
@@ -41,11 +66,17 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
         the candidates.
     tasks : of the candidates, where these have no task column: one label, or one per row.
     primary : the task that matters, where the model does not know it.
+    goal : "learn" the primary's function everywhere; "minimise" or "maximise" it, that is find the input with its
+        lowest or highest value in few measurements. For these two the candidates are the primary's.
 
     Columns: rank, row (position in the candidates), task, the inputs, reduction (of the primary's average variance
     over its own inputs and the candidates', in squared units of y), cost, reduction_per_cost, remaining (the average
-    variance then left). For the RBF network the reduction is log gamma and nothing is said of what remains.
+    variance then left). For the RBF network the reduction is log gamma and nothing is said of what remains. With
+    "minimise" and "maximise": improvement (by how much the best value is expected to be beaten), cost,
+    improvement_per_cost, mean and std (of the function there, before the batch).
     """
+    if goal not in GOALS:
+        raise ValueError(f"goal={goal!r}: expected one of {list_labels(GOALS)}{did_you_mean(goal, GOALS)}")
     if hasattr(model, "comparison_"):  # an Auto estimator: the method that it fitted, for its primary
         model, primary = model.model_, model.primary_ if primary is None else primary
     if not hasattr(model, "covariance_at"):
@@ -65,14 +96,31 @@ def suggest(model: Any, candidates: Any, n: int, cost: Any = None, *, tasks: Any
         raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
     prices = _prices(cost, code, schema.labels)
     noise = np.array([model.noise_[label] for label in schema.labels])[code]
-    if hasattr(model, "select"):  # it has a criterion of its own, for which no task is the primary
-        reference, main, gain = rows[:0], 0, log_gamma
-    else:
-        main, gain = primary_code(primary, schema.labels), variance_reduction
-        reference = np.unique(np.vstack([model.inputs_of(main), rows]) + 0.0, axis=0)
-    R = len(reference)
-    S = model.covariance_at(np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
-    return _table(greedy(S, R, noise, prices, int(n), gain), rows, code, prices, schema)
+    if goal == "learn":
+        if hasattr(model, "select"):  # it has a criterion of its own, for which no task is the primary
+            reference, main, gain = rows[:0], 0, log_gamma
+        else:
+            main, gain = primary_code(primary, schema.labels), variance_reduction
+            reference = np.unique(np.vstack([model.inputs_of(main), rows]) + 0.0, axis=0)
+        R = len(reference)
+        S = model.covariance_at(np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
+        steps = greedy(S, R, noise, prices, int(n), gain)
+        return _table("reduction", steps, {"remaining": [r for _, _, r in steps]}, rows, code, prices, schema)
+    main = primary_code(primary, schema.labels)
+    if other := sorted({str(schema.labels[t]) for t in code.tolist() if t != main}):
+        raise ValueError(
+            f"goal={goal!r} looks for the best value of {schema.labels[main]!r}, and a measurement of "
+            f"{list_labels(other)} is none; give candidates of {schema.labels[main]!r}, or goal='learn'"
+        )
+    sign = 1.0 if goal == "minimise" else -1.0
+    mean, S = model.moments_at(rows, code)
+    known = model.inputs_of(main)
+    best = sign * (model.moments_at(known, np.full(len(known), main, dtype=np.intp))[0] if len(known) else mean)
+    deviation = np.sqrt(np.maximum(np.diagonal(S), 0.0))
+    steps = greedy(S, 0, noise, prices, int(n), expected_improvement(sign * mean, float(best.min())))
+    chosen = [c for c, _, _ in steps]
+    more = {"mean": mean[chosen].tolist(), "std": deviation[chosen].tolist()}
+    return _table("improvement", steps, more, rows, code, prices, schema)
 
 
 def greedy(
@@ -103,6 +151,19 @@ def variance_reduction(cross: Array, own: Array, noise: Array) -> Array:
 def log_gamma(cross: Array, own: Array, noise: Array) -> Array:
     """log gamma of each candidate (Corollary 2 of Liao & Carin)."""
     return np.asarray(2.0 * np.log1p(np.maximum(own, 0.0) / noise))
+
+
+def expected_improvement(mean: Array, best: float) -> Callable[[Array, Array, Array], Array]:
+    """E max(best - f, 0) of each candidate, for a function to be minimised with these posterior means."""
+
+    def gain(cross: Array, own: Array, noise: Array) -> Array:
+        deviation = np.sqrt(np.maximum(own, 0.0))
+        lower = best - mean
+        z = lower / np.where(deviation > 0, deviation, 1.0)
+        density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+        return np.where(deviation > 0, lower * ndtr(z) + deviation * density, np.maximum(lower, 0.0))
+
+    return gain
 
 
 def _cost_column(candidates: Any, cost: Any) -> tuple[Any, Any]:
@@ -137,8 +198,17 @@ def _prices(cost: Any, code: Codes, labels: tuple[Hashable, ...]) -> Array:
     return values.astype(float)
 
 
-def _table(steps: list[tuple[int, float, float]], rows: Array, code: Codes, prices: Array, schema: Any) -> Table:
-    own = ("rank", "row", "task", "reduction", "cost", "reduction_per_cost", "remaining")
+def _table(
+    what: str,
+    steps: list[tuple[int, float, float]],
+    more: Mapping[str, list[float]],
+    rows: Array,
+    code: Codes,
+    prices: Array,
+    schema: Any,
+) -> Table:
+    """The rows chosen; `what` is the name of the gain, `more` are the columns after the costs."""
+    own = ("rank", "row", "task", what, "cost", f"{what}_per_cost", *more)
     names = schema.names if schema.names is not None else [f"x{j}" for j in range(rows.shape[1])]
     chosen = [c for c, _, _ in steps]
     return Table(
@@ -147,9 +217,9 @@ def _table(steps: list[tuple[int, float, float]], rows: Array, code: Codes, pric
             "row": chosen,
             "task": [schema.labels[code[c]] for c in chosen],
             **{f"input {v}" if v in own else str(v): rows[chosen, j].tolist() for j, v in enumerate(names)},
-            "reduction": [g for _, g, _ in steps],
+            what: [g for _, g, _ in steps],
             "cost": prices[chosen].tolist(),
-            "reduction_per_cost": [g / float(prices[c]) for c, g, _ in steps],
-            "remaining": [r for _, _, r in steps],
+            f"{what}_per_cost": [g / float(prices[c]) for c, g, _ in steps],
+            **more,
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,19 @@ class Verdict:
         """As JSON keeps it; None where a number is not known."""
         found: dict[str, Any] = to_json(self.__dict__)
         return found
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name}={getattr(self, name):.3g}" for name in ("difference", "low", "high"))
+        return f"<Verdict on {self.primary!r}: {self.answer}; best={self.best!r}, {numbers}>"
+
+    def to_html(self) -> str:
+        """As a notebook shows it."""
+        advice = "".join(f"<li>{html.escape(line)}</li>" for line in self.advice)
+        table = self.secondaries.to_html() if self.tells_of_secondaries else ""
+        return f"<p><b>{html.escape(self.answer)}</b>. {html.escape(self.sentence)}</p>{table}<ul>{advice}</ul>"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
 
     def __str__(self) -> str:
         table = ["", repr(self.secondaries), ""] if self.tells_of_secondaries else []

@@ -17,7 +17,7 @@ from borrow.covariance import Adjoints
 from borrow.data.cells import Cells
 from borrow.estimators.settings import by_label
 from borrow.inference import ExactInference, Inference, priors
-from borrow.inference.priors import GaussianPrior
+from borrow.inference.priors import Prior
 from borrow.kernels import Kernel, resolve
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics.linalg import Array
@@ -62,15 +62,13 @@ class TaskModel:
         own = zip(labels, self.specific, strict=False)
         return [f"{n} of task {label!r}" for label, k in own if k is not None for n in k.parameter_names()]
 
-    def weak_priors(self, scales: Array, n_noises: int) -> dict[str, GaussianPrior]:
-        """The priors that all GP estimators share, on the kernels and the noise."""
-        centre = self.infer.log_variance
-        chosen = {"kernel": priors.kernel_prior(self.kernel, scales, centre)}
+    def weak_priors(self, scales: Array, n_noises: int) -> dict[str | tuple[str, ...], Prior]:
+        """The priors that all GP estimators share, on the kernels and the noise; relevance of columns is in common."""
+        own = [k for k in self.specific if k is not None]
+        of_kernels = priors.exchangeable_lengthscales([self.kernel, *own], scales, self.infer.log_variance)
+        chosen: dict[str | tuple[str, ...], Prior] = {("kernel", "specific") if own else "kernel": of_kernels}
         if isinstance(self.infer, ExactInference):
             chosen["noise"] = priors.noise_prior(n_noises)
-        own = [priors.kernel_prior(k, scales, centre) for k in self.specific if k is not None]
-        if own:
-            chosen["specific"] = priors.join_priors(own)
         return chosen
 
 

@@ -1,0 +1,280 @@
+"""Every estimator at its defaults, and what people use instead, on ordinary data: who wins, by how much, at what cost.
+
+    python benchmarks/studies/ordinary.py                      # all scenarios, ten repetitions, resumes
+    python benchmarks/studies/ordinary.py --only 'jura*' --methods focused,symmetric --draws 3
+    python benchmarks/studies/ordinary.py --base PATH          # the same methods of another checkout, as "before"
+    python benchmarks/studies/ordinary.py --shuffled           # the secondaries' targets shuffled within each task
+
+Error is the root mean squared error, for labels the log loss; every error is divided by that of `SingleTaskGP*` on the
+same draw ("no transfer"), and ratios are averaged geometrically. Scenarios are those of `scenarios.py`, which were
+written down before any default changed. A record per draw and method, with the commit that made it, is kept under
+out/, so that a run goes on where it stopped; the summary goes to docs/results/ordinary.json.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import fnmatch
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from alternatives import ALTERNATIVES, can
+from scenarios import CHOICE, REPETITIONS, SCENARIOS, Draw
+from sklearn.metrics import log_loss, roc_auc_score
+
+import borrow
+from results import ROOT, provenance, write_result
+
+STORE = ROOT / "out" / "ordinary.jsonl"
+REGRESSORS = {
+    "no transfer": "SingleTaskGPRegressor",
+    "pooled": "PooledGPRegressor",
+    "symmetric": "MultiTaskGPRegressor",
+    "focused": "FocusedGPRegressor",
+    "hierarchical": "HierarchicalGPRegressor",
+    "IVM": "MultiTaskIVMRegressor",
+    "RBF network": "MultiTaskRBFRegressor",
+    "Auto": "AutoRegressor",
+}
+CLASSIFIERS = {
+    "no transfer": "SingleTaskGPClassifier",
+    "pooled": "PooledGPClassifier",
+    "symmetric": "MultiTaskGPClassifier",
+    "focused": "FocusedGPClassifier",
+    "hierarchical": "HierarchicalGPClassifier",
+    "IVM": "MultiTaskIVMClassifier",
+    "Dirichlet process": "DirichletProcessClassifier",
+    "shared structure": "SharedStructureClassifier",
+    "regularised": "RegularizedMultiTaskClassifier",
+    "Auto": "AutoClassifier",
+}
+OURS = list(dict.fromkeys([*REGRESSORS, *CLASSIFIERS]))
+#: Methods that need one task that matters.
+ONE_PRIMARY = ("focused", "Auto")
+
+
+def build(name: str, draw: Draw) -> Any:
+    """One of our estimators at its defaults; None where it is not made for such a draw."""
+    names = REGRESSORS if draw.kind == "regression" else CLASSIFIERS
+    if name not in names or (name in ONE_PRIMARY and draw.primary is None):
+        return None
+    settings: dict[str, Any] = {"primary": draw.primary} if name in ONE_PRIMARY else {}
+    return getattr(borrow, names[name])(**settings)
+
+
+def run_ours(name: str, draw: Draw) -> dict[str, Any] | None:
+    """Scores of one of our estimators on a draw."""
+    model = build(name, draw)
+    if model is None:
+        return None
+    one = name == "no transfer" and draw.primary is not None  # the others' rows would be fitted for nothing
+    rows = draw.task == draw.primary if one else np.full(len(draw.y), True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        started = time.process_time()
+        model.fit(draw.X[rows], draw.y[rows], tasks=draw.task[rows])
+        fitted = time.process_time() - started
+        if draw.kind == "regression":
+            mean, std = model.predict(draw.X_test, tasks=draw.task_test, return_std=True, include_noise=True)
+            found = scores(draw, mean, std)
+        else:
+            found = scores(draw, model.predict_proba(draw.X_test, tasks=draw.task_test)[:, 1])
+    return {**found, "seconds": fitted, "warnings": sorted({str(w.message)[:200] for w in caught})}
+
+
+def run_alternative(name: str, draw: Draw) -> dict[str, Any] | None:
+    """Scores of what a person would use instead."""
+    if not can(name, draw):
+        return None
+    started = time.process_time()
+    predicted = ALTERNATIVES[name](draw)
+    return {**scores(draw, predicted), "seconds": time.process_time() - started, "warnings": []}
+
+
+def scores(draw: Draw, predicted: Any, std: Any = None) -> dict[str, Any]:
+    """Error; for numbers coverage of the 90 % band and mean log density where there is a deviation; for labels AUC."""
+    if draw.kind == "classification":
+        p = np.clip(predicted, 1e-6, 1.0 - 1e-6)
+        each = [(draw.y_test[at], p[at]) for at in (draw.task_test == t for t in np.unique(draw.task_test))]
+        area = [roc_auc_score(y, q) for y, q in each if 0 < y.sum() < len(y)]
+        return {
+            "error": float(log_loss(draw.y_test, p, labels=[0, 1])),
+            "auc": float(np.mean(area)),
+            "mean probability": float(p.mean()),
+            "base rate": float(draw.y_test.mean()),
+        }
+    r = draw.y_test - predicted
+    out = {"error": float(np.sqrt(np.mean(r**2)))}
+    if std is not None:
+        out["coverage"] = float(np.mean(np.abs(r) <= 1.6448536269514722 * std))
+        out["log density"] = float(np.mean(-0.5 * (r / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)))
+    return out
+
+
+def key_of(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record["version"], record["scenario"], record["shuffled"], record["seed"], record["method"]
+
+
+def load(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Records by what they are of; a line torn when a run was stopped is left out."""
+    found = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        found[key_of(record)] = record
+    return found
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Fit whatever has no record yet."""
+    STORE.parent.mkdir(exist_ok=True)
+    done, commit = load(STORE), given.commit or provenance()["commit"]
+    with STORE.open("a") as file:
+        for seed in range(given.first, given.first + given.draws):
+            for scenario in (s for s in SCENARIOS if fnmatch.fnmatch(s, given.only)):
+                draw = None
+                for method in given.methods:
+                    about = (given.version, scenario, given.shuffled, seed, method)
+                    if about in done:
+                        continue
+                    if draw is None:
+                        draw = SCENARIOS[scenario](seed)
+                        draw = draw.shuffled(seed) if given.shuffled else draw
+                    found = (run_ours if method in OURS else run_alternative)(method, draw)
+                    if found is None:
+                        continue
+                    names = ("version", "scenario", "shuffled", "seed", "method")
+                    file.write(json.dumps({**dict(zip(names, about, strict=True)), "commit": commit, **found}) + "\n")
+                    file.flush()
+                    sys.stdout.write(f"{scenario} {seed} {method}: {found['error']:.4g}, {found['seconds']:.1f} s\n")
+                    sys.stdout.flush()
+
+
+def ratios(records: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[int, float]]:
+    """error / error of no transfer by (version, scenario, method) and seed; "before" has its own no transfer."""
+    alone = {(r["version"], r["scenario"], r["seed"]): r["error"] for r in records if r["method"] == "no transfer"}
+    out: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
+    for r in records:
+        base = alone.get(("now", r["scenario"], r["seed"]))
+        if base is not None:
+            out[r["version"], r["scenario"], r["method"]][r["seed"]] = r["error"] / base
+    return out
+
+
+def geometric(values: Any) -> float:
+    return float(np.exp(np.mean(np.log(np.asarray(list(values))))))
+
+
+def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per scenario and method: ratio to no transfer, worst draw, coverage, log density, AUC, seconds; and over all."""
+    found = ratios(records)
+    by_cell: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for r in records:
+        by_cell[r["version"], r["scenario"], r["method"]].append(r)
+    rows = []
+    for (version, scenario, method), own in sorted(by_cell.items()):
+        ratio = found.get((version, scenario, method), {})
+        row: dict[str, Any] = {"version": version, "scenario": scenario, "method": method, "draws": len(own)}
+        row["error"] = float(np.mean([r["error"] for r in own]))
+        if ratio:
+            row |= {"ratio": geometric(ratio.values()), "worst": max(ratio.values())}
+        for name in ("coverage", "log density", "auc", "mean probability", "base rate"):
+            values = [r[name] for r in own if name in r]
+            if values:
+                row[name] = float(np.mean(values))
+        row["seconds"] = float(np.median([r["seconds"] for r in own]))
+        row["commits"] = sorted({r["commit"] for r in own})
+        rows.append(row)
+    total = []
+    for version, method in sorted({(r["version"], r["method"]) for r in rows}):
+        mine = [r for r in rows if (r["version"], r["method"]) == (version, method) and "ratio" in r]
+        if mine:
+            overall = {"version": version, "method": method, "scenarios": len(mine)}
+            overall["ratio"] = geometric(r["ratio"] for r in mine)
+            overall["worst scenario"] = max((r["ratio"], r["scenario"]) for r in mine)
+            overall["worst draw"] = max((r["worst"], r["scenario"]) for r in mine)
+            confirmed = [r["ratio"] for r in mine if r["scenario"] not in CHOICE]
+            overall["ratio, confirming scenarios"] = geometric(confirmed) if confirmed else None
+            total.append(overall)
+    return {"scenarios": rows, "overall": total}
+
+
+def show(summary: dict[str, Any]) -> None:
+    """The table, ratios first."""
+    for r in summary["overall"]:
+        worst, draw = r["worst scenario"], r["worst draw"]
+        sys.stdout.write(
+            f"{r['version']:7s} {r['method']:24s} {r['ratio']:.3f} over {r['scenarios']:2d} scenarios; worst "
+            f"{worst[0]:.2f} ({worst[1]}), worst draw {draw[0]:.2f} ({draw[1]})\n"
+        )
+    for r in summary["scenarios"]:
+        more = "".join(f", {n} {r[n]:.3g}" for n in ("coverage", "log density", "auc", "mean probability") if n in r)
+        ratio = f"{r['ratio']:.3f} (worst {r['worst']:.2f})" if "ratio" in r else "    -"
+        sys.stdout.write(
+            f"{r['scenario']:26s} {r['version']:7s} {r['method']:24s} {ratio}, error {r['error']:.4g}{more}, "
+            f"{r['seconds']:.2f} s, {r['draws']} draws\n"
+        )
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=REPETITIONS)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", default="*", help="pattern of scenarios")
+    parser.add_argument("--methods", default=",".join([*OURS, *ALTERNATIVES]))
+    parser.add_argument("--shuffled", action="store_true")
+    parser.add_argument("--base", help="a checkout of another commit, measured as version 'before'")
+    parser.add_argument("--version", default="now", help=argparse.SUPPRESS)
+    parser.add_argument("--commit", help=argparse.SUPPRESS)
+    parser.add_argument("--summary", action="store_true", help="measure nothing")
+    given = parser.parse_args(arguments)
+    if given.base:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=given.base, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        again = [a for a in sys.argv[1:] if a not in ("--base", given.base)]
+        own = {**os.environ, "PYTHONPATH": str(Path(given.base) / "src")}
+        subprocess.run(
+            [sys.executable, __file__, *again, "--version", "before", "--commit", commit], env=own, check=True
+        )
+        return {}
+    given.methods = [m for m in given.methods.split(",") if m]
+    unknown = set(given.methods) - {*OURS, *ALTERNATIVES}
+    if unknown:
+        parser.error(f"no method {sorted(unknown)}; there are {[*OURS, *ALTERNATIVES]}")
+    if not given.summary:
+        measure(given)
+    if given.version != "now":
+        return {}
+    records = list(load(STORE).values())
+    content = {}
+    for shuffled in (False, True):
+        part = [r for r in records if r["shuffled"] == shuffled]
+        if part:
+            content["shuffled" if shuffled else "as they are"] = summarise(part)
+    for name, summary in content.items():
+        sys.stdout.write(f"\n== secondaries {name} ==\n")
+        show(summary)
+    if given.only == "*" and given.draws == REPETITIONS:
+        write_result("ordinary", content)
+    return content
+
+
+if __name__ == "__main__":
+    main()

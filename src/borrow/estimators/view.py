@@ -1,0 +1,248 @@
+"""A fitted estimator seen from outside: its inputs by name, its tasks, the rows that it keeps, one way to ask it.
+
+The report and `model.plot()` look at every estimator in this way.
+"""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from borrow.data.labels import list_labels
+from borrow.data.read import read_inputs
+from borrow.numerics.linalg import Array
+
+#: Tasks that are drawn into one figure; points of a curve, and of each side of a map.
+MOST_TASKS, GRID_LINE, GRID_MAP = 6, 161, 40
+#: Letters of an attribute that a notebook shows.
+MOST_LETTERS = 160
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A fitted estimator, asked in one way whatever form it was fitted in."""
+
+    model: Any
+    features: tuple[str, ...]  # names of its inputs, in its own order
+    labels: tuple[Any, ...]  # of its tasks
+    label: str  # the model in words
+    positive: Any  # classification: the class whose probability is shown
+    primary: Any  # the task that the model is about, or None
+
+    @classmethod
+    def of(cls, model: Any, features: Any = None, label: str | None = None) -> Predictor:
+        """Wrap a fitted estimator of this package; `features` names the columns of an array."""
+        inner = getattr(model, "model_", model)  # Auto estimators hold the one that they chose
+        if not hasattr(inner, "fitted_"):
+            raise ValueError(
+                f"model is {type(model).__name__}; expected a fitted estimator of borrow, and this one is not "
+                "fitted or not of this package"
+            )
+        schema = inner.fitted_.schema
+        names = schema.names if schema.names is not None else features
+        if names is None or len(names) != schema.n_features:
+            names = [f"input {j + 1}" for j in range(schema.n_features)]
+        wanted, one = getattr(model, "primary", None), schema.labels[0] if len(schema.labels) == 1 else None
+        return cls(
+            inner,
+            tuple(map(str, names)),
+            tuple(schema.labels),
+            label or type(inner).__name__,
+            inner.classes_[-1] if hasattr(inner, "classes_") else None,
+            wanted if wanted in schema.labels else one,
+        )
+
+    @property
+    def regression(self) -> bool:
+        """Whether it predicts numbers."""
+        return self.positive is None
+
+    def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Any, Any]:
+        """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
+        tasks = [task] * len(X)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # we know them
+            if not self.regression:
+                return self.model.predict_proba(X, tasks=tasks)[:, -1], None
+            mean, second = self.model.predict(X, tasks=tasks, return_std=not full, return_cov=full)
+        return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Rows that the figures stand on: inputs in the model's order, targets (NaN where there is none), task labels."""
+
+    X: Array
+    y: Array
+    tasks: tuple[Any, ...]
+
+    def of(self, task: Any) -> tuple[Array, Array]:
+        """Inputs and targets of one task."""
+        mine = np.array([t == task for t in self.tasks])
+        return self.X[mine], self.y[mine]
+
+
+def remembered(predictor: Predictor) -> Points | None:
+    """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
+    if not predictor.regression:
+        return None
+    fitted, labels, X = predictor.model.fitted_, predictor.labels, getattr(predictor.model, "X_", None)
+    if X is not None:  # of the hierarchical model: its cells hold positions in it, which need not be numbers
+        owner = labels[0] if predictor.primary is None else predictor.primary
+        return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
+    cells = fitted.model.cells
+    y = fitted.center[cells.task] + fitted.scale[cells.task] * cells.y
+    pooled = len(cells.starts) - 1 != len(labels)
+    return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
+
+
+def task_correlations(model: Any) -> tuple[list[Any], Array] | None:
+    """Labels of tasks and correlations between their functions, as the model has them; None where it has none."""
+    labels = list(model.fitted_.schema.labels)
+    B = np.asarray(getattr(model, "task_covariance_", 0.0), dtype=float)
+    if B.shape == (len(labels), len(labels)) and len(labels) > 1:
+        scale = np.sqrt(np.maximum(np.diag(B), np.finfo(float).tiny))
+        return labels, B / np.multiply.outer(scale, scale)
+    related = model.relatedness() if hasattr(model, "rho_") else None
+    if related is None or isinstance(related, list):  # a list: one per class
+        return None
+    c = np.asarray(related["correlation"], dtype=float)
+    return (list(related["task"]), through_one(c)) if len(c) > 1 and np.isfinite(c).all() else None
+
+
+def through_one(with_primary: Array) -> Array:
+    """Correlations of tasks that are tied through one function alone: c_i c_j, 1 on the diagonal."""
+    R: Array = np.multiply.outer(with_primary, with_primary)
+    np.fill_diagonal(R, 1.0)
+    return R
+
+
+def draw_tasks(model: Any, ax: Any) -> Any:
+    """What `TaskEstimator.plot_tasks` does."""
+    from borrow import plot
+
+    found = task_correlations(getattr(model, "model_", model))
+    if found is None:
+        raise ValueError(
+            f"{type(model).__name__} learns no correlations between tasks; the symmetric models (task_covariance_) and "
+            "the focused ones (rho_) do"
+        )
+    tasks, R = found
+    size = 1.5 + 0.45 * len(tasks)
+    return plot.heat_map(plot.new_axes(ax, size + 0.5, size), [str(t) for t in tasks], R, "Correlations between tasks")
+
+
+def draw(model: Any, inputs: Any, tasks: Any, X: Any, ax: Any) -> Any:
+    """What `TaskEstimator.plot` does."""
+    from borrow import plot
+
+    predictor = Predictor.of(model)
+    points = _points(predictor, X)
+    at = _chosen(predictor, inputs)
+    shown, left = _tasks(predictor, tasks, 1 if len(at) == 2 else MOST_TASKS)
+    words = f"probability of {predictor.positive!r}" if not predictor.regression else "prediction"
+    ax = plot.new_axes(ax)
+    middle = np.median(points.X, axis=0)
+    if len(at) == 2:
+        first, second = (np.linspace(points.X[:, j].min(), points.X[:, j].max(), GRID_MAP) for j in at)
+        rows = np.tile(middle, (GRID_MAP**2, 1))
+        rows[:, at[0]], rows[:, at[1]] = np.tile(first, GRID_MAP), np.repeat(second, GRID_MAP)
+        mean, std = (None if v is None else v.reshape(GRID_MAP, -1) for v in predictor.ask(rows, shown[0]))
+        plot.surface(ax, first, second, mean, std)
+        X_own, _ = points.of(shown[0])
+        plot.points(ax, *X_own[:, at].T)
+        ax.set_ylabel(predictor.features[at[1]])
+        ax.set_title(f"{words} for {shown[0]}")
+    else:
+        j = at[0]
+        grid = np.linspace(points.X[:, j].min(), points.X[:, j].max(), GRID_LINE)
+        rows = np.tile(middle, (GRID_LINE, 1))
+        rows[:, j] = grid
+        for task, colour in zip(shown, plot.CYCLE, strict=False):
+            mean, std = predictor.ask(rows, task)
+            if std is None:
+                ax.plot(grid, mean, color=colour, linewidth=2.0)
+            else:
+                plot.band(ax, grid, mean, std, colour)
+            X_own, y_own = points.of(task)
+            plot.points(ax, X_own[:, j], y_own, colour)
+            ax.lines[-1].set_label(str(task))
+        title = f"the first {len(shown)} of {len(shown) + left} tasks" if left else None
+        if len(predictor.labels) > 1:
+            ax.legend(title=title, frameon=False, fontsize=8)
+        ax.set_ylabel(words)
+    ax.set_xlabel(predictor.features[at[0]])
+    if held := [f"{n} {v:.3g}" for i, (n, v) in enumerate(zip(predictor.features, middle, strict=True)) if i not in at]:
+        plot.explain(ax, f"held at the median: {', '.join(held[:4])}" + " and more" * (len(held) > 4))
+    return ax
+
+
+def _points(predictor: Predictor, X: Any) -> Points:
+    """The rows that the figure stands on: those given, else those that the model keeps."""
+    if X is None:
+        kept = remembered(predictor)
+        if kept is None or not len(kept.X):
+            raise ValueError(f"{type(predictor.model).__name__} keeps no rows to draw over; give X=, the inputs")
+        return kept
+    inputs, values = read_inputs(predictor.model, X, predictor.model.fitted_.schema)
+    return Points(np.asarray(inputs), np.full(len(inputs), np.nan), tuple(values or [None] * len(inputs)))
+
+
+def _chosen(predictor: Predictor, inputs: Any) -> list[int]:
+    """Positions of the one or two inputs to draw over."""
+    names = predictor.features
+    if inputs is None:
+        if len(names) > 2:
+            raise ValueError(f"the model has {len(names)} inputs; give inputs=, one or two of {list_labels(names)}")
+        return list(range(len(names)))
+    wanted = [inputs] if isinstance(inputs, (str, int, np.integer)) else list(inputs)
+    unknown = [v for v in wanted if v not in (names if isinstance(v, str) else range(len(names)))]
+    if unknown or not 1 <= len(set(wanted)) == len(wanted) <= 2:
+        raise ValueError(f"inputs={inputs!r}: expected one or two of {list_labels(names)}, or their positions")
+    return [names.index(v) if isinstance(v, str) else int(v) for v in wanted]
+
+
+def _tasks(predictor: Predictor, tasks: Any, most: int) -> tuple[list[Any], int]:
+    """The tasks to draw, the one that matters first, and how many are left out."""
+    labels = list(predictor.labels)
+    if tasks is None:
+        first = [t for t in labels if t == predictor.primary]
+        every = [*first, *(t for t in labels if t != predictor.primary)]
+        return every[:most], len(every) - len(every[:most])
+    wanted = [tasks] if tasks in labels else list(tasks)
+    if not wanted or any(t not in labels for t in wanted):
+        raise ValueError(f"tasks={tasks!r}: expected tasks of the model, which are {list_labels(labels)}")
+    if len(wanted) > most:
+        raise ValueError(f"tasks={tasks!r}: at most {most} can be told apart in this figure; give fewer")
+    return wanted, 0
+
+
+def learnt(attributes: Mapping[str, Any]) -> str:
+    """What a fit found, as HTML: one line per public attribute, large ones by their shape."""
+    rows = "".join(
+        f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(_short(value))}</td></tr>"
+        for name, value in attributes.items()
+    )
+    return f"<details open><summary>learnt by the fit</summary><table><tbody>{rows}</tbody></table></details>"
+
+
+def _short(value: Any) -> str:
+    """A value in a line."""
+    if isinstance(value, np.ndarray) and value.size > 12:
+        return f"array of shape {value.shape}"
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return _cut(", ".join(f"{k}: {_short(v)}" for k, v in value.items()))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return _cut(", ".join(_short(v) for v in value))
+    return _cut(" ".join(str(value).split()))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS].rstrip() + " \u2026"
