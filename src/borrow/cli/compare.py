@@ -51,8 +51,8 @@ def run(
         typer.Option(
             "--methods",
             "-m",
-            help="auto, or keys between commas: " + "pooled, symmetric, focused, "
-            "hierarchical, rbf, ivm. No transfer is always there.",
+            help="auto, or keys between commas: focused, symmetric, rank1, hierarchical, ivm, clusters, pooled, rbf. "
+            "No transfer and simple references are always there.",
         ),
     ] = "auto",
     folds: Annotated[
@@ -63,6 +63,18 @@ def run(
     ] = 1,
     scoring: Annotated[
         str | None, typer.Option("--scoring", help="mae, mse or rmse; brier, error or log for labels.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Column that says which rows belong together; folds keep them together.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="Column of numbers or dates: the past has to predict the future.")
+    ] = None,
+    wanted: Annotated[
+        Path | None, typer.Option("--wanted", help="Table of the rows that will be asked for: the answer is for these.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="Begin no fit after so many minutes; answer from what is done.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="One fit a method and leave-one-out in closed form: fast, and optimistic.")
@@ -86,12 +98,13 @@ def run(
     """Does the other data help? Compare methods that borrow with no transfer, on the task that matters.
 
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
-    The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
+    The answer is helps, probably helps, no practical difference, cannot tell, probably hurts or hurts, with the
+    probability that borrowing lowers the error.
     """
     from borrow.transfer.problem import read_problem
 
     files = {"--store": stored, "--save": save, "--report": report}
-    check_files({"DATA": data}, files)
+    check_files({"DATA": data, **({} if wanted is None else {"--wanted": wanted})}, files)
     refuse(
         {
             "--save needs --primary: a model is fitted for the task that matters": save is not None and primary is None,
@@ -122,6 +135,8 @@ def run(
                 random_state=seed,
                 store=stored,
                 progress=told,
+                wanted=None if wanted is None else rows_wanted(wanted, delimiter),
+                max_minutes=minutes,
             )
         except KeyboardInterrupt:
             again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""

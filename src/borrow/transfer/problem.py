@@ -18,7 +18,7 @@ from borrow.data.cells import Codes
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 from borrow.data.read import as_frame, is_missing, name_some, task_values, to_floats
 from borrow.numerics.linalg import Array
-from borrow.transfer.methods import build
+from borrow.transfer.methods import build, wrap
 
 KINDS = ("regression", "classification")
 
@@ -41,6 +41,9 @@ class Problem:
     labels: tuple[Hashable, ...]  # distinct, sorted
     classes: tuple[Any, ...] = ()
     frame: Any = field(default=None, repr=False, compare=False)
+    groups: tuple[Any, ...] | None = None  # of every row: what is measured together, and held out together
+    times: tuple[float, ...] | None = None  # of every row, as numbers
+    more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
 
     @property
     def seen(self) -> Any:
@@ -63,11 +66,18 @@ class Problem:
     def take(self, rows: Any) -> Problem:
         """Some of the rows; labels that no row has any more are dropped."""
         tasks = tuple(self.tasks[i] for i in rows)
-        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=sort_labels(tasks), frame=None)
+        parts: dict[str, Any] = {
+            n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")}
+        labels = sort_labels(tasks)
+        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=labels, frame=None, **parts)
 
     def fit(self, key: str, primary: Any, seed: int = 0) -> Any:
         """A method fitted to all rows, as the comparison fits it; no transfer fits the primary alone."""
-        model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, alone=True)
+        task = None if self.frame is None else self.task
+        if key in self.more:
+            model: Any = wrap(self.more[key], self.kind, task, primary, seed)
+        else:
+            model = build(self.kind, key, task, primary, seed, alone=True)
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
         return model.fit(self.frame, self.y)
@@ -78,11 +88,25 @@ class Problem:
         total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
         total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
         total.update(json.dumps([None if v is None or v != v else v for v in self.y.tolist()]).encode())
+        if self.groups is not None or self.times is not None:
+            total.update(json.dumps([self.groups, self.times]).encode())
         return total.hexdigest()
 
 
-def read_problem(table: Any, target: str, task: str, features: Any = None, kind: str = "auto") -> Problem:
-    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is."""
+def read_problem(
+    table: Any,
+    target: str,
+    task: str,
+    features: Any = None,
+    kind: str = "auto",
+    group: str | None = None,
+    time: str | None = None,
+) -> Problem:
+    """A frame, or a dict of columns, as a problem; one that was read before is returned as it is.
+
+    `group` and `time` name columns that say what belongs together and what came when. They are inputs only where
+    `features` names them.
+    """
     if isinstance(table, Problem):
         return table
     frame, columns = _columns(table)
@@ -90,7 +114,12 @@ def read_problem(table: Any, target: str, task: str, features: Any = None, kind:
     _require([task], "task", columns)
     if target == task:
         raise ValueError(f"target and task are both {target!r}; they are two columns")
-    names = [c for c in columns if c not in (target, task)] if features is None else features
+    for name, role in ((group, "group"), (time, "time")):
+        if name is not None:
+            _require([name], role, columns)
+            if name in (target, task):
+                raise ValueError(f"{role}={name!r} is the {'target' if name == target else 'task'} column")
+    names = [c for c in columns if c not in (target, task, group, time)] if features is None else features
     names = [names] if isinstance(names, str) else list(names)
     _require(names, "features", columns)
     for name in names:
@@ -111,7 +140,23 @@ def read_problem(table: Any, target: str, task: str, features: Any = None, kind:
     about = kind, target, task, tuple(map(str, names))
     same = frame is not None and list(labels) == values and len(set(names)) == len(names)
     own = frame.select([*names, task]).to_native() if same else None
-    return Problem(*about, X, y, labels, sort_labels(labels), classes, own)
+    groups = None if group is None else tuple(plain(v) for v in task_values(columns[group], n))
+    times = None if time is None else read_times(columns[time], time)
+    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, groups, times)
+
+
+def read_times(values: Any, name: str) -> tuple[float, ...]:
+    """Numbers as they are, dates and times as days; text is read as dates."""
+    column = np.asarray(values.to_list() if hasattr(values, "to_list") else values, dtype=object)
+    if len(bad := [i for i, v in enumerate(column) if is_missing(v)]):
+        raise ValueError(f"column {name!r} has no time in {name_some(bad)}; leave these rows out")
+    try:
+        if all(isinstance(v, (int, float, np.number)) for v in column):
+            return tuple(float(v) for v in column)
+        days = np.array([v if isinstance(v, np.datetime64) else str(v) for v in column]).astype("datetime64[s]")
+    except ValueError as problem:
+        raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {problem}") from None
+    return tuple((days.astype(float) / 86400.0).tolist())
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
