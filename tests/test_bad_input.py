@@ -197,7 +197,9 @@ def test_constant_targets_are_predicted(estimator, value):
 
 @pytest.mark.parametrize("estimator", EVERY)
 def test_one_row_is_enough(estimator):
-    mean, std = estimator().fit([[1.0]], [2.0]).predict([[1.0], [9.0]], return_std=True)
+    with pytest.warns(UserWarning, match="fitted to a single row"):
+        model = estimator().fit([[1.0]], [2.0])
+    mean, std = model.predict([[1.0], [9.0]], return_std=True)
     np.testing.assert_allclose(mean, 2.0)
     assert 0 < std[0] < std[1]
 

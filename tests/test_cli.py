@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import borrow
 from borrow import report
-from borrow.cli import main
+from borrow.cli.app import main
 
 TINY = ["demo", "--secondaries", "1", "--quick"]
 
@@ -132,7 +132,7 @@ def test_an_interrupt_while_packages_are_imported_is_no_traceback():
         "    def find_spec(self, name, *_):\n"
         "        if name == 'polars': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Stop())\n"
-        "from borrow.cli import main"
+        "from borrow.cli import main; main()"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (130, "borrow: interrupted\n")

@@ -332,7 +332,9 @@ def test_strangers_tables():
         model.predict(INPUTS[["x"]])
     with pytest.raises(ValueError, match=r"NaN or infinity \(inf\) in row 0"):
         Regressor("who").fit(INPUTS.assign(x=[np.nan, *TABLE["x"][1:]]), TABLE["y"])
-    mean, std = Regressor().fit([[1.0]], [2.0]).predict([[1.0], [9.0]], return_std=True)
+    with pytest.warns(UserWarning, match="fitted to a single row"):
+        alone = Regressor().fit([[1.0]], [2.0])
+    mean, std = alone.predict([[1.0], [9.0]], return_std=True)
     assert_allclose(mean, 2.0)
     assert 0 < std[0] < std[1]
     flat = Regressor("who", n_active=30).fit(INPUTS, np.full(len(TABLE), 3.0))

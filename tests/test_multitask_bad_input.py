@@ -282,7 +282,8 @@ def test_constant_targets_are_predicted(settings, value):
 
 @pytest.mark.parametrize("settings", [{}, {"rank": 1}, {"intercept": True}, {"inducing": 3}], ids=str)
 def test_one_row_is_enough(settings):
-    fitted = borrow.MultiTaskGPRegressor(**settings).fit([[1.0]], [2.0])
+    with pytest.warns(UserWarning, match="fitted to a single row"):
+        fitted = borrow.MultiTaskGPRegressor(**settings).fit([[1.0]], [2.0])
     mean, std = fitted.predict([[1.0], [9.0]], return_std=True)
     np.testing.assert_allclose(mean, 2.0)
     assert 0 < std[0] < std[1]

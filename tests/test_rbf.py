@@ -307,7 +307,9 @@ def test_constant_targets_are_predicted(design, value):
 @pytest.mark.parametrize("design", DESIGNS)
 def test_one_row_and_equal_rows_are_enough(design):
     model = MultiTaskRBFRegressor(design=design)
-    mean, std = model.fit([[1.0]], [2.0]).predict([[1.0], [9.0]], return_std=True)
+    with pytest.warns(UserWarning, match="fitted to a single row"):
+        model.fit([[1.0]], [2.0])
+    mean, std = model.predict([[1.0], [9.0]], return_std=True)
     assert_allclose(mean, 2.0)
     assert np.all(np.isfinite(std))
     assert std[0] > 0

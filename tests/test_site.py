@@ -29,8 +29,8 @@ def test_nothing_is_fetched_from_elsewhere(site):
 
 def test_home_is_the_readme_with_links_of_the_site(site):
     home = (site / "index.html").read_text()
-    assert "In twenty seconds" in home
-    assert 'href="papers/focused.html"' in home
+    assert "In ten lines" in home
+    assert 'href="howto/pipeline.html"' in home
     assert 'href="contributing.html"' in home
     for page in site.rglob("*.html"):
         for link in re.findall(r'<a [^>]*href="([^"#:]+)', page.read_text()):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from borrow.cli.output import fail
+from borrow.cli.output import fail, tell
 from borrow.cli.read import CLOSENESS, Source, open_source
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 
@@ -58,9 +58,10 @@ def open_table(
     features: Sequence[str] | None,
     ignore: Sequence[str] | None = None,
     drop_missing: bool = True,
+    keep: Sequence[str] = (),
 ) -> Table:
     """The columns that are needed of a file, or of standard input for `-`, read and checked."""
-    return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
+    return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
 
 
 def read_table(
@@ -70,11 +71,13 @@ def read_table(
     features: Sequence[str] | None,
     ignore: Sequence[str],
     drop_missing: bool = False,
+    keep: Sequence[str] = (),
 ) -> Table:
-    """The columns that are needed, read and checked."""
-    tasks = [] if task is None else [task]
+    """The columns that are needed, read and checked; those to `keep` are labels as the task is, and no inputs."""
+    tasks = [*([] if task is None else [task]), *keep]
     source.require([target], "--target")
-    source.require(tasks, "--task")
+    source.require(tasks[: task is not None], "--task")
+    source.require(keep)
     if target == task:
         fail(f"--target and --task are both {target!r}; they are two columns")
     used = choose_features(source, [target, *tasks], features, ignore)
@@ -211,7 +214,11 @@ def as_labels(column: pl.Series) -> pl.Series:
     """Task labels: whole numbers where all are written as such, else text; null where missing."""
     if column.dtype != pl.String:
         return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
-    return whole_or_text(present(column, [""]), r"^(0|-?[1-9]\d{0,17})$")
+    text = present(column, [""])
+    if column.n_unique() > text.n_unique():
+        padded = column.filter((column != text).fill_null(False))
+        tell(f"labels of {column.name!r} differ in blanks alone, such as {padded[0]!r}, and are taken for the same")
+    return whole_or_text(text, r"^(0|-?[1-9]\d{0,17})$")
 
 
 def as_target(column: pl.Series, source: Source) -> pl.Series:
@@ -246,6 +253,12 @@ def find_label(given: str | None, labels: Sequence[Any], option: str) -> Any:
         near = did_you_mean(given, labels, CLOSENESS)
         fail(f"{option} {given!r} is not a task; tasks are {list_labels(labels)}{near}")
     return label
+
+
+def said_dropped(n: int) -> str:
+    """What --drop-missing did."""
+    were = "row was left out: it lacks" if n == 1 else "rows were left out: they lack"
+    return f"{n:,} {were} an input or a task."
 
 
 def short(value: Any) -> str:

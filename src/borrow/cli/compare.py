@@ -11,7 +11,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.columns import Table, as_numbers, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -28,6 +28,7 @@ from borrow.cli.output import (
     progress,
     refuse,
 )
+from borrow.cli.read import open_source
 from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
 
@@ -65,7 +66,8 @@ def run(
         str | None, typer.Option("--scoring", help="mae, mse or rmse; brier, error or log for labels.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Column that says which rows belong together; folds keep them together.")
+        str | None,
+        typer.Option("--group", help="Column that says which rows belong together; folds keep them together."),
     ] = None,
     time: Annotated[
         str | None, typer.Option("--time", help="Column of numbers or dates: the past has to predict the future.")
@@ -114,14 +116,15 @@ def run(
     )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    kept = [name for name in (group, time) if name is not None]
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, kept)
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
     if quick:
         look(table, label, chosen, scoring, seed, as_json)
         return
     with library_warnings() as warned, progress("fit") as told:
-        problem = read_problem(table.frame, target, task, table.features, kind)
+        problem = read_problem(table.frame, target, task, table.features, kind, group, time)
         try:
             found = borrow.compare(
                 problem,
@@ -160,6 +163,8 @@ def run(
                 features=features,
                 ignore=ignore,
                 seed=seed,
+                group=group,
+                time=time,
             )
             borrow.report.write(report, borrow.report.summary(**parts, command=call))
     warned += [w for w in more if w not in warned]
@@ -168,6 +173,12 @@ def run(
     result = {**described(found), "skipped": found.skipped, **tables}
     result |= {"dropped": table.dropped, "files": written, "warnings": warned}
     print_result(result, as_json, lambda: lines_of(found, table.dropped, written))
+
+
+def rows_wanted(place: Path, delimiter: str | None) -> Any:
+    """The rows that will be asked for, as columns of numbers."""
+    source = open_source(str(place), delimiter)
+    return as_numbers(source, source.read(), remedy="leave it out of the file")
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
@@ -201,18 +212,21 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
 
 def lines_of(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> list[Any]:
     """The verdict, what it rests on, what to do, and the files that were written."""
-    left_out = [f"{dropped:,} rows were left out: they lack an input or a task."] if dropped else []
+    left_out = [said_dropped(dropped)] if dropped else []
     answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
     return [*left_out, *answer, *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items())]
 
 
 def one_primary(found: borrow.Comparison) -> list[Any]:
     """The comparison for one primary, in words and tables."""
+    from borrow.transfer.methods import label_of
+
     verdict, secondaries = found.verdict(), []
     covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
     errors = (
-        f"Error: {found.scoring}, mean over folds. Difference: from no transfer, negative is better; intervals hold "
-        f"for all methods together with 95 %. Density: log predictive density, higher is better. {covers}"
+        f"Error: {found.scoring} over rows held out. Difference: from the best without the other data "
+        f"({label_of(verdict.alone)}), negative is better, with its 95 % interval; within {number(verdict.rope)} it is "
+        f"none in practice. Weight: in the best prediction. Density: log predictive density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
         relations = (
@@ -223,6 +237,7 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
     skipped = [(f"Left out: {method} ({why}).", DIM) for method, why in found.skipped.items()]
     return [
         (verdict.sentence, BOLD),
+        verdict.because,
         "",
         methods_table(found),
         (errors, DIM),
@@ -234,22 +249,22 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
 
 
 def methods_table(found: borrow.Comparison) -> SafeTable:
-    """One row per method."""
-    from borrow.transfer.methods import LABELS
+    """One row per method, that which the verdict speaks of in bold."""
+    from borrow.transfer.methods import label_of
 
     last, short = ("coverage", "covers") if found.kind == "regression" else ("calibration", "calib.")
-    table = SafeTable(["method"], ["error", "difference", "interval", "density", short, "time"], apart=2)
-    rows = found.table().rows()
-    least = min((r["error"] for r in rows if r["error"] == r["error"]), default=None)
-    for r in rows:
+    table = SafeTable(["method"], ["error", "difference", "interval", "weight", "density", short, "time"], apart=2)
+    verdict = found.verdict()
+    for r in found.table().rows():
         table.add_row(
-            LABELS[r["method"]],
+            label_of(r["method"]),
             number(r["error"]),
-            *(("", "") if r["method"] == "single" else (number(r["difference"]), between(r["low"], r["high"]))),
+            *(("", "") if r["method"] == verdict.alone else (number(r["difference"]), between(r["low"], r["high"]))),
+            percent(r["weight"]) if r["weight"] else "",
             number(r["log_density"]),
             percent(r[last]) if last == "coverage" else number(r[last]),
             duration(r["seconds"]),
-            **(BOLD if r["error"] == least else {}),
+            **(BOLD if r["method"] == verdict.best else {}),
         )
     return table
 
@@ -280,34 +295,39 @@ def duration(seconds: float) -> str:
 
 def every_primary(found: borrow.Comparison) -> list[Any]:
     """The comparison for every task in turn: one row per primary."""
-    from borrow.transfer.methods import LABELS
+    from borrow.transfer.methods import label_of
 
     verdicts = found.verdicts()
     rows = [
         [
             str(primary),
             verdict.answer,
-            "-" if verdict.best is None else LABELS[verdict.best],
+            "-" if verdict.best is None else label_of(verdict.best),
             f"{found.rows[primary]:,}",
-            number(found.table(primary).rows()[0]["error"]),
+            number(found.error(primary, verdict.alone).mean),
             number(verdict.difference),
             between(verdict.low, verdict.high),
+            number(verdict.probability),
         ]
         for primary, verdict in verdicts.items()
     ]
     answers = Counter(verdict.answer for verdict in verdicts.values())
     words = ", ".join(f"{answer} for {n}" for answer, n in answers.items())
     return [
-        (f"Every task in turn, {len(verdicts)} of them. The other data: {words}.", BOLD),
+        (f"Every task in turn, {len(verdicts)} of them. Borrowing: {words}.", BOLD),
         "",
-        SafeTable(["task", "the other data", "method"], ["rows", "error alone", "difference", "interval"], rows, 2),
-        (f"Error: {found.scoring}. Give --primary to see more of one of them.", DIM),
+        SafeTable(["task", "borrowing", "method"], ["rows", "error alone", "difference", "interval", "P"], rows, 2),
+        (
+            f"Error: {found.scoring}. P: probability that borrowing lowers it. Helps and hurts hold for all tasks "
+            "together (Holm). Give --primary to see more of one of them.",
+            DIM,
+        ),
     ]
 
 
 def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic."""
-    from borrow.transfer.methods import LABELS
+    from borrow.transfer.methods import label_of
 
     with library_warnings() as warned:
         found = borrow.quick_look(
@@ -317,7 +337,7 @@ def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: in
     rows = found.rows()
     cells = [
         [
-            LABELS[r["method"]],
+            label_of(r["method"]),
             number(r["error"]),
             number(r["log_density"]),
             percent(r["coverage"]),

@@ -11,7 +11,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table
+from borrow.cli.columns import Table, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -26,6 +26,7 @@ from borrow.cli.output import (
     progress,
     tell,
 )
+from borrow.data.labels import counted
 from borrow.data.plain import to_json
 
 #: Rows in one matrix from which on a word is said before the wait.
@@ -140,12 +141,11 @@ def related(model: Any) -> list[dict[str, Any]]:
 def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     """What was fitted, in words and a table."""
     n = len(about["rows"])
-    words = f"{about['class']} fitted to {sum(k for _, k in about['rows']):,} rows" + (
-        f" of {n} tasks" if n > 1 else ""
-    )
+    words = f"{about['class']} fitted to {counted(sum(k for _, k in about['rows']), 'row')}"
+    words += f" of {n} tasks" if n > 1 else ""
     yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
     if about["dropped"]:
-        yield f"{about['dropped']:,} rows were left out: they lack an input or a task."
+        yield said_dropped(about["dropped"])
     if about.get("verdict"):
         yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:

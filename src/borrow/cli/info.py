@@ -15,6 +15,7 @@ from borrow.cli.columns import present, to_numbers
 from borrow.cli.compare import described
 from borrow.cli.output import BOLD, SafeTable, number, print_result
 from borrow.cli.read import file_kind, open_source
+from borrow.data.labels import counted
 from borrow.data.plain import to_json
 
 EXAMPLE = "borrow info model.borrow"
@@ -65,7 +66,7 @@ def model_lines(about: dict[str, Any]) -> Iterator[Any]:
 
 def comparison_lines(about: dict[str, Any]) -> Iterator[Any]:
     """How far a stored comparison is."""
-    yield f"A comparison of {len(about['methods'])} methods, {about['fits']:,} fits done", BOLD
+    yield f"A comparison of {counted(len(about['methods']), 'method')}, {counted(about['fits'], 'fit')} done", BOLD
     yield facts(
         {
             "target": about["target"],
@@ -122,29 +123,33 @@ class Column:
         found, self.dtype = to_numbers(column, separator), column.dtype
         values = present(column) if column.dtype == pl.String else column
         flags = found.odd is None, found.doubtful is not None, found.decimal
-        self.portions.append((*flags, values.null_count(), found.values.min(), found.values.max()))
+        finite = found.values.filter(found.values.is_finite()) if found.values.dtype.is_float() else found.values
+        infinite = len(found.values.drop_nulls()) - len(finite.drop_nulls())
+        self.portions.append((*flags, values.null_count(), infinite, finite.min(), finite.max()))
         if len(self.values) < COUNTED:
             distinct = values.drop_nulls().unique(maintain_order=True)
             self.values |= dict.fromkeys(distinct.head(COUNTED).to_list())
 
     def about(self, rows: int) -> dict[str, Any]:
         """The column: numbers or text, missing, distinct (COUNTED stands for that many or more), range or values."""
-        numbers, doubtful, decimal, missing, least, most = zip(*self.portions, strict=True)
+        numbers, doubtful, decimal, missing, infinite, least, most = zip(*self.portions, strict=True)
         about = {"name": self.name, "missing": sum(missing), "distinct": min(len(self.values), COUNTED)}
         if all(numbers) and sum(missing) < rows and (any(decimal) or not any(doubtful)):
-            low, high = min(v for v in least if v is not None), max(v for v in most if v is not None)
-            return {**about, "kind": "numbers", "least": low, "most": high}
+            low = min((v for v in least if v is not None), default=None)
+            high = max((v for v in most if v is not None), default=None)
+            return {**about, "kind": "numbers", "infinite": sum(infinite), "least": low, "most": high}
         kind = "text" if all(numbers) or self.dtype == pl.String else str(self.dtype)
         return {**about, "kind": kind, "values": to_json(list(self.values)[:LISTED])}
 
 
 def table_lines(about: dict[str, Any]) -> Iterator[Any]:
     """One line per column of a table."""
-    yield f"{about['file']}: {about['rows']:,} rows, {len(about['columns'])} columns", BOLD
+    yield f"{about['file']}: {counted(about['rows'], 'row')}, {counted(len(about['columns']), 'column')}", BOLD
     table = SafeTable(["column", "kind"], ["missing", "distinct"])
     table.add_column("values", overflow="ellipsis", no_wrap=True, max_width=36)
     for c in about["columns"]:
         shown = f"{number(c['least'])} to {number(c['most'])}" if "least" in c else ", ".join(map(str, c["values"]))
+        shown += f", {c['infinite']:,} infinite" if c.get("infinite") else ""
         distinct = f"{c['distinct']:,}" + "+" * (c["distinct"] == COUNTED)
         table.add_row(c["name"], c["kind"], f"{c['missing']:,}", distinct, shown)
     yield table

@@ -47,6 +47,11 @@ def list_labels(labels: Sequence[Any], most: int = 12) -> str:
     return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
 
 
+def counted(n: int, noun: str) -> str:
+    """A number and what it counts: `1 row`, `1,200 rows`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def is_pairs(X: Any) -> bool:
     """A list of (X, y) pairs, or a dict of them by label; a list of tuples of numbers is a table."""
     items = list(X.values()) if isinstance(X, Mapping) else X

@@ -7,9 +7,9 @@ counted from 0 in messages, as pandas, polars and NumPy count positions.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,11 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from borrow.data.cells import Codes, Rows
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, sort_labels
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 
+#: Numbers are between these in size, or zero: products of three of them neither overflow nor vanish.
+SMALLEST, LARGEST = 1e-100, 1e100
+_TOO_LARGE = "too large to be computed with"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
@@ -97,6 +101,10 @@ def read_table(
     if not np.isfinite(table[wanted]).any():
         why = "every y is NaN" if wanted.all() else "every row has a NaN y or a sample_weight of zero"
         raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
+    if np.isfinite(table[wanted]).sum() == 1:
+        warn(f"{name} is fitted to a single row: its answers away from it are those of its priors; give more rows")
+    if alike := _alike(labels):
+        warn(f"the tasks {list_labels(alike)} differ in blanks alone and are taken for different ones; mend the labels")
     if pooled and wide:
         seen = np.isfinite(table)
         seen[~seen.any(axis=1), codes.argmin()] = True
@@ -105,6 +113,13 @@ def read_table(
     task, y = codes[column if wide else number], table[number, column]
     rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
     return inputs, rows, replace(schema, labels=labels, wide=codes if wide else None, classes=found)
+
+
+def _alike(labels: tuple[Hashable, ...]) -> list[str]:
+    """Labels that would be the same without blanks around them."""
+    text = [label for label in labels if isinstance(label, str)]
+    seen = Counter(label.strip() for label in text)
+    return [label for label in text if seen[label.strip()] > 1]
 
 
 def read_new(
@@ -219,7 +234,7 @@ def _split_task(
         values, without = X[:, column].tolist(), np.delete(X, column, axis=1)
     if position is not None and without.shape[1] == 0:
         raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
-    inputs = _numbers(estimator, without, accept_sparse, position)
+    inputs = _numbers(estimator, without, accept_sparse, position, SMALLEST if reset else 0.0)
     validate_data(estimator, X=X, skip_check_array=True, reset=reset)
     labels = None if values is None else task_values(values, inputs.shape[0])
     return inputs, labels, Schema(column, position, names, inputs.shape[1], ())
@@ -264,11 +279,18 @@ def _array(X: Any) -> Any:
     return np.array(X, dtype=object) if array.dtype.kind in "US" else array
 
 
-def _numbers(estimator: Any, X: Any, accept_sparse: bool = False, skipped: int | None = None) -> Any:
-    """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages."""
+def _numbers(
+    estimator: Any, X: Any, accept_sparse: bool = False, skipped: int | None = None, least: float = 0.0
+) -> Any:
+    """A finite float matrix. `skipped` is the column that was taken out before, for counting in messages.
+
+    `least` is what the largest number of a column must reach, if it is not zero.
+    """
     if sparse.issparse(X):
         taken = "csr" if accept_sparse else False
-        return check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
+        X = check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
+        _refuse_sizes(X.data[:, None], ["X"], least)
+        return X
     frame, names = as_frame(X), []
     if frame is not None:
         names = [repr(c) for c in frame.columns]
@@ -285,7 +307,21 @@ def _numbers(estimator: Any, X: Any, accept_sparse: bool = False, skipped: int |
             f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
             "these rows first (NaN is allowed in y only, for rows that were not observed)"
         )
+    _refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
     return inputs
+
+
+def _refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None:
+    """Refuse columns with numbers whose products overflow, and those whose largest is below `least`, if not zero."""
+    size = np.where(np.isfinite(table), np.abs(table), 0.0)
+    largest = size.max(axis=0, initial=0.0)
+    for j in np.flatnonzero(largest > LARGEST)[:1]:
+        rows = np.flatnonzero(size[:, j] > LARGEST).tolist()
+        what = f"{names[j]} holds {largest[j]:.3g}, {_TOO_LARGE}, in {name_some(rows)}"
+        raise ValueError(f"{what}; choose other units")
+    for j in np.flatnonzero((largest > 0.0) & (largest < least))[:1]:
+        what = f"{names[j]} holds no number larger than {largest[j]:.3g}, too small to be computed with"
+        raise ValueError(f"{what}; choose other units")
 
 
 def _float_columns(columns: Any, names: list[str], table: str, n: int) -> Array:
@@ -299,12 +335,13 @@ def to_floats(values: Any, where: str) -> Array:
     values = np.asarray(values)
     if values.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {where} holds complex numbers")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
     dates = values.dtype.kind in "mM"
-    with contextlib.suppress(TypeError, ValueError):  # to be explained, or to be read without its missing values
-        if not dates:
-            return values.astype(np.float64)
     entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
     for i, v in enumerate(entries):
+        if isinstance(v, (complex, np.complexfloating)):
+            raise ValueError(f"Complex data not supported: {where} holds the complex number {v} in row {i}")
         if isinstance(v, _DATES):
             raise ValueError(
                 f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
@@ -317,6 +354,8 @@ def to_floats(values: Any, where: str) -> Array:
             if where.endswith("of X"):
                 remedy += ", drop it, or name it with task= if it says which task a row belongs to"
             raise ValueError(f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}") from None
+        except OverflowError:
+            raise ValueError(f"{where} holds a number {_TOO_LARGE} in row {i}; choose other units") from None
         except TypeError as problem:
             raise TypeError(f"{where} holds {v!r} in row {i} where numbers are expected: {problem}") from None
     return np.array(entries, dtype=np.float64)
@@ -347,6 +386,7 @@ def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
             f"Input y contains infinity or a value too large for dtype('float64') in {name_some(rows)}; use NaN "
             "for what was not observed"
         )
+    _refuse_sizes(array.reshape(-1, 1), ["y"], SMALLEST)
     if array.ndim == 2 and array.shape[1] > 1:
         return array, None if frame is None else tuple(frame.columns)
     return column_or_1d(array, warn=True), None
@@ -371,6 +411,9 @@ def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None,
         seen = seen.astype(int) if np.all(seen == np.round(seen)) and missing.any() else seen
     elif seen.dtype.kind == "O" and len({type(v) for v in seen.tolist()}) == 1:
         seen = np.array(seen.tolist())
+    elif seen.dtype.kind == "O" and not all(isinstance(v, (int, float, np.number, np.bool_)) for v in seen.tolist()):
+        first = next(v for v in seen.tolist() if type(v) is not type(seen[0]))
+        raise ValueError(f"y holds labels of several kinds ({seen[0]!r}, {first!r}); give numbers or texts alone")
     check_classification_targets(seen)
     classes, found = np.unique(seen, return_inverse=True)
     codes = np.full(values.shape, np.nan)
@@ -389,11 +432,12 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
         raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one a row, or one number for all")
-    bad = ~np.isfinite(array) | (array < 0 if zero else array <= 0)
+    bad = ~(array <= LARGEST) | (array < 0 if zero else array <= 0)
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
         kind = "finite and not negative" if zero else "finite and positive"
-        raise ValueError(f"{name} must be {kind}; it is {array[rows[0]]:g} in {name_some(rows)}")
+        most = f", at most {LARGEST:g}" if np.isfinite(array[rows[0]]) and array[rows[0]] > 0 else ""
+        raise ValueError(f"{name} must be {kind}{most}; it is {array[rows[0]]:g} in {name_some(rows)}")
     return array
 
 

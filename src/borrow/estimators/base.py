@@ -7,8 +7,6 @@ The public attributes (`kernel_`, `noise_`, ...) are entries of that object.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,9 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Cells, Codes
 from borrow.data.read import Schema, read_new
+from borrow.estimators.settings import check_seed
 from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import Together
 from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import open_workers
 
@@ -57,6 +57,7 @@ class TaskEstimator(BaseEstimator):
 
     def _unfitted(self) -> Self:
         """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""
+        check_seed(self.random_state)
         return type(self)(**self.get_params(deep=False))
 
     def _check_settings(self) -> None:
@@ -139,19 +140,12 @@ class TaskEstimator(BaseEstimator):
         """
         device = resolve(getattr(self, "device", "cpu"), n_rows)
         with (
+            Together(),
             single_thread(largest),
             open_workers(getattr(self, "workers", None), device) as workers,
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)
-
-
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's program that called this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

@@ -15,11 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 from borrow import kernels
 from borrow.data.labels import list_labels
 from borrow.data.scaling import TaskData
-from borrow.estimators.base import TaskEstimator, warn
+from borrow.estimators.base import TaskEstimator
 from borrow.inference import ExactInference, Inference
 from borrow.numerics import device as devices
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")

@@ -11,12 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.data.cells import Cells, Codes
 from borrow.data.scaling import Scaling, TaskData
-from borrow.estimators.base import Place, warn
+from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, GPClassifier
 from borrow.inference import EP, EPInference, Inference, Result
 from borrow.inference.ep import class_bias
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.

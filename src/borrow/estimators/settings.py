@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from borrow.data.labels import list_labels
 
@@ -66,6 +67,16 @@ def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, defaul
         if not is_number(v):
             raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
     return [float(v) for v in values]
+
+
+def check_seed(value: Any, name: str = "random_state") -> None:
+    """Refuse what no random numbers can start from."""
+    try:
+        check_random_state(value)
+    except ValueError:
+        raise ValueError(
+            f"{name}={value!r}: expected a whole number from 0 to {2**32 - 1}, a numpy.random.RandomState, or None"
+        ) from None
 
 
 def check_numbers(estimator: Any, *names: str, also: tuple[Any, ...] = (), whole: bool = False) -> None:

@@ -1,10 +1,57 @@
-"""One way to collect warnings instead of printing them."""
+"""One way to warn at the line of the user's program, and one to collect warnings instead of printing them."""
 
 from __future__ import annotations
 
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+
+class Together:
+    """Tell the warnings of a block when it has ended, those that differ in names and numbers alone as one.
+
+    A hundred tasks that have the same to say are one warning, of the first, with how many more there are. A block that
+    fails tells nothing: its error does. Threads do not see each other's blocks.
+    """
+
+    _waiting: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("borrow_warnings", default=None)
+
+    def __enter__(self) -> None:
+        self.before = self._waiting.get()
+        self.found: list[tuple[str, type[Warning]]] = []
+        self._waiting.set(self.found)
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self._waiting.set(self.before)
+        alike: dict[Any, list[str]] = {}
+        for text, category in self.found if kind is None else ():
+            alike.setdefault((re.sub(r"'[^']*'|[-+.\w]*\d[-+.\w]*", "", text), category), []).append(text)
+        for (_, category), texts in alike.items():
+            warn(texts[0] if len(texts) == 1 else f"{texts[0]} (and {len(texts) - 1} more like this)", category)
+
+    @classmethod
+    def keeps(cls, message: str, category: type[Warning]) -> bool:
+        """Take the warning where a block is open."""
+        waiting = cls._waiting.get()
+        if waiting is not None:
+            waiting.append((message, category))
+        return waiting is not None
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's program that called this package."""
+    if Together.keeps(message, category):
+        return
+    frame, depth, level = sys._getframe(1), 2, 2
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
+            level = depth + 1
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=level)
 
 
 def with_category(warning: warnings.WarningMessage) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from borrow import __version__
+from borrow.data.labels import list_labels
 from borrow.data.plain import to_json
 from borrow.numerics import memory
 from borrow.numerics.files import write_atomically
@@ -36,6 +37,7 @@ from borrow.store.objects import Arrays, decode, encode
 VERSION = 3
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
+_DESCRIBED = ("format_version", "arrays", "bytes")  # what `describe` adds
 _START = b"PK\x03\x04"
 _BORN = (1980, 1, 1, 0, 0, 0)  # of every member: the same object gives the same file
 #: The least that an array takes: two headers with its name, and its own header.
@@ -51,11 +53,18 @@ class StoreError(ValueError):
 def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> Path:
     """Write an estimator (fitted or not) or a kernel to one file; what was there is replaced at once or not at all.
 
-    `about` is put beside the description that `describe` gives: plain values only.
+    `about` is put beside the description that `describe` gives: plain values only, under names of its own.
     """
     place = Path(path)
     content, arrays = encode(value)
-    page = {"format": "borrow", "version": VERSION, "about": {**_about(value), **(about or {})}, **content}
+    described, more = _about(value), dict(about or {})
+    if taken := [name for name in more if name in (*described, *_DESCRIBED)]:
+        raise ValueError(f"about names {list_labels(taken)}, which the file says by itself; choose other names")
+    try:
+        json.dumps(more, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as odd:
+        raise ValueError(f"about holds what JSON has not ({odd}); give plain texts, numbers, lists and dicts") from None
+    page = {"format": "borrow", "version": VERSION, "about": {**described, **more}, **content}
     text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
     write_atomically(place, pack(text, arrays))
     return place

@@ -42,6 +42,8 @@ class Placed:
         lost = self.lost_shards()
         if not lost:
             return
+        if not self.client.nthreads():
+            log.warning("the Dask client has no worker; waiting for one, %s seconds at most", PATIENCE)
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:

@@ -12,10 +12,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from borrow.data.cells import Rows
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, warn
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS
@@ -23,7 +24,6 @@ from borrow.transfer.folds import LEAST_ROWS
 from borrow.transfer.methods import build, choose, wrap
 from borrow.transfer.problem import Problem, plain
 from borrow.transfer.verdict import Verdict, weights_in_words
-
 
 #: Members of less weight are left out. Secondaries of more rows are not fitted by themselves.
 LEAST_WEIGHT, MOST_ROWS_ALONE = 0.02, 1500
@@ -120,8 +120,8 @@ class AutoRegressor(RegressorMixin, _Auto):
     """Predict with what is expected to be best: methods that borrow and no transfer, weighed by how well each did.
 
     Every method predicts held-out rows of the primary. The weights are those of the mixture that gives these rows the
-    highest probability (stacking); no transfer is always among the methods, so that where the other data are of no use they
-    get little weight.
+    highest probability (stacking); no transfer is always among the methods, so that where the other data are of no use
+    they get little weight.
 
     Parameters
     ----------

@@ -21,11 +21,11 @@ from sklearn.utils import check_random_state
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
-from borrow.estimators.base import warn
+from borrow.estimators.settings import check_seed, is_number, is_whole
 from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
 from borrow.numerics.threads import one_thread
-from borrow.numerics.warned import capture_warnings
+from borrow.numerics.warned import capture_warnings, warn
 from borrow.tasks.workers import end_with
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
@@ -114,6 +114,7 @@ def compare(
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
     seed, until = read_seed(random_state), read_minutes(max_minutes)
+    _check_jobs(n_jobs)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
     notes, weights = [[p, text] for p in primaries for text in replicates_note(problem, p)], []
@@ -172,7 +173,7 @@ def compare(
 def in_the_race(so_far: Comparison, primary: Any) -> list[str]:
     """Methods that go on to further repeats: those without the other data, and of the others what may be the best.
 
-    After one round of folds a method is dropped that has hardly any weight, unless it has the most of those that borrow.
+    After one round of folds a method is dropped that has little weight, unless it has the most of those that borrow.
     """
     weights, borrowing = so_far.weights(primary), so_far.candidates(primary)
     most = max((weights[m] for m in borrowing), default=0.0)
@@ -293,8 +294,15 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
     return enough
 
 
+def _check_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of fits at once."""
+    if n_jobs is not None and (not is_whole(abs(n_jobs) if is_number(n_jobs) else n_jobs, 1)):
+        raise ValueError(f"n_jobs={n_jobs!r}: expected the number of fits at once, -1 for one per core, or None")
+
+
 def read_seed(random_state: Any) -> int:
     """A whole number that can be written down."""
+    check_seed(random_state)
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

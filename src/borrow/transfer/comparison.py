@@ -87,7 +87,7 @@ class Comparison:
 
     @cached_property
     def _design(self) -> Design:
-        return Design({row: w for row, w in self.row_weights}, {row: c for row, c in self.clusters})
+        return Design(dict(self.row_weights), dict(self.clusters))
 
     @property
     def _root(self) -> bool:

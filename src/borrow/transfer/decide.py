@@ -1,4 +1,4 @@
-"""From held-out rows to a decision and to a claim. The two are apart: one minimises the loss, the other has to be right.
+"""From held-out rows to a decision and to a claim, which are apart: one minimises a loss, the other has to be right.
 
 **The decision** is a mixture. Weights w of the methods maximise the mean over held-out rows of log sum_k w_k p_k(y_i)
 (stacking: Y. Yao, A. Vehtari, D. Simpson, A. Gelman: Using stacking to average Bayesian predictive distributions.
@@ -6,8 +6,8 @@ Bayesian Analysis 13, 2018). With few rows the maximum jumps from one method to 
 is averaged over the Bayesian bootstrap, that is over random weights of the rows, and a Dirichlet prior worth a fraction
 of a row keeps every method in.
 
-**The claim** is about one method that borrows, against the best that does without the other data, in the mean difference d of
-their errors row by row. Training sets of folds and repeats share rows, so the differences are correlated. The
+**The claim** is about one method that borrows, against the best that does without the other data: the mean difference
+d of their errors row by row. Training sets of folds and repeats share rows, so the differences are correlated. The
 posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli: A Bayesian approach for comparing cross-validated
 algorithms on multiple data sets. Machine Learning 100, 2015), a Student t about the mean of the differences. Its scale
 is that of C. Nadeau, Y. Bengio (Inference for the generalization error. Machine Learning 52, 2003), written for rows:
@@ -16,8 +16,8 @@ K folds of n_test rows, R times, have the variance (1/(K R) + n_test/n_train) of
     (1/R + K n_test/n_train) s²/n,    n - 1 degrees of freedom,
 
 where s² is the variance of the differences of the rows, each averaged over the repeats. Rows of a group (`group=`), and
-rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`). One per cent
-of the error is added as the standard deviation of what the fit to all rows changes.
+rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`). One per
+cent of the error is added as the standard deviation of what the fit to all rows changes.
 
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
@@ -50,8 +50,8 @@ LEVEL = 0.95
 SURE, PROBABLE, EQUIVALENT = 0.5 + LEVEL / 2, 0.85, 0.9
 #: Half the width of the region of practical equivalence, as a part of the error without the other data.
 ROPE = 0.02
-#: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which hardly
-#: differ from no transfer would otherwise be sure of a difference that one more fit turns around.
+#: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which
+#: hardly differ from no transfer would otherwise be sure of a difference that one more fit turns around.
 REFIT = 0.01
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
@@ -61,7 +61,7 @@ PRIOR_ALONE, PRIOR_OTHER, BOOTSTRAPS = 0.2, 0.1, 50
 
 
 class Interval(NamedTuple):
-    """A mean with its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t."""
+    """A mean, its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t."""
 
     mean: float = np.nan
     std_error: float = np.nan
@@ -77,10 +77,13 @@ class Interval(NamedTuple):
 
 
 class Design(NamedTuple):
-    """How rows count: their weights, and the cluster that each belongs to; rows that are not named count as one each."""
+    """How rows count: their weights, and the cluster that each belongs to; rows not named count as one each."""
 
     weights: Mapping[int, float] = {}
     clusters: Mapping[int, Any] = {}
+
+
+PLAIN = Design()
 
 
 def interval(values: Array, inflation: float, weights: Array, clusters: Sequence[Any]) -> Interval:
@@ -98,7 +101,7 @@ def interval(values: Array, inflation: float, weights: Array, clusters: Sequence
     return Interval(mean, se, mean - half, mean + half, n - 1.0)
 
 
-def error_of(records: Sequence[Mapping[str, Any]], design: Design = Design(), root: bool = False) -> Interval:
+def error_of(records: Sequence[Mapping[str, Any]], design: Design = PLAIN, root: bool = False) -> Interval:
     """Mean error over the held-out rows of one method; with `root` the losses are squares, and their root is wanted."""
     fitted = [r for r in records if r["failure"] is None]
     if not fitted:
@@ -115,7 +118,7 @@ def difference_of(
     one: Sequence[Mapping[str, Any]],
     other: Sequence[Mapping[str, Any]],
     what: str = "losses",
-    design: Design = Design(),
+    design: Design = PLAIN,
     root: bool = False,
 ) -> Interval:
     """Paired difference one - other over the rows of the folds that both were fitted in.

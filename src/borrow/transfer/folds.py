@@ -81,11 +81,11 @@ def read_scoring(scoring: Any, kind: str) -> str:
 
 
 def default_cv(n: int) -> tuple[int, int]:
-    """Folds and repeats for n rows of the primary: leave-one-out below 10, 5 x 3 up to 200, then 5 x 2.
+    """Folds and repeats for n rows of the primary: leave-one-out below 10, 5 x 4 up to 50, 5 x 3 up to 200, then 5 x 2.
 
     At equal cost few folds with more repeats have the narrower interval: its square goes with 1/repeats + 5/4.
     """
-    return (n, 1) if n < 10 else (5, 3) if n <= 200 else (5, 2)
+    return (n, 1) if n < 10 else (5, 4 if n <= 50 else 3 if n <= 200 else 2)
 
 
 def read_cv(cv: Any, n: int, groups: bool = False) -> tuple[int, int] | None:

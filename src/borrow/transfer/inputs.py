@@ -1,4 +1,4 @@
-"""What is to be said of the inputs before anything is fitted: rows that are asked for, and rows that repeat each other."""
+"""What the inputs say before anything is fitted: how like they are to those asked for, and whether rows repeat."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from borrow.data.labels import list_labels
 from borrow.data.read import as_frame, to_floats
-from borrow.estimators.base import warn
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.problem import Problem
 
 #: A row counts at most so many times as much as the average row.
@@ -64,8 +64,9 @@ def shift_weights(problem: Problem, primary: Any, wanted: Array) -> tuple[list[l
     if (share := float(outside.any(axis=1).mean())) > 0:
         names = [problem.features[j] for j in np.flatnonzero(outside.any(axis=0))]
         notes.append(
-            f"{100 * share:.0f} % of the rows wanted lie outside what was measured for {primary!r} ({list_labels(names)}): "
-            "no row held out is like them, and the answer does not hold there. Borrowing may help there most of all."
+            f"{100 * share:.0f} % of the rows wanted lie outside what was measured for {primary!r} "
+            f"({list_labels(names)}): no row held out is like them, and the answer does not hold there. Borrowing may "
+            "help there most of all."
         )
         warn(notes[-1])
     return [[int(row), float(v)] for row, v in zip(rows, w, strict=True)], notes

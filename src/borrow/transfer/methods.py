@@ -1,4 +1,4 @@
-"""The methods that are compared: those of the registry, variants of them, references that people know, and the user's."""
+"""The methods that are compared: those of the registry, variants, references that people know, and the user's."""
 
 from __future__ import annotations
 

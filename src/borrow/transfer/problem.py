@@ -67,7 +67,8 @@ class Problem:
         """Some of the rows; labels that no row has any more are dropped."""
         tasks = tuple(self.tasks[i] for i in rows)
         parts: dict[str, Any] = {
-            n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")}
+            n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")
+        }
         labels = sort_labels(tasks)
         return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=labels, frame=None, **parts)
 
@@ -151,7 +152,7 @@ def read_times(values: Any, name: str) -> tuple[float, ...]:
     if len(bad := [i for i, v in enumerate(column) if is_missing(v)]):
         raise ValueError(f"column {name!r} has no time in {name_some(bad)}; leave these rows out")
     try:
-        if all(isinstance(v, (int, float, np.number)) for v in column):
+        if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
             return tuple(float(v) for v in column)
         days = np.array([v if isinstance(v, np.datetime64) else str(v) for v in column]).astype("datetime64[s]")
     except ValueError as problem:

@@ -1,9 +1,9 @@
 """What people compare with: the primary's mean, ridge (logistic) regression, and any estimator of scikit-learn.
 
-Ridge regression in its dual form: with kernel matrix K of the rows and penalty a, the coefficients are c = (K + a I)^-1 y,
-and row i left out is missed by c_i / [(K + a I)^-1]_ii. The penalty is the one whose rows left out are missed least, and what they
-are missed by is the spread of a prediction. Three kernels, x in units of the columns' spread and b large (a level that is
-not penalised):
+Ridge regression in its dual form: with kernel matrix K of the rows and penalty a, the coefficients are
+c = (K + a I)^-1 y, and row i left out is missed by c_i / [(K + a I)^-1]_ii. The penalty is the one whose rows left out
+are missed least, and what they are missed by is the spread of a prediction. Three kernels, x in units of the columns'
+spread and b large (a level that is not penalised):
 
     mean     K = b                                        of each task by itself
     ridge    K = b + x x'                                 of each task by itself
@@ -211,7 +211,7 @@ def logistic(Z: Array, code: Codes, C: int) -> tuple[Array, Array]:
 
 @dataclass(eq=False, repr=False)
 class _Wrapped(TaskEstimator):
-    """Abstract. Any estimator of scikit-learn, given the task as columns of zeros and ones, or the primary's rows only."""
+    """Abstract. An estimator of scikit-learn, with the task as columns of zeros and ones, or one task's rows only."""
 
     _: KW_ONLY
     estimator: Any = None

@@ -14,7 +14,7 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.estimators.base import one_or_list, warn
+from borrow.estimators.base import one_or_list
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
@@ -28,6 +28,7 @@ from borrow.models.focused.settings import check_memory, parameter_names, prepar
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")

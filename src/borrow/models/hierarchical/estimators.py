@@ -15,7 +15,7 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.pool import Pool, read_pool
 from borrow.data.read import read_inputs, read_new, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
-from borrow.estimators.base import Fitted, TaskEstimator, warn
+from borrow.estimators.base import Fitted, TaskEstimator
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
@@ -29,6 +29,7 @@ from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, check, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.workers import Workers, open_workers
 
 

@@ -17,7 +17,7 @@ from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, Place, warn
+from borrow.estimators.base import Fitted, Place
 from borrow.estimators.classifier import BinaryData, GPClassifier, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
@@ -34,6 +34,7 @@ from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 F = TypeVar("F", bound=Fitted)

@@ -13,7 +13,6 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
-from borrow.estimators.base import warn
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
@@ -27,6 +26,7 @@ from borrow.models.multitask.settings import TaskCovarianceSettings, inducing_in
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 #: A model as a search finds it: its setup, the optimum and, of EM, the objective after every iteration.

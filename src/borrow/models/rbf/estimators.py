@@ -13,7 +13,6 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels
 from borrow.data.read import read_training
-from borrow.estimators.base import warn
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, by_label, check_allowed, is_among, is_number, is_whole, whole
@@ -22,6 +21,7 @@ from borrow.models.rbf.model import select_rows
 from borrow.models.rbf.problem import input_scales, merge_inputs, prepare, unseen_features
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 
 DESIGNS = ("two-level", "multi-task", "independent", "one")
 

@@ -56,11 +56,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
-from borrow.estimators.base import Place, warn
+from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import check_numbers
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
+from borrow.numerics.warned import warn
 
 TAU = 0.05  # shape and rate of the prior of alpha
 TRIAL = 10  # sweeps before the best start is chosen

@@ -1,0 +1,262 @@
+"""What nobody should give, from Python and from the command line: a sentence each time, and never a traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import borrow
+from borrow import store
+from borrow.cli.app import main
+from borrow.tasks import dask
+
+NAMES = [n for n in borrow.__all__ if n.endswith(("Classifier", "Regressor"))]
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0.0, 6.0, (18, 2))
+Y = np.sin(X[:, 0])
+TASKS = np.array(list("abc") * 6)
+
+
+def make(name, **settings):
+    kind = getattr(borrow, name)
+    usual = {"primary": "b", "cv": 2, "methods": "pooled", "optimizer": None, **settings}
+    return kind(**{k: v for k, v in usual.items() if k in kind._get_param_names()})
+
+
+def targets(name):
+    return np.where(Y > 0.2, "yes", "no") if name.endswith("Classifier") else Y
+
+
+HUGE = "too large to be computed with.*; choose other units"
+TINY = "no number larger than 1e-200, too small to be computed with; choose other units"
+OF_Y = {
+    "1e154": (np.r_[1e154, Y[1:]], f"y holds 1e\\+154, {HUGE}"),
+    "the largest number": (np.r_[Y[1:], -1.7e308], "y holds 1.7e\\+308, too large.* in row 17; choose"),
+    "a whole number of 400 digits": ([1] * 17 + [10**400], "y holds a number too large .* in row 17; choose"),
+    "complex objects": (np.array([*Y[1:], 1 + 2j], object), r"y holds the complex number \(1\+2j\) in row 17"),
+    "objects of complex64": (np.array([*Y[1:], np.complex64(1j)], object), "y holds the complex number 1j in row 17"),
+    "complex": (Y + 0j, "y holds complex numbers"),
+    "1e-200": (np.full(18, 1e-200), f"y holds {TINY}"),
+}
+OF_X = {
+    "1e154": (np.where(X > 5.5, 1e154, X), f"column 0 of X holds 1e\\+154, {HUGE}"),
+    "a whole number of 400 digits": ([[1, 10**400]] * 18, "column 1 of X holds a number too large .* in row 0"),
+    "complex": (X.astype(object) + 1j, r"column 0 of X holds the complex number \(.*\+1j\) in row 0"),
+    "1e-200": (np.column_stack([X[:, 0], np.full(18, 1e-200)]), f"column 1 of X holds {TINY}"),
+}
+
+
+@pytest.mark.parametrize("what", OF_Y)
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor")])
+def test_targets_that_cannot_be_computed_with(name, what):
+    y, sentence = OF_Y[what]
+    with pytest.raises(ValueError, match=sentence):
+        make(name).fit(X, y, tasks=TASKS)
+
+
+@pytest.mark.parametrize("what", OF_X)
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_that_cannot_be_computed_with(name, what):
+    given, sentence = OF_X[what]
+    with pytest.raises(ValueError, match=sentence):
+        make(name).fit(given, targets(name), tasks=TASKS)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor") and not n.startswith("Auto")])
+@pytest.mark.parametrize("size", [1e-90, 1e90])
+def test_sizes_within_reach_are_other_units(name, size):
+    X_, y = X * size, Y / size
+    mean, std = make(name, optimizer="lbfgs").fit(X, Y, tasks=TASKS).predict(X, TASKS, return_std=True)
+    other = make(name, optimizer="lbfgs").fit(X_, y, tasks=TASKS).predict(X_, TASKS, return_std=True)
+    np.testing.assert_allclose(other[0] * size, mean, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(other[1] * size, std, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [-1, 2**32, "x", 1.5])
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_that_are_none(name, value):
+    with pytest.raises(ValueError, match=rf"random_state={value!r}: expected a whole number from 0 to 4294967295"):
+        make(name, random_state=value).fit(X, targets(name), tasks=TASKS)
+
+
+@pytest.mark.parametrize("value", [0, 1.5, "all", True])
+def test_numbers_of_jobs_that_are_none(value):
+    with pytest.raises(ValueError, match=rf"n_jobs={value!r}: expected the number of fits at once"):
+        make("AutoRegressor", n_jobs=value).fit(X, Y, tasks=TASKS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_labels_of_columns_and_tasks_are_only_names(name, tmp_path):
+    """Columns named by pairs, and task labels of several kinds: the answers are those of plain ones, stored as well."""
+    columns = pd.MultiIndex.from_tuples([("of a", "x"), ("of a", "z")])
+    odd = {"a": 1, "b": "b", "c": ("c", 2)}
+    plain = make(name, task=None).fit(X, targets(name), tasks=TASKS)
+    model = make(name, task=None).fit(pd.DataFrame(X, columns=columns), targets(name), tasks=[odd[t] for t in TASKS])
+    assert set(model.tasks_) == set(odd.values())
+    loaded = store.load(store.save(model, tmp_path / "m"))
+    frame = pd.DataFrame(X[1::3], columns=columns)
+    for found in (model, loaded):
+        np.testing.assert_array_equal(found.predict(frame, ["b"] * 6), plain.predict(X[1::3], ["b"] * 6))
+
+
+def test_classes_of_several_kinds_are_refused():
+    with pytest.raises(ValueError, match=r"y holds labels of several kinds \(1, 'b'\); give numbers or texts alone"):
+        borrow.SingleTaskGPClassifier().fit(X, np.array([1, "b"] * 9, object))
+
+
+def test_labels_that_differ_in_blanks_alone_are_named():
+    tasks = np.where(TASKS == "c", "a ", TASKS)
+    with pytest.warns(UserWarning, match=r"the tasks 'a', 'a ' differ in blanks alone and are taken for different"):
+        borrow.SingleTaskGPRegressor(optimizer=None).fit(X, Y, tasks=tasks)
+
+
+def test_many_alike_are_one_warning():
+    """Twenty tasks whose noise runs to its floor, say, are told once, with how many there are."""
+    x = np.tile(np.linspace(0.0, 3.0, 6), 20)[:, None]
+    noise = r"'noise of task 0' is at its floor of 1e-06 .* \(and 19 more like this\)"
+    with pytest.warns(UserWarning, match=noise) as caught:
+        borrow.SingleTaskGPRegressor(prior=None).fit(x, np.sin(x[:, 0]), tasks=np.repeat(np.arange(20), 6))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor") and not n.startswith("Auto")])
+@pytest.mark.parametrize(
+    "y", [np.zeros(18), np.full(18, 3.0), Y, np.round(Y)], ids=["zero", "constant", "exact", "few"]
+)
+def test_deviations_are_numbers_and_zero_nowhere_else_than_at_data_without_noise(name, y):
+    twice, tasks = np.vstack([X, X]), np.r_[TASKS, TASKS]  # every row twice and exactly the same
+    model = make(name, optimizer="lbfgs").fit(twice, np.r_[y, y], tasks=tasks)
+    away = np.vstack([X + 0.3, X + 50.0, 1e6 * X])
+    for rows, noisy in ((X, True), (away, True), (away, False)):
+        std = model.predict(rows, np.resize(TASKS, len(rows)), return_std=True, include_noise=noisy)[1]
+        assert np.isfinite(std).all()
+        assert (std > 0).all()
+    assert (model.predict(X, TASKS, return_std=True)[1] >= 0).all()
+
+
+def test_names_that_a_file_says_by_itself(tmp_path):
+    kernel = borrow.kernels.Linear(1.0)
+    for taken in ("class", "borrow", "bytes", "is"):
+        with pytest.raises(ValueError, match=f"about names '{taken}', which the file says by itself"):
+            store.save(kernel, tmp_path / "k", about={taken: "other"})
+    for odd in (np.nan, {1, 2}, kernel):
+        with pytest.raises(ValueError, match="about holds what JSON has not"):
+            store.save(kernel, tmp_path / "k", about={"mine": odd})
+    assert not (tmp_path / "k").exists()
+
+
+def test_a_dask_client_without_workers_says_that_it_waits(caplog, monkeypatch):
+    class Client:
+        def nthreads(self):
+            return {}
+
+        def wait_for_workers(self, n, timeout):
+            raise TimeoutError
+
+    monkeypatch.setattr(dask, "PATIENCE", 7)
+    with pytest.raises(dask.LostWorkersError, match="no worker, and none came"):
+        dask.Placed(Client(), [1, 2]).put()
+    assert [r.getMessage() for r in caplog.records] == [
+        "the Dask client has no worker; waiting for one, 7 seconds at most"
+    ]
+
+
+# The command line. ----------------------------------------------------------------------------------------------------
+
+LINES = [f"{'ab'[i % 2]},{i / 3:.3f},{np.sin(i):.4f}" for i in range(16)]
+USUAL = ["--target", "score", "--task", "school", "-x", "hours", "-m", "single"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def table(folder, lines, header="school,hours,score"):
+    (folder / "d.csv").write_text("\n".join([header, *lines]) + "\n")
+    return folder / "d.csv"
+
+
+COMMANDS = {
+    "a number of jobs": (LINES, ["--jobs", "0"], "--jobs 0: expected a number of fits at once"),
+    "a seed": (LINES, ["--seed", "-1"], "--seed"),
+    "1e160": ([f"{line}e160" for line in LINES], [], "too large to be computed with"),
+    "1e400": ([f"{line}e400" for line in LINES], [], "infinite in row"),
+    "a separator at the end": ([f"{line}," for line in LINES], [], "a comma at the end of line 2 and none at the end"),
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_wrong_tables_and_calls_are_sentences(what, tmp_path):
+    lines, more, sentence = COMMANDS[what]
+    command = ["compare", *USUAL[:-2]] if "--jobs" in more else ["fit", *USUAL, "--save", tmp_path / "m"]
+    answer = run(command[0], table(tmp_path, lines), *command[1:], *more)
+    assert answer.exit_code == 2, answer.output
+    assert sentence in " ".join(answer.stderr.split())
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_separator_at_the_end_of_every_line_is_told_and_read(tmp_path):
+    plain = run("fit", table(tmp_path, LINES), *USUAL, "--save", tmp_path / "m", "--json")
+    ended = table(tmp_path, [f"{line}," for line in LINES], "school,hours,score,")
+    answer = run("fit", ended, *USUAL, "--save", tmp_path / "n", "--json")
+    assert answer.exit_code == 0
+    assert "ends with a comma: the last column has no name and is left out" in answer.stderr
+    assert plain.stdout.split('"seconds"')[0] == answer.stdout.split('"seconds"')[0]
+
+
+def test_labels_with_blanks_are_named_where_they_are_joined(tmp_path):
+    place = table(tmp_path, [*LINES[:8], *(f'"{line[0]} "{line[1:]}' for line in LINES[8:])])
+    answer = run("fit", place, *USUAL, "--save", tmp_path / "m")
+    assert answer.exit_code == 0
+    assert "labels of 'school' differ in blanks alone, such as 'a ', and are taken for the same" in answer.stderr
+    assert "of 2 tasks" in answer.stdout
+
+
+def test_infinite_numbers_in_info(tmp_path):
+    place = table(tmp_path, [*LINES, "a,inf,1", "b,-inf,1", "a,1e999,1"])
+    assert "0 to 5, 3 infinite" in run("info", place).stdout
+    assert '"infinite": 3, "least": 0.0, "most": 5.0' in run("info", place, "--json").stdout
+    assert "- to -, 1 infinite" in run("info", table(tmp_path, ["a,inf,1"])).stdout
+
+
+def test_one_row_is_one_row_and_told(tmp_path):
+    answer = run("fit", table(tmp_path, LINES[:1]), *USUAL, "--save", tmp_path / "m")
+    assert answer.exit_code == 0
+    assert "fitted to 1 row in" in answer.stdout
+    assert "warning: SingleTaskGPRegressor is fitted to a single row" in answer.stderr
+    assert "d.csv: 1 row, 3 columns" in run("info", tmp_path / "d.csv").stdout.replace("\n", "")
+
+
+def test_marks_that_turn_text_around_are_escaped_in_json(tmp_path):
+    place = table(tmp_path, [f"{line[0]}\u202e{line[1:]}" for line in LINES])
+    for command in (["fit", place, *USUAL, "--save", tmp_path / "m"], ["info", place], ["info", tmp_path / "m"]):
+        answer = run(*command, "--json")
+        assert answer.exit_code == 0
+        assert "\u202e" not in answer.output
+        assert "\\u202e" in answer.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupted_while_it_loads(tmp_path):
+    """From when Python itself has started, at any moment: a word and no traceback."""
+    command = [sys.executable, "-X", "importtime", "-m", "borrow", "info", str(table(tmp_path, LINES))]
+    for seconds in (0.0, 0.1, 0.3, 0.6):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        said = []
+        for line in process.stderr:  # Python tells what it imports; the package is the sign that it is there
+            said.append(line)
+            if line.rstrip().endswith("| borrow.cli"):
+                break
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=60)[1].splitlines(keepends=True)
+        own = [line for line in said if not line.startswith("import time:")]
+        assert own in ([], ["borrow: interrupted\n"]), own
+        assert process.returncode in (130, 0, -signal.SIGINT)
