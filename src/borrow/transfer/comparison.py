@@ -21,6 +21,7 @@ from borrow.transfer.decide import (
     LEVEL,
     REFIT,
     ROPE,
+    SAME,
     Design,
     Interval,
     decide,
@@ -214,6 +215,9 @@ class Comparison:
         if best is not None:
             gap, density = found[best], self.difference(primary, best, "log_densities")
             answer = decide(found, best, rope, [m for m in borrowing if m in DROPS])
+            as_alone = self.difference(primary, best, from_="single")
+            if as_alone.mean == as_alone.std_error == 0.0:  # it borrowed nothing, and is no transfer
+                gap, answer = as_alone, SAME
         return Verdict(
             answer,
             primary,
