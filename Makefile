@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test docs lint types unit lowest golden attack studies bench screens clean
+.PHONY: demo test docs lint types unit lowest golden attack mutants studies bench screens clean
 
 .venv/app: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -57,6 +57,10 @@ golden: .venv/dev
 MINUTES ?= 5
 attack: .venv/dev
 	$(BIN)/python tests/attack/campaigns.py --minutes $(MINUTES)
+
+# Single changes of the source that some test should notice: 300 of them, survivors by line. Goes on where it was.
+mutants: .venv/installed
+	$(BIN)/python tests/mutants.py
 
 # Long: every study of the docs (results and figures under docs/), and the benchmark.
 studies: .venv/dev

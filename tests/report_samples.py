@@ -24,6 +24,23 @@ def _curve(n=41, level=0.0, width=0.3):
     }
 
 
+def _misses(features):
+    rows = [
+        {"row": i, "observed": 1 + 0.1 * i, "predicted": 1 + 0.09 * i, "low": 0.8 + 0.09 * i, "high": 1.2 + 0.09 * i}
+        for i in range(16)
+    ]
+    points = [{**r, "away": abs(r["observed"] - r["predicted"]) / 0.12} for r in rows]
+    worst = [{**p, "inputs": f"{features[0]} 1, {features[1]} 0"} for p in points[-3:]]
+    return {
+        "form": "numbers",
+        "label": "focused GP",
+        "lead": "Every row without having been seen.",
+        "caption": "Horizontal bars: 90 % of measurements.",
+        "points": points,
+        "worst": worst,
+    }
+
+
 def regression(tasks=("adpcm", "edge", "fft", "fir", "huffman"), primary=0, features=("gcse", "ivopts", "tree-ch")):
     names = list(tasks)
     primary = names[primary]
@@ -110,7 +127,9 @@ def regression(tasks=("adpcm", "edge", "fft", "fir", "huffman"), primary=0, feat
                     "lead": "Every method predicted rows of the primary that it had not seen.",
                     "rows": rows,
                     "notes": [],
+                    "methods": [{"label": "pooled", "words": "one Gaussian process for all rows"}],
                 },
+                "misses": _misses(features),
                 "secondaries": {
                     "lead": "How much of the primary is in each of the other tasks.",
                     "caption": "Every other task.",
@@ -165,6 +184,10 @@ def regression(tasks=("adpcm", "edge", "fft", "fir", "huffman"), primary=0, feat
             "columns": ["rank", "task", "x", "reduction"],
             "numeric": [True, False, True, True],
             "rows": [[1, primary, 0.5, 0.1], [2, others[0], 1.0, 0.05], [3, primary, -1.0, 0.02]],
+        },
+        "use": {
+            "python": f"import borrow\n\nmodel = borrow.FocusedGPRegressor(task='program', primary={primary!r})",
+            "shell": "borrow fit table.csv --target speed-up --task program --primary adpcm --save model.borrow",
         },
         "made": {
             "command": "borrow compare data.csv --target speed-up --task program",

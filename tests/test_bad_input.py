@@ -226,6 +226,7 @@ def test_duplicated_inputs_are_no_trouble(estimator):
 
 @pytest.mark.parametrize("estimator", EVERY)
 @pytest.mark.parametrize("column", ["irrelevant", "constant"])
+@pytest.mark.filterwarnings("ignore:column 'moon' is 4 in every row")
 def test_lengthscale_that_the_data_do_not_identify_is_named(estimator, column):
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (40, 2))
@@ -235,8 +236,8 @@ def test_lengthscale_that_the_data_do_not_identify_is_named(estimator, column):
     table = pd.DataFrame(X, columns=["depth", "moon"])
     with pytest.warns(ConvergenceWarning, match=r"lengthscale\[1\].*column 'moon'.*prior='auto'") as caught:
         estimator(prior=None).fit(table, y)
-    assert [w.filename for w in caught] == [__file__]
-    assert "depth" not in str(caught[0].message)
+    assert {w.filename for w in caught} == {__file__}
+    assert not any("depth" in str(w.message) for w in caught)
     estimator().fit(table, y)  # the prior settles it
 
 

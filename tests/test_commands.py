@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow.cli import compare, fit, info, main, predict, report, suggest
+from borrow.cli import compare, fit, info, predict, report, suggest
+from borrow.cli.app import main
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]
@@ -85,24 +86,27 @@ def test_predictions_are_those_of_the_library_and_other_columns_are_kept(model, 
     answer = good("predict", model[0], place / "new.csv")
     frame = pl.read_csv(answer.stdout.encode())
     given = pl.read_csv(place / "new.csv")
-    assert frame.columns == [*given.columns, "mean", "std", "low", "high"]
+    assert frame.columns == [*given.columns, "mean", "std_function", "std_measurement", "low", "high"]
     assert frame.select(given.columns).equals(given)
     X = given.select("hours", "age", "school")
     mean, std = expected.predict(X, return_std=True, include_noise=True)
     np.testing.assert_array_equal(frame["mean"], mean)
-    np.testing.assert_array_equal(frame["std"], std)
+    np.testing.assert_allclose(frame["std_measurement"], std, rtol=1e-14)
+    np.testing.assert_array_equal(frame["std_function"], expected.predict(X, return_std=True)[1])
     np.testing.assert_allclose(frame["high"] - frame["low"], 2 * 1.6448536269514722 * std, rtol=1e-12)
     half = json.loads(good("predict", model[0], place / "new.csv", "--function", "--level", "0.5", "--json").stdout)
-    np.testing.assert_array_equal(half["columns"]["std"], expected.predict(X, return_std=True)[1])
+    np.testing.assert_array_equal(half["columns"]["std_function"], expected.predict(X, return_std=True)[1])
     spread = np.subtract(half["columns"]["high"], half["columns"]["mean"])
-    np.testing.assert_allclose(spread, 0.6744897501960817 * np.array(half["columns"]["std"]), rtol=1e-12)
+    np.testing.assert_allclose(spread, 0.6744897501960817 * np.array(half["columns"]["std_function"]), rtol=1e-12)
 
 
 def test_predictions_in_portions_are_the_same(model, place, monkeypatch):
     whole = good("predict", model[0], place / "new.csv").stdout
     monkeypatch.setattr(predict, "PORTION", 4)
     parts = pl.read_csv(good("predict", model[0], place / "new.csv").stdout.encode())
-    np.testing.assert_allclose(parts["std"], pl.read_csv(whole.encode())["std"], rtol=1e-12)
+    want = pl.read_csv(whole.encode())
+    np.testing.assert_allclose(parts["std_measurement"], want["std_measurement"], rtol=1e-12)
+    np.testing.assert_allclose(parts["std_function"], want["std_function"], rtol=1e-9)
 
 
 @pytest.mark.parametrize("data", ["semicolons.csv", "scores.parquet", "-"])
@@ -119,7 +123,7 @@ def test_output_as_parquet_tabs_and_alone(model, place, tmp_path):
     for name in ("p.parquet", "p.tsv", "p.csv"):
         good("predict", model[0], place / "new.csv", "--output", tmp_path / name, "--only")
     read = [pl.read_parquet(tmp_path / "p.parquet"), pl.read_csv(tmp_path / "p.tsv", separator="\t")]
-    assert read[0].columns == ["mean", "std", "low", "high"]
+    assert read[0].columns == ["mean", "std_function", "std_measurement", "low", "high"]
     assert all(f.equals(pl.read_csv(tmp_path / "p.csv")) for f in read)
     good("predict", model[0], place / "scores.parquet", "--output", tmp_path / "q.parquet")
     kept = pl.read_parquet(tmp_path / "q.parquet")
@@ -180,7 +184,7 @@ def test_one_task_needs_no_task_column(place, tmp_path):
     told = good("fit", place / "scores.csv", "--target", "score", "-x", "hours", "--save", tmp_path / "m")
     assert "SingleTaskGPRegressor fitted to 36 rows in" in told.stdout
     answer = good("predict", tmp_path / "m", place / "candidates.csv", "--only")
-    assert answer.stdout.startswith("mean,std,low,high\n")
+    assert answer.stdout.startswith("mean,std_function,std_measurement,low,high\n")
 
 
 def test_whole_numbers_name_tasks_as_numbers(tmp_path):

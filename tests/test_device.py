@@ -114,6 +114,35 @@ def test_regressors_give_the_same_numbers(name, tensors):
     compare_regressors(host, there, 1e-8)
 
 
+SPREAD = ["focused", "focused, background", "low rank", "blocks", "hierarchical", "hierarchical, weights", "ivm"]
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_workers_put_their_shards_on_the_device(name, tensors):
+    """Several shards, each computed on tensors, and what they answer put together on the host."""
+    X, y, task = table(labels=6, n=120)
+    model = clone(REGRESSORS[name]).set_params(optimizer=None, noise=0.02)
+    if name in ("focused", "focused, background"):
+        model.set_params(rho={1: 0.6, 2: -0.3})
+    if name == "blocks":
+        model.set_params(inducing=9)  # otherwise it has one block per task and takes no workers
+    host = clone(model).fit(X, y, tasks=task)
+    there = clone(model).set_params(device="cuda", workers=1).fit(X, y, tasks=task)
+    assert tensors
+    compare_regressors(host, there, 1e-8)
+
+
+@pytest.mark.parametrize("name", ["focused", "hierarchical", "ivm"])
+def test_workers_of_a_classifier_put_their_shards_on_the_device(name, tensors):
+    X, y, task = table(labels=6, n=120)
+    y, new = np.where(y > 0.1, "high", "low"), table(1, 12)[0]
+    model = clone(CLASSIFIERS[name]).set_params(optimizer=None)
+    host = clone(model).fit(X, y, tasks=task)
+    there = clone(model).set_params(device="cuda", workers=1).fit(X, y, tasks=task)
+    assert tensors
+    close(there.predict_proba(new, tasks=np.arange(12) % 3), host.predict_proba(new, tasks=np.arange(12) % 3), 1e-8)
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers_give_the_same_numbers(name, tensors):
     X, y, task = table(n=70)

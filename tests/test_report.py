@@ -1,26 +1,34 @@
 """The report as data and as text; `test_report_browser.py` looks at it in a real browser."""
 
+import base64
 import json
 import re
+import shlex
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from importlib import resources
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.metrics import brier_score_loss
+from typer.testing import CliRunner
 
 import borrow
 import report_samples as samples
 from borrow import report
+from borrow.cli.app import main
 from borrow.data.plain import to_json
 from borrow.estimators.view import Points, Predictor, remembered
 from borrow.report import calibration, content, page, svg
 from borrow.report.format import aligned, number, shortened, tick_labels
 from borrow.report.predictions import effects, predictions
 from borrow.transfer.compare import compare
+from borrow.transfer.folds import score_labels
 from borrow.transfer.problem import read_problem
 
 SAMPLES = ["regression", "hostile", "curve", "surface", "classification", "every_task"]
@@ -102,6 +110,7 @@ def test_headline_and_interval_agree_with_the_numbers(summary):
 )
 def test_verdict_in_plain_words(answer, numbers, headline, interval):
     names = dict(zip(("difference", "low", "high"), numbers, strict=True))
+    names |= {"probability": 0.7, "rope": 0.01, "alone": "single", "weights": {}, "because": ""}
     verdict = SimpleNamespace(answer=answer, primary="a", best="focused", level=0.95, folds=10, advice=[], **names)
     verdict.sentence = "the sentence itself"
     said = content.verdict_words(verdict, 0.8, "mean absolute error")
@@ -302,7 +311,7 @@ def test_an_unfinished_comparison_says_so(compared, there):
     comparison = type(compared[1]).from_dict({**stored, "records": stored["records"][:there], "relations": []})
     found = report.summary(comparison)
     assert strict(found) == found
-    assert found["parts"][0]["comparison"]["notes"][0].startswith(f"Not finished: {there} of 9 fits")
+    assert found["parts"][0]["comparison"]["notes"][0].startswith(f"Not finished: {there} of 18 fits")
     assert "Cannot tell whether" in page.render(found)
 
 
@@ -553,3 +562,76 @@ def test_nothing_is_said_of_relations_that_were_not_measured():
     found = compare(make_table(), "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False)
     assert report.summary(found)["parts"][0]["secondaries"] is None
     assert "correlation" not in str(found.verdict())
+
+
+def test_worst_rows_are_those_farthest_in_standard_deviations_and_known_by_their_inputs():
+    table = make_table(n=14)
+    table["y"] = list(table["y"])
+    slip = 5
+    table["y"][slip] += 9.0
+    found = compare(table, "y", "task", table["task"][0], methods=["pooled"], cv=(3, 2), random_state=0)
+    part = report.summary(found, table=table)["parts"][0]["misses"]
+    assert part["worst"][0]["row"] == slip
+    assert part["worst"][0]["inputs"] == f"x1 {number(float(table['x1'][slip]))}"
+    records = [r for r in found.folds(found.primaries[0], found.verdict().best) if slip in r["rows"]]
+    means = [r["mean"][r["rows"].index(slip)] for r in records]
+    assert len(means) == 2  # once in each repeat
+    assert part["worst"][0]["predicted"] == pytest.approx(np.mean(means))
+    away = [w["away"] for w in part["worst"]]
+    assert away == sorted(away, reverse=True)
+
+
+def test_a_model_alone_leads_with_leave_one_out():
+    table = make_table(n=14)
+    X = np.array(table["x1"], dtype=float)[:, None]
+    model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, table["y"], tasks=table["task"])
+    left = {k: np.array(v)[np.array(model.leave_one_out()["task"]) == "a"] for k, v in model.leave_one_out().items()}
+    miss = float(np.abs(left["y"] - left["mean"]).mean())
+    head = page.verdict(report.summary(model=model))["sentence"]
+    assert f"rows of a are missed by {number(miss)} on average" in head
+
+
+def test_relations_are_those_of_the_model_that_is_shown():
+    table = make_table(n=14)
+    found = compare(table, "y", "task", "a", methods=["symmetric"], cv=(3, 1), leave_out=True, random_state=0)
+    X = np.array(table["x1"], dtype=float)[:, None]
+    model = borrow.MultiTaskGPRegressor(max_iter=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # five iterations
+        model.fit(X, table["y"], tasks=table["task"])
+    rows = report.summary(found, model, suggestions=False)["parts"][0]["secondaries"]["rows"]
+    B, at = model.task_covariance_, list(model.tasks_)
+    for row in rows:
+        i, j = at.index("a"), at.index(row["task"])
+        assert row["correlation"] == pytest.approx(B[i, j] / np.sqrt(B[i, i] * B[j, j]))
+
+
+def test_brier_score_is_that_of_scikit_learn():
+    p = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+    code = np.array([0, 1, 1])
+    assert score_labels(code, p, "Brier score")["error"] == pytest.approx(brier_score_loss(code, p[:, 1]))
+    q = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    assert score_labels(np.array([0, 1]), q, "Brier score")["error"] == pytest.approx((0.38 + 1.46) / 2)
+
+
+def test_code_of_the_page_runs(tmp_path, monkeypatch):
+    table = make_table(n=10, tasks=("a", "it's <b>"))
+    frame = pd.DataFrame(table)
+    found = compare(frame, "y", "task", "a", methods=["pooled"], cv=2, random_state=0)
+    use = report.summary(found)["use"]
+    monkeypatch.chdir(tmp_path)
+    frame.to_csv("table.csv", index=False)
+    frame[frame["task"] == "a"].drop(columns="y").to_csv("new.csv", index=False)
+    names = {}
+    exec(use["python"], names)
+    assert len(names["mean"]) == len(names["std"]) == (frame["task"] == "a").sum()
+    for line in use["shell"].replace("\\\n", " ").splitlines():
+        done = CliRunner().invoke(main, shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
+
+
+def test_a_table_as_csv_keeps_digits_and_no_formula():
+    rows = [{"task": "=1+1", "gain": 0.123456789}, {"task": 'a "b", c', "gain": None}]
+    link = page.as_csv([("task", "task", None), ("gain", "gain", number)], rows)
+    text = base64.b64decode(link.split(",", 1)[1]).decode()
+    assert text == '"task","gain"\r\n"\'=1+1",0.123456789\r\n"a ""b"", c",\r\n'

@@ -1,5 +1,7 @@
 """The report in a real browser: headless Chromium opens it from disk, in light, dark, small and printed."""
 
+import base64
+
 import pytest
 
 import report_samples as samples
@@ -62,12 +64,12 @@ def test_click_on_a_header_sorts_numbers_and_back(browser, pages):
 
 def test_missing_numbers_sort_last_both_ways(browser, pages):
     browser.open(pages["regression"])
-    names = browser.run("[...document.querySelectorAll('table.sortable')[1].tHead.rows[0].cells].map(c => c.innerText)")
+    names = browser.run("[...document.querySelectorAll('table.sortable')[2].tHead.rows[0].cells].map(c => c.innerText)")
     at = next(i for i, name in enumerate(names) if "lost without it" in name)
-    button = f"document.querySelectorAll('table.sortable')[1].tHead.rows[0].cells[{at}].querySelector('button')"
+    button = f"document.querySelectorAll('table.sortable')[2].tHead.rows[0].cells[{at}].querySelector('button')"
     for _ in range(2):
         browser.run(f"{button}.click()")
-        values = column(browser, 1, at)
+        values = column(browser, 2, at)
         assert values.count("\u2013") == 1
         assert values[-1] == "\u2013"
 
@@ -112,7 +114,7 @@ def test_phone_has_no_sideways_scrolling(browser, pages, name):
         beyond = f"{wide}.filter(e => {{ {box} }}).map(e => e.outerHTML.slice(0, 80))"
         assert browser.run(beyond) == []
         browser.run("document.querySelectorAll('details').forEach(d => { d.open = true })")
-    tables = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    tables = "[...document.querySelectorAll('div.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
     assert browser.run(tables) == 0  # on a phone rows become cards, so that tables do not scroll either
 
 
@@ -168,3 +170,17 @@ def test_without_javascript_the_page_is_whole(browser, pages):
         assert browser.run("document.querySelector('table.sortable thead th').innerText") == "method"
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_a_curve_says_its_values_to_a_pointer_and_tables_can_be_kept(browser, pages):
+    browser.open(pages["curve"])
+    told = browser.run("[...document.querySelectorAll('.hover title')].map(t => t.textContent)")
+    assert len(told) > 40
+    assert all(": " in words and " to " in words for words in told[:10])
+    files = "[...document.querySelectorAll('a[download]')].map(a => fetch === undefined ? '' : a.href)"
+    first = browser.run(files)[0]
+    assert first.startswith("data:text/csv;base64,")
+    lines = base64.b64decode(first.split(",", 1)[1]).decode().split("\r\n")
+    assert lines[0].startswith('"method","error"')
+    assert lines[1].startswith('"no transfer",0.112,0.011,0.0,,,')
+    assert browser.complaints() == []

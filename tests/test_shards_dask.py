@@ -105,6 +105,39 @@ def test_every_model_is_that_of_one_process(model, client):
     assert many.log_marginal_likelihood_ == pytest.approx(one.log_marginal_likelihood_, rel=1e-10)
 
 
+def use_tensors(on):
+    """In a worker: take tensors on its CPU for a GPU; returns how many arrays were made tensors so far."""
+    from borrow.numerics import device
+
+    if not hasattr(device, "made"):
+        device.made, device.usual, device.plain = [], device.again, device.Device.put
+        device.Device.put = lambda self, array: device.made.append(1) or device.plain(self, array)
+    device.again = (lambda name: device.Device("cpu")) if on else device.usual
+    return len(device.made)
+
+
+@pytest.mark.parametrize("workers", ["dask", None])
+def test_a_device_with_workers_is_the_device_of_each(workers, client, monkeypatch):
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
+    from borrow.numerics import device
+
+    rng = np.random.default_rng(1)
+    X, tasks = rng.uniform(-2, 2, (60, 1)), np.repeat(np.arange(6), 10)
+    y = np.sin(2 * X[:, 0]) + 0.1 * tasks
+    model = borrow.FocusedGPRegressor(primary=0, optimizer=None, rho=0.5, noise=0.1)
+    one = clone(model).fit(X, y, tasks=tasks)
+    monkeypatch.setattr(device, "missing", lambda: None)
+    monkeypatch.setattr(device, "find_gpu", lambda: device.Device("cpu"))
+    before = sum(client.run(use_tensors, True).values())
+    try:
+        many = clone(model).set_params(workers=workers, device="cuda").fit(X, y, tasks=tasks)
+        made = sum(client.run(use_tensors, True).values()) - before
+    finally:
+        client.run(use_tensors, False)
+    assert (made > 0) == (workers == "dask")
+    assert many.log_marginal_likelihood_ == pytest.approx(one.log_marginal_likelihood_, rel=1e-9)
+
+
 def test_bytes_moved_do_not_depend_on_the_rows_of_a_task(bench, client):
     bench.count_bytes()
     client.run(bench.count_bytes)

@@ -344,5 +344,5 @@ def test_text_that_is_no_number_at_all_stays_a_label(tmp_path):
 def test_lines_are_named_truly_where_values_are_refused(tmp_path, capsys):
     source = opened(tmp_path, 'a,b,y\n\n"1\n2",1,1\n\nx,oops,1\n')
     refused(capsys, lambda: c.read_table(source, "y", "a", ["b"], []), "'oops' in line 6")
-    source = opened(tmp_path, 'a,b,y\n"1\n2",1,1\n\nx,,1\n')
+    source = opened(tmp_path, 'a,b,y\n"1\n2",1,1\n\n,2,1\n')
     refused(capsys, lambda: c.read_table(source, "y", "a", ["b"], []), "the first in line 5")

@@ -79,11 +79,15 @@ DATA = {
     "target is task": ("", ["--target", "score", "--task", "score"], ["they are two columns"]),
     "feature is target": ("", [*USUAL[:4], "-x", "score"], ["--features names 'score', which is the target"]),
     "text among inputs": (
-        "",
+        edited(lambda rows: [[r[0], "x" if i == 4 else r[1], *r[2:]] for i, r in enumerate(rows)]),
         ["--target", "score", "--task", "school"],
-        ["column 'passed' of 'data.csv' holds text ('no' in line 2)", "so does 'note'", "--ignore"],
+        ["column 'hours' of 'data.csv' holds text ('x' in line 5) where numbers", "--ignore"],
     ),
-    "text feature named": ("", [*USUAL[:4], "-x", "hours,note"], ["column 'note'", "holds text ('n0' in line 2)"]),
+    "free text": (
+        edited(lambda rows: [[*r[:4], f"the pupil of row {i} said this" if i else "note"] for i, r in enumerate(rows)]),
+        ["--target", "score", "--task", "school"],
+        ["column 'note' holds free text (16 different texts in 16 rows, such as 'the pupil of row 1"],
+    ),
     "text among targets": (with_target(lambda i, v: "oops" if i == 4 else v), USUAL, ["'oops' in line 6", "--target"]),
     "text where numbers are needed": ("", ["--target", "note", *USUAL[2:], "--kind", "regression"], ["'note'", "text"]),
     "too many classes": (
@@ -98,12 +102,11 @@ DATA = {
     "wrong delimiter": ("", [*USUAL, "--delimiter", ";"], ["--delimiter ';' is not in the first line", "a comma is"]),
     "unknown delimiter": (TABLE.replace(",", ":"), USUAL, ["one column only", "--delimiter"]),
     "garbage": (bytes(range(256)), USUAL, ["holds bytes that are no text"]),
-    "missing input": (
-        edited(lambda rows: [*rows, ["ay", "", "1", "no", ""]]),
+    "missing task": (
+        edited(lambda rows: [*rows, ["", "1", "1", "no", ""]]),
         USUAL,
-        ["'hours' (1)", "line 18", "--drop"],
+        ["the task 'school' is missing in 1 row(s)", "line 18", "--drop-missing"],
     ),
-    "missing task": (edited(lambda rows: [*rows, ["", "1", "1", "no", ""]]), USUAL, ["'school' (1)", "--drop-missing"]),
     "kind unknown": ("", [*USUAL, "--kind", "ranking"], ["--kind 'ranking'"]),
     "seed not a number": ("", [*USUAL, "--seed", "x"], None),
     "option unknown": ("", [*USUAL, "--colour"], None),

@@ -16,10 +16,15 @@ import tempfile
 import time
 import warnings
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+
+sys.path.insert(0, str(Path(__file__).parent))
+import files
+import tables
 
 import borrow
 from borrow import store
@@ -340,7 +345,48 @@ def reproduction(name, kind, said, changes, data):
     return told
 
 
-CAMPAIGNS = {"hostile stores": hostile_stores}
+# Cases by number. -----------------------------------------------------------------------------------------------------
+
+
+def numbered(make, rng, seconds, most=10):
+    """Cases of one kind, each drawn from a number, until the time is over or so many failed."""
+    tried, failures, until = 0, [], time.monotonic() + seconds
+    while time.monotonic() < until and len(failures) < most:
+        case = make(int(rng.integers(2**32)))
+        tried += 1
+        if failed := case.failure():
+            failures.append(left_behind(case, failed))
+    return tried, failures
+
+
+def left_behind(case, failed):
+    """Leave the smallest case that fails, as a program that shows it; the sentence."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    small = case.shrunk() if hasattr(case, "shrunk") else case
+    kind = type(case).__name__
+    place = OUT / f"{kind.lower()}-{case.number}.py"
+    module = "tables" if isinstance(case, tables.Case) else "files"
+    lines = ["import sys", f"sys.path.insert(0, {str(Path(__file__).parent)!r})", f"from {module} import {kind}"]
+    if isinstance(small, bytes):
+        lines.append(f"print({case!r}.failure({small!r}))")
+    else:
+        lines.append(f"print({small!r}.drawn())" if hasattr(small, "drawn") else "")
+        lines.append(f"print({small!r}.failure())")
+    place.write_text("\n".join(lines) + "\n")
+    told = f"{place.name}: {failed}"
+    place.with_suffix(".txt").write_text(told + "\n")
+    return told
+
+
+CAMPAIGNS = {
+    "hostile stores": hostile_stores,
+    "random tables": partial(numbered, partial(tables.Case, "answers")),
+    "the same call again": partial(numbered, partial(tables.Case, "again")),
+    "tables told otherwise": partial(numbered, partial(tables.Case, "retold")),
+    "labels alike": partial(numbered, partial(tables.Case, "alike")),
+    "malformed files": partial(numbered, files.FileCase),
+    "signals": partial(numbered, files.SignalCase),
+}
 
 
 def main():
@@ -348,11 +394,14 @@ def main():
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="campaigns whose name holds this")
     given = parser.parse_args()
+    chosen = {name: campaign for name, campaign in CAMPAIGNS.items() if given.only in name}
     failed = 0
-    for name, campaign in CAMPAIGNS.items():
-        tried, failures = campaign(np.random.default_rng(given.seed), 60 * given.minutes / len(CAMPAIGNS))
+    for name, campaign in chosen.items():
+        tried, failures = campaign(np.random.default_rng(given.seed), 60 * given.minutes / len(chosen))
         sys.stdout.write(f"{name}: tried {tried:,}, failed {len(failures)}\n" + "".join(f"  {f}\n" for f in failures))
+        sys.stdout.flush()
         failed += len(failures)
     sys.exit(failed > 0)
 

@@ -21,10 +21,16 @@ THOUSANDS = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}
 #: Digits in groups, between which commas, points, blanks or other signs stand.
 GROUPED = r"^[-+]?\d{1,3}(?:[,.' _’\u00a0\u202f]\d{2,3})+(?:[.,]\d+)?$"
 
+#: A date with points, which looks like a number in groups.
+DATE = r"^\d{1,2}\.\d{1,2}\.\d{4}$"
+
 
 @dataclass(frozen=True)
 class Table:
-    """Features as floats, task labels, and the target; in a frame with columns of these names."""
+    """Features, task labels, and the target; in a frame with columns of these names.
+
+    Features are floats, or text and dates where they are no numbers; null where a value is missing.
+    """
 
     name: str  # of the file
     frame: pl.DataFrame
@@ -83,21 +89,20 @@ def read_table(
     used = choose_features(source, [target, *tasks], features, ignore)
     needed = [*used, *tasks]
     frame = source.read([*needed, target])
-    read = as_numbers(source, frame.select(used), remedy="leave it out with --ignore, or encode it as numbers")
+    read = as_inputs(source, frame.select(used))
     read |= {name: as_labels(frame[name]) for name in tasks}
     read[target] = as_target(frame[target], source)
     if read[target].null_count() == frame.height:
         fail(f"every value of --target {target!r} is missing in {source.name}; there is nothing to learn from")
     table = pl.DataFrame([values.alias(name) for name, values in read.items()])
-    lacking = {n: table[n].null_count() for n in needed if table[n].null_count()}
+    lacking = {n: table[n].null_count() for n in (needed if drop_missing else tasks) if table[n].null_count()}
     if lacking and not drop_missing:
-        listed = ", ".join(f"{n!r} ({k:,})" for n, k in lacking.items())
-        first = table[next(iter(lacking))].is_null().arg_max()
+        name, count = next(iter(lacking.items()))
         fail(
-            f"values are missing in {listed}, the first {source.place(first)}; leave these rows out with "
-            "--drop-missing, or a column with --ignore (only the target may be missing)"
+            f"the task {name!r} is missing in {count:,} row(s) of {source.name}, the first "
+            f"{source.place(table[name].is_null().arg_max())}; leave these rows out with --drop-missing"
         )
-    whole = table.drop_nulls(needed)
+    whole = table.drop_nulls(list(lacking)) if lacking else table
     if whole.height == 0:
         names = list_labels(list(lacking))
         fail(f"every row of {source.name} lacks a value of {names}; leave a column out with --ignore")
@@ -129,19 +134,33 @@ def _split_names(given: Sequence[str], source: Source, option: str) -> list[str]
     return names
 
 
-def as_numbers(source: Source, frame: pl.DataFrame, remedy: str) -> dict[str, pl.Series]:
-    """Columns as floats, null where missing; the columns that hold text are all named."""
+def as_inputs(source: Source, frame: pl.DataFrame) -> dict[str, pl.Series]:
+    """Columns as floats where they are numbers, else as they are, for an encoder; null where missing."""
+    read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
+    text = {name for name, found in read.items() if found.odd is not None}
+    mostly = [n for n in text if len(read[n].values.drop_nulls()) >= 0.5 * as_text(frame[n]).drop_nulls().len()]
+    slips = [n for n in text if read[n].grouped or (frame[n].dtype == pl.String and n in mostly)]
+    numbers = [n for n in frame.columns if n not in text or n in slips]
+    out = as_numbers(source, frame.select(numbers), "correct it, leave it empty, or leave the column out with --ignore")
+    return {n: out[n] if n in out else as_text(frame[n]) for n in frame.columns}
+
+
+def as_numbers(source: Source, frame: pl.DataFrame, remedy: str, before: int = 0) -> dict[str, pl.Series]:
+    """Columns as floats, null where missing; the columns that hold text are all named.
+
+    `before` are the rows of the file before these.
+    """
     read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
     for name, found in read.items():
-        refuse_separators(source, frame[name], found)
+        refuse_separators(source, frame[name], found, before)
     if text := {name: found.odd for name, found in read.items() if found.odd is not None}:
         name, row = next(iter(text.items()))
         value = frame[name][row]
         kind = "text" if isinstance(value, str) else type(value).__name__
         more = f" (so does {list_labels(list(text)[1:], 4)})" if len(text) > 1 else ""
         fail(
-            f"column {name!r} of {source.name} holds {kind} ({short(value)} {source.place(row)}) where numbers are "
-            f"expected{more}; {remedy}"
+            f"column {name!r} of {source.name} holds {kind} ({short(value)} {source.place(before + row)}) where "
+            f"numbers are expected{more}; {remedy}"
         )
     return {name: found.values for name, found in read.items()}
 
@@ -171,7 +190,8 @@ def to_numbers(column: pl.Series, separator: str = "") -> Numbers:
         doubtful = first_of(could_be["." if decimal else ","])
         values = text.str.replace(DECIMAL, "$1.$2").cast(pl.Float64, strict=False)
         odd = text.is_not_null() & values.is_null()
-    grouped = bool(text.filter(odd).str.contains(f"{GROUPED}|{DECIMAL}").all())
+    strange = text.filter(odd)
+    grouped = bool(strange.str.contains(f"{GROUPED}|{DECIMAL}").all()) and not strange.str.contains(DATE).all()
     return Numbers(values.fill_nan(None), first_of(odd), grouped, doubtful, decimal)
 
 
@@ -180,13 +200,13 @@ def first_of(rows: pl.Series) -> int | None:
     return rows.arg_max() if rows.any() else None
 
 
-def refuse_separators(source: Source, column: pl.Series, found: Numbers) -> None:
+def refuse_separators(source: Source, column: pl.Series, found: Numbers, before: int = 0) -> None:
     """Refuse separators of thousands, and commas or points that may be such."""
     row = found.odd if found.grouped and found.odd is not None else found.doubtful
     if row is None:
         return
     value = column[row].strip()
-    what = f"column {column.name!r} of {source.name} holds {short(value)} {source.place(row)}"
+    what = f"column {column.name!r} of {source.name} holds {short(value)} {source.place(before + row)}"
     if row == found.odd:
         comma = ", nor is a decimal comma where commas separate the fields" if source.separator == "," else ""
         fail(f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5")
@@ -202,6 +222,11 @@ def present(column: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
     """Text without blanks around it, null where it stands for no value."""
     text = column.str.strip_chars()
     return text.set(text.is_in(missing).fill_null(True), None)
+
+
+def as_text(column: pl.Series) -> pl.Series:
+    """Text without what stands for no value; another column as it is."""
+    return present(column) if column.dtype == pl.String else column
 
 
 def whole_or_text(text: pl.Series, pattern: str) -> pl.Series:

@@ -20,6 +20,7 @@ from borrow.cli.output import (
     SafeTable,
     check_files,
     command_line,
+    encoding_of,
     fail,
     library_warnings,
     number,
@@ -120,11 +121,12 @@ def run(
     table = open_table(data, delimiter, target, task, features, ignore, drop_missing, kept)
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
+    with library_warnings() as seen:
+        problem = read_problem(table.frame, target, task, table.features, kind, group=group, time=time)
     if quick:
-        look(table, label, chosen, scoring, seed, as_json)
+        look(problem, label, chosen, scoring, seed, as_json)
         return
     with library_warnings() as warned, progress("fit") as told:
-        problem = read_problem(table.frame, target, task, table.features, kind, group, time)
         try:
             found = borrow.compare(
                 problem,
@@ -149,7 +151,11 @@ def run(
         if save is not None:
             method = found.verdict(label).method
             about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
-            borrow.store.save(parts["model"], save, {**about, "rows": to_json(list(found.rows.items()))})
+            borrow.store.save(
+                parts["model"],
+                save,
+                {**about, "rows": to_json(list(found.rows.items())), "encoding": encoding_of(problem.encoder)},
+            )
         if report is not None:
             call = command_line(
                 "compare",
@@ -167,12 +173,13 @@ def run(
                 time=time,
             )
             borrow.report.write(report, borrow.report.summary(**parts, command=call))
-    warned += [w for w in more if w not in warned]
+    warned[:] = dict.fromkeys([*seen, *warned, *more])
     written = {name.removeprefix("--"): str(path) for name, path in files.items() if path is not None}
     tables = {"table": found.table().rows(), "verdicts": [v.to_dict() for v in found.verdicts().values()]}
     result = {**described(found), "skipped": found.skipped, **tables}
-    result |= {"dropped": table.dropped, "files": written, "warnings": warned}
-    print_result(result, as_json, lambda: lines_of(found, table.dropped, written))
+    encoding = encoding_of(problem.encoder)
+    result |= {"dropped": table.dropped, "files": written, "encoding": encoding, "warnings": warned}
+    print_result(result, as_json, lambda: lines_of(found, table.dropped, encoding, written))
 
 
 def rows_wanted(place: Path, delimiter: str | None) -> Any:
@@ -210,11 +217,16 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 
-def lines_of(found: borrow.Comparison, dropped: int, written: dict[str, str]) -> list[Any]:
+def lines_of(found: borrow.Comparison, dropped: int, encoding: list[str], written: dict[str, str]) -> list[Any]:
     """The verdict, what it rests on, what to do, and the files that were written."""
     left_out = [said_dropped(dropped)] if dropped else []
     answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
-    return [*left_out, *answer, *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items())]
+    return [
+        *left_out,
+        *((line, DIM) for line in encoding),
+        *answer,
+        *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items()),
+    ]
 
 
 def one_primary(found: borrow.Comparison) -> list[Any]:
@@ -325,15 +337,14 @@ def every_primary(found: borrow.Comparison) -> list[Any]:
     ]
 
 
-def look(table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
+def look(problem: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic."""
     from borrow.transfer.methods import label_of
 
     with library_warnings() as warned:
         found = borrow.quick_look(
-            table.frame, table.target, table.task, primary, methods, scoring=scoring, features=table.features,
-            random_state=seed,
-        )  # fmt: skip
+            problem, problem.target, problem.task, primary, methods, scoring=scoring, random_state=seed
+        )
     rows = found.rows()
     cells = [
         [

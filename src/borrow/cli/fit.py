@@ -18,6 +18,7 @@ from borrow.cli.output import (
     UNBROKEN,
     SafeTable,
     check_files,
+    encoding_of,
     fail,
     library_warnings,
     number,
@@ -78,7 +79,7 @@ def run(
     with library_warnings() as warned, progress("fitting", counted=False):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed")})
+    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed", "encoding")})
     about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
     print_result(about, as_json, lambda: lines_of(about))
 
@@ -96,6 +97,8 @@ def tell_large(table: Table, method: str, primary: Any) -> None:
 
 def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
+    from borrow.data.encode import encode_frame
+    from borrow.estimators.base import with_encoder
     from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target
 
@@ -109,10 +112,11 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         fail(f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, labels))}")
     if method == "auto":
         automatic = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
-        model = automatic(task=table.task, primary=primary, random_state=seed)
+        model = automatic(task=table.task, primary=primary, random_state=seed).fit(table.inputs(), y)
     else:
+        X, encoder = encode_frame(table.inputs(), table.task)
         model = build(kind, method, table.task, primary, seed)
-    model.fit(table.inputs(), y)
+        model = with_encoder(model.fit(X, y), encoder)
     about: dict[str, Any] = {
         "class": type(model).__name__,
         "method": method,
@@ -123,6 +127,7 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         "features": table.features,
         "rows": table.counts(),
         "seed": seed,
+        "encoding": encoding_of(getattr(model, "encoder_", None)),
         "evidence": to_json(getattr(model, "log_marginal_likelihood_", None)),
     }
     if method == "auto":
@@ -146,6 +151,7 @@ def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
     if about["dropped"]:
         yield said_dropped(about["dropped"])
+    yield from ((line, DIM) for line in about["encoding"])
     if about.get("verdict"):
         yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:

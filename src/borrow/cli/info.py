@@ -60,6 +60,7 @@ def model_lines(about: dict[str, Any]) -> Iterator[Any]:
             "seed": about.get("seed"),
         }
     )
+    yield from about.get("encoding", [])
     if about.get("converged") is False:
         yield "The optimiser did not converge.", {"style": "yellow"}
 

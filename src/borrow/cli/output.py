@@ -112,6 +112,11 @@ def library_warnings() -> AbstractContextManager[list[str]]:
     return capture_warnings(lambda w: in_options(" ".join(str(w.message).split())))
 
 
+def encoding_of(encoder: Any) -> list[str]:
+    """What became of columns that were no plain numbers, one line each."""
+    return [] if encoder is None else [f"Column {line}." for line in encoder.report().splitlines()]
+
+
 def tell_warnings(found: Sequence[str]) -> None:
     """Print warnings on standard error: the first few, and how many more there are."""
     for text in found[:MOST_WARNINGS]:

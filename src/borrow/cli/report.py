@@ -80,7 +80,7 @@ def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, A
     if "target" not in about or schema.names is None:
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
     task = schema.task if isinstance(schema.task, str) else None
-    table = open_table(data, delimiter, about["target"], task, [str(n) for n in schema.names])
+    table = open_table(data, delimiter, about["target"], task, [str(n) for n in schema.inputs])
     primary = model.get_params().get("primary")
     next_rows = None if primary is None else unmeasured(getattr(model, "model_", model), table, primary)
     return {**parts, "table": table.frame, "suggestions": next_rows}

@@ -58,7 +58,8 @@ def run(
     """
     check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
-    rows = open_rows(model, candidates, delimiter, task, task_is, cost=cost or [])
+    reader = open_rows(model, candidates, delimiter, task, task_is, cost=cost or [])
+    rows = reader.rows(reader.source.read(reader.needed))
     if not rows.whole.all():
         fail(
             f"{int((~rows.whole).sum()):,} of {len(rows.whole):,} candidates lack an input, the first of them row "
@@ -73,9 +74,9 @@ def run(
     with library_warnings() as warned:
         found = borrow.suggest(model, X, n, price, tasks=tasks, primary=main, goal=goal)
     if output is not None:
-        write_table(pl.DataFrame(dict(found), strict=False), output)
-    result = {"rows": found.rows(), "candidates": len(rows.X), "warnings": warned}
-    print_result(result, as_json, lambda: lines_of(found, len(rows.X), price is not None))
+        write_table([pl.DataFrame(dict(found), strict=False)], output)
+    result = {"rows": found.rows(), "candidates": len(rows.inputs), "warnings": warned}
+    print_result(result, as_json, lambda: lines_of(found, len(rows.inputs), price is not None))
 
 
 def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:

@@ -36,7 +36,8 @@ def encode(values: Sequence[Any], labels: tuple[Hashable, ...]) -> Codes:
     if unknown:
         raise ValueError(
             f"unknown task {list_labels(unknown)}: fit saw no row of it; tasks are {list_labels(labels)} "
-            "(in cross-validation, shuffle or stratify by task, so that every fold trains on all of them)"
+            "(in cross-validation, shuffle or stratify by task, so that every fold trains on all of them; where new "
+            "tasks are meant, unseen='population' in the constructor answers for them)"
         )
     return np.fromiter((codes[v] for v in values), dtype=np.intp, count=len(values))
 
@@ -63,8 +64,14 @@ def is_pairs(X: Any) -> bool:
     )
 
 
-def did_you_mean(name: Any, among: Iterable[Any], closeness: float = 0.6) -> str:
-    """A question with the nearest name, such as `; did you mean 'score'?`, or nothing."""
+def nearest(name: Any, among: Iterable[Any], closeness: float = 0.6) -> Any:
+    """The name that is written most alike, or None."""
     by_lower = {str(c).lower(): c for c in among}
     near = difflib.get_close_matches(str(name).lower(), list(by_lower), 1, closeness)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(name: Any, among: Iterable[Any], closeness: float = 0.6) -> str:
+    """A question with the nearest name, such as `; did you mean 'score'?`, or nothing."""
+    near = nearest(name, among, closeness)
+    return "" if near is None else f"; did you mean {near!r}?"

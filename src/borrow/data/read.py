@@ -21,10 +21,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
-from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, sort_labels
+from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 
+#: Rows from which on a column of whole numbers that never repeat is named.
+MANY_ROWS = 10
 #: Numbers are between these in size, or zero: products of three of them neither overflow nor vanish.
 SMALLEST, LARGEST = 1e-100, 1e100
 _TOO_LARGE = "too large to be computed with"
@@ -43,6 +45,18 @@ class Schema:
     wide: Codes | None = None  # the task of each column of a wide y
     classes: Any = None  # the classes in order, where y held labels
     others: tuple[Hashable, ...] = ()  # tasks of the table that the model is not of
+    encoder: Any = None  # the `TableEncoder` that made numbers of the table; `names` are those that it gave
+
+    @property
+    def columns(self) -> list[Hashable]:
+        """The columns of the frame that fit saw, in their order."""
+        found = list(self.names or ())
+        return found if self.position is None else [*found[: self.position], self.task, *found[self.position :]]
+
+    @property
+    def inputs(self) -> tuple[Hashable, ...] | None:
+        """The input columns of a frame before they were encoded."""
+        return self.names if self.encoder is None else self.encoder.inputs_
 
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
@@ -80,6 +94,8 @@ def read_table(
     Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
     of is one row without a target, not one per task.
     """
+    if estimator.unseen not in ("error", "population"):
+        raise ValueError(f"unseen={estimator.unseen!r}: expected 'error', or 'population' to answer for new tasks")
     X, y, tasks = _unfold(estimator, X, y, tasks)
     inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
     name, n = type(estimator).__name__, inputs.shape[0]
@@ -112,7 +128,30 @@ def read_table(
     number, column = np.nonzero(wanted)
     task, y = codes[column if wide else number], table[number, column]
     rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
+    if schema.names is not None:
+        for text in constant_columns(schema.names, inputs):
+            warn(text)
     return inputs, rows, replace(schema, labels=labels, wide=codes if wide else None, classes=found)
+
+
+def constant_columns(names: Sequence[Hashable], X: Array) -> list[str]:
+    """A sentence about each column that is the same in every row."""
+    one = [j for j in range(len(names)) if len(X) > 2 and X[0, j] == X[-1, j] and np.ptp(X[:, j]) == 0.0]
+    return [f"column {names[j]!r} is {X[0, j]:g} in every row, and says nothing" for j in one]
+
+
+def identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> list[str]:
+    """A sentence about each column of numbers that may only name the rows: whole numbers that never repeat.
+
+    With one task that may as well be the day; with several, days come back.
+    """
+    return [
+        f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it out if it "
+        "only names the rows"
+        for name, values in columns.items()
+        if n_tasks > 1 and len(values) >= MANY_ROWS and bool(np.all(values == np.round(values)))
+        if len(np.unique(values)) == len(values)
+    ]
 
 
 def _alike(labels: tuple[Hashable, ...]) -> list[str]:
@@ -123,11 +162,18 @@ def _alike(labels: tuple[Hashable, ...]) -> list[str]:
 
 
 def read_new(
-    estimator: Any, X: Any, schema: Schema, tasks: Any = None, default: int | None = None, accept_sparse: bool = False
+    estimator: Any,
+    X: Any,
+    schema: Schema,
+    tasks: Any = None,
+    default: int | None = None,
+    accept_sparse: bool = False,
+    population: bool = False,
 ) -> tuple[Any, Codes | None]:
     """Rows to predict for, with their task codes; None where a wide fit is asked for every task.
 
-    `default` is the code to answer for when nothing names a task (the primary).
+    `default` is the code to answer for when nothing names a task (the primary). With `population`, a task that fit
+    never saw has the code -1 where the estimator's `unseen` allows it.
     """
     inputs, values = read_inputs(estimator, X, schema, tasks, accept_sparse)
     if values is not None:
@@ -136,6 +182,8 @@ def read_new(
                 f"task {list_labels(left)} was not fitted: this is a model of {schema.labels[0]!r} alone, without "
                 "transfer; leave these rows out, or fit SingleTaskGPRegressor or SingleTaskGPClassifier to every task"
             )
+        if population and estimator.unseen == "population":
+            return inputs, _with_unseen(estimator, values, schema.labels)
         return inputs, encode(values, schema.labels)
     if len(schema.labels) == 1:
         default = 0
@@ -152,10 +200,31 @@ def read_new(
     )
 
 
+def _with_unseen(estimator: Any, values: list[Any], labels: tuple[Hashable, ...]) -> Codes:
+    """Codes of labels, -1 for tasks never seen, which a warning names with the nearest that were seen."""
+    codes = {label: i for i, label in enumerate(labels)}
+    unknown = [v for v in dict.fromkeys(values) if v not in codes]
+    if unknown:
+        name = type(estimator).__name__
+        if len(labels) == 1:
+            raise ValueError(f"fit never saw the task {list_labels(unknown)}, and one task is no population")
+        if not estimator.shares_tasks:
+            raise ValueError(
+                f"fit never saw the task {list_labels(unknown)}, and {name} learns every task by itself, so that it "
+                "knows nothing of another; a method that borrows can answer"
+            )
+        near = {v: nearest(v, labels) for v in unknown[:6]}
+        listed = ", ".join(repr(v) if n is None else f"{v!r} (not {n!r}?)" for v, n in near.items())
+        more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
+        warn(f"fit never saw the task {listed}{more}; the answer is that of the population of {len(labels)} tasks")
+    return np.fromiter((codes.get(v, -1) for v in values), dtype=np.intp, count=len(values))
+
+
 def read_inputs(
     estimator: Any, X: Any, schema: Schema, tasks: Any = None, accept_sparse: bool = False
 ) -> tuple[Any, list[Any] | None]:
     """The input columns of new rows, and what names their tasks; the task column may be in X or not."""
+    X = _as_fitted(X, schema)
     frame = as_frame(X)
     if schema.task is None or not lacks_task(X, schema):
         if schema.task is not None and tasks is not None:
@@ -173,6 +242,21 @@ def read_inputs(
         X = frame.select(list(schema.names)).to_native()
     inputs = _numbers(estimator, X, accept_sparse)
     return inputs, None if tasks is None else task_values(tasks, inputs.shape[0])
+
+
+def _as_fitted(X: Any, schema: Schema) -> Any:
+    """A frame with the columns that fit saw: encoded, unless they are already, and in the order of fit.
+
+    scikit-learn refuses a frame whose columns are in another order; here they are taken by their names.
+    """
+    frame = as_frame(X)
+    if frame is None or schema.names is None:
+        return X
+    if schema.encoder is not None and {*frame.columns} - {schema.task} != {*schema.names}:
+        X = schema.encoder.transform(X)
+        frame = as_frame(X)
+    known = [c for c in schema.columns if c in frame.columns]
+    return frame.select(known).to_native() if {*known} == {*frame.columns} else X
 
 
 def lacks_task(X: Any, schema: Schema) -> bool:
@@ -305,7 +389,7 @@ def _numbers(
         which = [names[j] for j in np.unique(bad[:, 1])]
         raise ValueError(
             f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
-            "these rows first (NaN is allowed in y only, for rows that were not observed)"
+            "these rows first (borrow.TableEncoder does; NaN is allowed in y only, for rows that were not observed)"
         )
     _refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
     return inputs
@@ -345,14 +429,16 @@ def to_floats(values: Any, where: str) -> Array:
         if isinstance(v, _DATES):
             raise ValueError(
                 f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
-                "numbers, for instance days since the first"
+                "numbers, for instance days since the first (borrow.TableEncoder does)"
             )
         try:
             float(v)
         except ValueError:
             remedy = "encode it as numbers"
             if where.endswith("of X"):
-                remedy += ", drop it, or name it with task= if it says which task a row belongs to"
+                remedy += (
+                    " (borrow.TableEncoder does), drop it, or name it with task= if it says which task a row belongs to"
+                )
             raise ValueError(f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}") from None
         except OverflowError:
             raise ValueError(f"{where} holds a number {_TOO_LARGE} in row {i}; choose other units") from None
@@ -363,6 +449,8 @@ def to_floats(values: Any, where: str) -> Array:
 
 def is_missing(value: Any) -> bool:
     """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Cells, Codes
@@ -22,6 +23,7 @@ from borrow.data.read import Schema, read_new
 from borrow.estimators.settings import check_seed
 from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
+from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import Together
 from borrow.tasks.placed import PlacedTasks
@@ -52,6 +54,10 @@ class TaskEstimator(BaseEstimator):
     task: str | int | None = None
     _: KW_ONLY
     random_state: Any = 0
+    unseen: str = "error"
+
+    #: Whether what is learnt from some tasks says something of another one.
+    shares_tasks: ClassVar[bool] = True
 
     _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
 
@@ -127,10 +133,29 @@ class TaskEstimator(BaseEstimator):
         """Code of the task that matters, where the model has one."""
         return None
 
-    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        """Rows to predict for, with their task codes; None where a wide fit is asked for every task."""
+    def _read_new(self, X: Any, tasks: Any, population: bool = False) -> tuple[Any, Codes | None]:
+        """Rows to predict for, with their task codes; None where a wide fit is asked for every task.
+
+        With `population`, the code of a task never seen is -1 where the constructor's `unseen` allows it.
+        """
         schema = self._fit_of().schema
-        return read_new(self, X, schema, tasks, self._primary_code(schema.labels))
+        return read_new(self, X, schema, tasks, self._primary_code(schema.labels), population=population)
+
+    def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """The rows that a score is of: those of the primary, where the model has one and X says which they are."""
+        schema = self._fit_of().schema
+        main = self._primary_code(schema.labels)
+        if main is None or schema.task is None:
+            return X, y, sample_weight
+        _, task = self._read_new(X, None, population=True)
+        mine = np.flatnonzero(task == main)
+        if not len(mine):
+            raise ValueError(
+                f"the score of {type(self).__name__} is that of its primary, and no row is of {schema.labels[main]!r}; "
+                "in cross-validation, stratify by task"
+            )
+        some = [None if part is None else _safe_indexing(part, mine) for part in (X, y, sample_weight)]
+        return some[0], some[1], some[2]
 
     @contextmanager
     def _places(self, n_rows: int, largest: int, largest_on_device: int) -> Iterator[Place]:
@@ -142,10 +167,32 @@ class TaskEstimator(BaseEstimator):
         with (
             Together(),
             single_thread(largest),
-            open_workers(getattr(self, "workers", None), device) as workers,
+            open_workers(getattr(self, "workers", None)) as workers,
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)
+
+
+def over_tasks(answer: Callable[[Any, Codes], Array], rows: Any, task: Codes, n_tasks: int) -> Array:
+    """What is answered for rows with codes of tasks; for the code -1, a task never seen, the mean over all tasks."""
+    new = task < 0
+    if not new.any():
+        return answer(rows, task)
+    mean = np.mean([answer(rows[new], np.full(int(new.sum()), t)) for t in range(n_tasks)], axis=0)
+    out = np.empty((len(task), *mean.shape[1:]))
+    out[new] = mean
+    if not new.all():
+        out[~new] = answer(rows[~new], task[~new])
+    return out
+
+
+def with_encoder(model: Any, encoder: Any) -> Any:
+    """The fitted model, which from now on takes rows as they were before the encoder; None leaves it as it is."""
+    if encoder is not None:
+        fitted = model.fitted_
+        attributes = {**fitted.attributes, "encoder_": encoder}
+        model.fitted_ = replace(fitted, schema=replace(fitted.schema, encoder=encoder), attributes=attributes)
+    return model
 
 
 def as_labels(labels: tuple[Hashable, ...]) -> Any:

@@ -19,7 +19,7 @@ from borrow.data.cells import Codes, Rows, Stacked
 from borrow.data.labels import encode
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import column_scales
-from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list
+from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks
 from borrow.estimators.gp import GPEstimator
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
@@ -80,6 +80,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     ----------
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -120,23 +122,35 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """One real number per row, positive for `classes_[1]`; one column per class where there are more than two."""
         rows, task = self._rows(X, tasks)
-        values = np.column_stack([m.decision(rows, task) for m in self._fit_of().model])
+
+        def decisions(rows: Any, task: Codes) -> Array:
+            return np.column_stack([m.decision(rows, task) for m in self._fit_of().model])
+
+        values = over_tasks(decisions, rows, task, len(self.tasks_))
         return values[:, 0] if len(self.classes_) <= 2 else values
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class; one against the rest is scaled to sum to one."""
         rows, task = self._rows(X, tasks)
-        with single_thread(rows.shape[0]):
+
+        def answer(rows: Any, task: Codes) -> Array:
             p = np.column_stack([m.probability(rows, task) for m in self._fit_of().model])
-        return probabilities(p, len(self.classes_))
+            return probabilities(p, len(self.classes_))
+
+        with single_thread(rows.shape[0]):
+            return over_tasks(answer, rows, task, len(self.tasks_))
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
         likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
         return self.classes_[likeliest]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows whose class is right; of the primary's rows alone where the model has a primary."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
     def _rows(self, X: Any, tasks: Any) -> tuple[Any, Codes]:
-        rows, task = self._read_new(X, tasks)
+        rows, task = self._read_new(X, tasks, population=True)
         if task is None:
             raise ValueError("fitted on a wide y: say which task with tasks=")
         return rows, task
@@ -155,6 +169,8 @@ class GPClassifier(TaskClassifier, GPEstimator):
     optimizer : "lbfgs", or None to keep the kernel and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
     device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
         are many; answers agree to about 1e-8 and come back as NumPy arrays.
 

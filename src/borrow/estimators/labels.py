@@ -34,6 +34,7 @@ class EPClassifier(GPClassifier):
     ----------
     likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
     task, kernel, prior, optimizer, max_iter, random_state, device : as in every `GPClassifier`.
+    unseen : as in every `GPClassifier`.
     """
 
     _: KW_ONLY

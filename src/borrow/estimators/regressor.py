@@ -69,6 +69,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     normalize_y : True centres and scales the targets of each task, "common" all tasks by the same figures (targets in
         the same units), False neither.
     random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -127,7 +129,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         self._fit_of()
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        rows, task = self._read_new(X, tasks)
+        rows, task = self._read_new(X, tasks, population=True)
+        if task is not None and (task < 0).any():
+            if return_cov:
+                raise ValueError("return_cov=True needs tasks that fit saw; ask for return_std instead")
+            found = self._answer_population(rows, task, include_noise)
+            return found if return_std else found[0]
         if task is None:
             if return_cov:
                 raise ValueError("return_cov=True needs one task for each row; give tasks=")
@@ -136,9 +143,29 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return self._mean(rows, task)
         return self._answer(rows, task, return_cov, include_noise)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions; of the primary's rows alone where the model has a primary."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
     def _mean(self, rows: Any, task: Codes) -> Array:
         """The posterior mean alone; a model that has it cheaper overrides this."""
         return self._answer(rows, task, False, False)[0]
+
+    def _answer_population(self, rows: Any, task: Codes, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and standard deviation; a task never seen (code -1) is one drawn from the population of those seen.
+
+        With means m_t and variances v_t of the M tasks seen, its mean is that of the m_t and its variance the mean of
+        the v_t plus (1 + 1/M) times the variance between the m_t: the law of total variance, and the uncertainty of a
+        mean of M.
+        """
+        M, new = len(self._fit_of().schema.labels), task < 0
+        n, mean, std = int(new.sum()), np.empty(len(task)), np.empty(len(task))
+        each = np.array([self._answer(rows[new], np.full(n, t), False, include_noise) for t in range(M)])
+        mean[new] = each[:, 0].mean(axis=0)
+        std[new] = np.sqrt((each[:, 1] ** 2).mean(axis=0) + (1.0 + 1.0 / M) * each[:, 0].var(axis=0, ddof=1))
+        if n < len(task):
+            mean[~new], std[~new] = self._answer(rows[~new], task[~new], False, include_noise)
+        return mean, std
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
         """Every row for every task, in the columns of the wide y of `fit`."""
@@ -173,6 +200,14 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """The fitted model; one that is exact at some inputs only is made so at these."""
         model: RegressionModel = self._fit_of().model
         return model
+
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Noise variance of a new observation at each row, in squared units of y; the shape is that of `predict`."""
+        rows, task = self._read_new(X, tasks, population=True)
+        noise: Array = self._fit_of().noise  # type: ignore[attr-defined]
+        if task is None:
+            return np.broadcast_to(noise[self._fit_of().schema.wide], (rows.shape[0], len(noise)))
+        return np.where(task < 0, noise.mean(), noise[task])
 
     def posterior_covariance(self, X: Any, tasks: Any = None) -> Array:
         """Joint posterior covariance of the functions at these rows, at the hyper-parameters found."""
@@ -272,6 +307,8 @@ class GPRegressor(TaskRegressor, GPEstimator):
     optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
     max_iter : the most iterations of the optimiser; a fit that needs more warns.
     random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
     device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
         are many; answers agree to about 1e-8 and come back as NumPy arrays.
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 try:
@@ -20,8 +21,8 @@ PART = ".borrow-{}.part"
 STALE = 60.0
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put the bytes in the file, replacing what was there in one step once all of them are on the disk.
+def write_atomically(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> None:
+    """Put the bytes, or portions as they come, in the file; what was there is replaced once all are on the disk.
 
     Whoever opens the path meanwhile, or after a power cut, finds the old file or the new one and never a part. A
     symbolic link stays one: the file that it points to is replaced. A file that is replaced keeps its permissions.
@@ -39,7 +40,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         with open(handle, "wb") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)  # tells that this process is at work on it
-            file.write(data)
+            for portion in [data] if isinstance(data, bytes) else data:
+                file.write(portion)
             file.flush()
             if mode is not None:
                 os.chmod(part, mode)

@@ -48,7 +48,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         return
     frame, depth, level = sys._getframe(1), 2, 2
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "borrow":
+        if frame.f_globals.get("__name__", "").partition(".")[0] in ("borrow", "sklearn"):
             level = depth + 1
         frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
     warnings.warn(message, category, stacklevel=level)

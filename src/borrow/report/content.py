@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,13 +20,13 @@ from borrow.data.plain import to_json
 from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
-from borrow.report import calibration
+from borrow.report import calibration, misses
 from borrow.report.format import number, text_of
 from borrow.report.predictions import predictions
 from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
-from borrow.transfer.methods import key_of, label_of
+from borrow.transfer.methods import estimator_name, key_of, label_of
 from borrow.transfer.problem import Problem, read_problem
 from borrow.transfer.suggest import suggest
 from borrow.transfer.verdict import probability
@@ -34,6 +35,22 @@ from borrow.transfer.verdict import probability
 FORMAT, VERSION = "borrow.report", 1
 #: Warnings listed; suggestions made, and rows that they are chosen from; tasks in the figures and in the heat map.
 MOST_WARNINGS, NEXT, MOST_CANDIDATES, MOST_SECONDARIES, MOST_TASKS = 8, 5, 200, 16, 30
+
+#: One line per method, for readers who do not know them.
+METHODS = {
+    "single": "a Gaussian process on the rows of the primary alone",
+    "pooled": "one Gaussian process for all rows, as if the tasks were one",
+    "symmetric": "all tasks at once; how each two go together is learnt (Bonilla, Chai & Williams 2008)",
+    "focused": "the primary's function, of which each other task carries a part (Leen, Peltonen & Kaski 2011)",
+    "hierarchical": "mean and covariance of functions learnt from all tasks (Yu, Tresp & Schwaighofer 2005)",
+    "rbf": "a network of radial basis functions that tasks share, weights of their own (Liao & Carin 2006)",
+    "ivm": "one kernel for all tasks, learnt from the rows that tell most (Lawrence & Platt 2004)",
+    "rank1": "as the symmetric GP, with one function in common and a level and a function of each task's own",
+    "clusters": "logistic regressions of tasks that fall into clusters (Xue, Liao, Carin & Krishnapuram 2007)",
+    "mean": "the mean of the primary's rows, whatever the inputs: a reference",
+    "ridge": "a straight line through the primary's rows: a reference",
+    "ridge_tasks": "straight lines of all tasks, with slopes in common: a reference",
+}
 
 SYMMETRIC = "Learnt by the symmetric model: how the functions of each two tasks go together at the same input."
 FOCUSED = (
@@ -108,9 +125,14 @@ def _of_comparison(
     verdicts = comparison.verdicts()
     parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
     primary = comparison.primaries[0] if len(verdicts) == 1 else None
+    if problem is not None:
+        for part in parts:
+            part["misses"] = misses.with_inputs(part["misses"], problem.X, problem.features)
     predictor, alone = _models(comparison, problem, model, verdicts.get(primary))
     covariance = _covariance(comparison, problem, predictor, primary)
     shown = None
+    if predictor is not None and primary is not None:
+        parts[0]["secondaries"] = _of_winner(parts[0], predictor, primary)
     if predictor is not None:
         problem = None if problem is None else _in_order_of(predictor, problem)
         points = remembered(predictor) if problem is None else points_of(problem)
@@ -132,6 +154,7 @@ def _of_comparison(
         "covariance": covariance,
         "predictions": shown,
         "suggestions": suggested(suggestions, comparison.features if predictor is None else predictor.features),
+        "use": _use(comparison, verdicts.get(primary)),
     }
     return content, predictor
 
@@ -143,7 +166,9 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
     primary = predictor.labels[0] if predictor.primary is None else predictor.primary
     points = remembered(predictor)
     if table is not None and target is not None and task is not None:
-        points = points_of(read_problem(table, target, str(task), list(predictor.features)))
+        schema = predictor.model.fitted_.schema
+        inputs = predictor.features if schema.inputs is None else map(str, schema.inputs)
+        points = points_of(read_problem(table, target, str(task), list(inputs), encoder=schema.encoder))
     parts = _model_parts(predictor)
     content = {
         "data": {
@@ -159,6 +184,8 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
         "covariance": correlations(predictor, primary),
         "predictions": _predictions(predictor, points, primary, target or "target", None, parts),
         "suggestions": suggested(suggestions, predictor.features),
+        "left_out": misses.left_out(predictor),
+        "use": None,
     }
     return content, predictor
 
@@ -246,12 +273,10 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     alone.update(difference=0.0, low=None, high=None)
     by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
     labels = {m: label_of(m) for m in comparison.methods}
-    fits = [len(records) for records in by_method.values()]
-    folds = comparison.cv["folds"] * comparison.cv["repeats"]  # of the first primary; others may have had fewer rows
-    planned = len(fits) * (folds if len(comparison.primaries) == 1 else max(fits))
-    unfinished = f"Not finished: {sum(fits)} of {planned} fits are there; run it again to go on."
+    there, planned = comparison.progress(primary)
+    unfinished = f"Not finished: {there} of {planned} fits are there; run it again to go on."
     notes = [
-        *([unfinished] if sum(fits) < planned else []),
+        *([unfinished] if there < planned else []),
         *(f"The {label_of(m)} {why}." for m, why in comparison.failures(primary).items()),
         *(f"The {label_of(m)} was left out: {why}." for m, why in comparison.skipped.items()),
     ]
@@ -261,13 +286,22 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     )
     relations: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
     rho = {r["task"]: r["rho"] for r in relations}
+    shown = verdict.best or "single"
     secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
     return {
         "primary": str(primary),
         "rows": comparison.rows[primary],
         "verdict": verdict_words(verdict, alone["error"], comparison.scoring),
-        "comparison": {"score": comparison.scoring, "level": LEVEL, "lead": lead, "rows": rows, "notes": notes},
-        "secondaries": related(secondaries, comparison.scoring),
+        "comparison": {
+            "score": comparison.scoring,
+            "level": LEVEL,
+            "lead": lead,
+            "rows": rows,
+            "notes": notes,
+            "methods": [{"label": label_of(m), "words": METHODS[m]} for m in comparison.methods if m in METHODS],
+        },
+        "misses": misses.held_out(by_method[shown], label_of(shown), comparison.classes),
+        "secondaries": related(secondaries, comparison.scoring, verdict.best),
         "calibration": calibration.coverage(by_method, labels, verdict.best)
         if comparison.kind == "regression"
         else calibration.reliability(by_method, labels, verdict.best, comparison.classes),
@@ -333,8 +367,11 @@ def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
     return [{"primary": str(predictor.primary), "rows": own[0], **empty, "secondaries": related(others, "error")}]
 
 
-def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] | None:
-    """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero."""
+def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None = None) -> dict[str, Any] | None:
+    """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero.
+
+    Relations are those of the focused model; where another method is `judged`, it is told.
+    """
     told = {name: any(math.isfinite(r.get(name, math.nan)) for r in rows) for name in ("correlation", "gain")}
     if not any(told.values()):
         return None  # the focused model was not run, and nothing was left out
@@ -350,6 +387,8 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] |
         f"The focused model finds a relation in {sum(abs(r['correlation']) > 0 for r in rows)} of {len(rows)} tasks. "
         "Where the data do not show one, it is set to zero and nothing is borrowed."
     )
+    if judged not in (None, "focused"):
+        lead += f" The method that is judged is another, the {label_of(judged)}; it may borrow in other ways."
     return {
         "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
@@ -359,6 +398,61 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str) -> dict[str, Any] |
         "shown": MOST_SECONDARIES,
         "rows": entries,
     }
+
+
+def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> dict[str, Any] | None:
+    """Relations as the model that is shown has them, where it has its own: the symmetric model's correlations."""
+    found, known = part["secondaries"], task_correlations(predictor.model)
+    if found is None or known is None or hasattr(predictor.model, "rho_"):
+        return found
+    tasks, R = known
+    row = dict(zip(map(str, tasks), R[list(tasks).index(primary)].tolist(), strict=True))
+    none = dict.fromkeys(("correlation_low", "correlation_high", "std_error", "rho"))
+    own = [
+        {**r, **none, "correlation": row[r["task"]], "share": row[r["task"]] ** 2, "clear": True} for r in found["rows"]
+    ]
+    return {
+        **found,
+        "lead": f"How each task goes with {primary} in the {predictor.label}, the model that this page shows.",
+        "caption": found["caption"].replace(" and its standard error", ""),
+        "correlation_caption": "Learnt with the covariance of all tasks; it comes without standard errors.",
+        "rows": sorted(own, key=lambda r: -abs(r["correlation"])),
+    }
+
+
+def _use(comparison: Comparison, verdict: Any) -> dict[str, str] | None:
+    """Code to copy: fit the method that the verdict advises, and predict."""
+    if verdict is None:
+        return None
+    task, target, inputs = comparison.task, comparison.target, list(comparison.features)
+    settings = {"task": task}
+    name = estimator_name(comparison.kind, verdict.method)
+    if verdict.method == "focused":
+        settings["primary"] = verdict.primary
+    elif verdict.method == "single":
+        settings["only"] = verdict.primary
+    given = ", ".join(f"{k}={v!r}" for k, v in settings.items())
+    asked = (
+        "mean, std = model.predict(new, return_std=True, include_noise=True)"
+        if comparison.kind == "regression"
+        else "probability = model.predict_proba(new)"
+    )
+    lines = [
+        "import borrow",
+        "import pandas as pd",
+        "",
+        'table = pd.read_csv("table.csv")',
+        f"inputs = {inputs!r}",
+        f"model = borrow.{name}({given})",
+        f"model.fit(table[[*inputs, {task!r}]], table[{target!r}])",
+        f'new = pd.read_csv("new.csv")[[*inputs, {task!r}]]',
+        asked,
+    ]
+    columns = f"--target {shlex.quote(str(target))} --task {shlex.quote(str(task))}"
+    who = f"--primary {shlex.quote(str(verdict.primary))} --method {verdict.method}"
+    steps = ["borrow fit table.csv", columns, who, "--save model.borrow"]
+    shell = " \\\n    ".join(steps) + "\nborrow predict model.borrow new.csv"
+    return {"python": "\n".join(lines), "shell": shell}
 
 
 def _covariance(

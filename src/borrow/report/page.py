@@ -21,7 +21,7 @@ from borrow.data.plain import to_json
 from borrow.numerics.files import write_atomically
 from borrow.report import svg
 from borrow.report.content import check
-from borrow.report.format import aligned, count, hundredths, number, percent, text_of, whole
+from borrow.report.format import aligned, count, hundredths, number, percent, text_of, whole, with_decimals
 
 Part = Mapping[str, Any]
 Block = dict[str, Any]
@@ -99,7 +99,7 @@ def render(summary: Part) -> str:
     data = data.translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
     return environment.from_string(_file("report.html.j2")).render(
         version=summary["borrow"],
-        verdict=verdict(summary),
+        verdict={k: v if k == "advice" else v.replace(" %", "\u00a0%") for k, v in verdict(summary).items()},
         numbers=numbers_of(summary),
         sections=shown,
         style=Markup(style),
@@ -123,13 +123,15 @@ def verdict(summary: Part) -> Block:
     judged, target = [p for p in summary["parts"] if p["verdict"]], summary["data"]["target"]
     question = f"Does the data of the other tasks help to predict \u201c{target}\u201d"
     if not judged:
+        unsaid = "This page shows what the model learnt; whether the other data helped was not measured."
+        left = summary.get("left_out")
         return {
             "title": target or "Report",
             "role": "",
             "question": f"{(summary['model'] or {}).get('class', 'A model')} of {target or 'a target'}",
             "badge": "Not compared",
-            "sentence": "This page shows what the model learnt; whether the other data helped was not measured.",
-            "interval": "",
+            "sentence": left["sentence"] if left else unsaid,
+            "interval": unsaid if left else "",
             "advice": ["Run borrow compare on the data to find out whether borrowing helps the task that matters."],
         }
     if len(judged) == 1:
@@ -180,11 +182,14 @@ def _sections(summary: Part) -> list[Block]:
     shown = [overview_section(parts)] if many else []
     for part in details:
         shown += [comparison_section(part, many)] if part["comparison"] else []
+        shown += [misses_section(part["misses"], part["primary"] if many else "")] if part.get("misses") else []
         shown += [secondaries_section(part, many)] if part["secondaries"] else []
+    shown += [misses_section(summary["left_out"], "")] if summary.get("left_out") else []
     shown += [covariance_section(summary["covariance"])] if summary["covariance"] else []
     shown += [predictions_section(summary["predictions"])] if summary["predictions"] else []
     shown += [calibration_section(part, many) for part in details if part["calibration"]]
     shown += [suggestions_section(summary["suggestions"])] if summary["suggestions"] else []
+    shown += [use_section(summary["use"])] if summary.get("use") else []
     return [*shown, made_section(summary["made"])]
 
 
@@ -201,7 +206,23 @@ def figure(drawn: svg.Element, caption: str = "", margin: str = "", **more: Any)
 
 def table(caption: str, columns: Sequence[Column], rows: Sequence[Part], judged: str | None = None) -> Block:
     """A table that sorts; the row of the method `judged` stands out."""
-    return {"caption": caption, "columns": columns, "rows": rows, "judged": judged}
+    return {"caption": caption, "columns": columns, "rows": rows, "judged": judged, "csv": as_csv(columns, rows)}
+
+
+def as_csv(columns: Sequence[Column], rows: Sequence[Part]) -> str:
+    """The table with all digits as a CSV file, in an address that holds it. Text stays text in a spreadsheet."""
+
+    def cell(value: Any) -> str:
+        text = "" if value is None else str(value)
+        formula = isinstance(value, str) and text.lstrip()[:1] in tuple("=+-@")
+        return '"' + ("'" * formula + text).replace('"', '""') + '"' if isinstance(value, str) else text
+
+    lines: list[list[Any]] = [
+        [name for name, _, _ in columns],
+        *([row.get(field) for _, field, _ in columns] for row in rows),
+    ]
+    text = "".join(",".join(map(cell, line)) + "\r\n" for line in lines)
+    return "data:text/csv;base64," + base64.b64encode(text.encode()).decode()
 
 
 def columns_of(write: Callable[[Any], str] | None, *fields: str) -> list[Column]:
@@ -313,6 +334,40 @@ def comparison_section(part: Part, many: bool) -> Block:
         ("figure", drawn),
         ("table", table(caption, columns, rows, chosen)),
         ("list", found["notes"]),
+        ("facts", [(m["label"], m["words"]) for m in found.get("methods", ())]),
+    )
+
+
+def misses_section(found: Part, primary: str) -> Block:
+    """Predicted against observed, and the rows that surprise most."""
+    worst, points, numeric = found["worst"], found["points"], found["form"] == "numbers"
+    fields = ("observed", "predicted", "low", "high")
+    columns: list[Column] = [("row", "row", whole)]
+    if numeric:
+        columns += columns_of(aligned([*worst, *points], *fields), *fields)
+        columns += [("standard deviations away", "away", with_decimals(1))]
+    else:
+        columns += [*columns_of(None, "observed"), ("probability given to it", "probability", percent)]
+    columns += columns_of(None, "inputs") if any("inputs" in row for row in worst) else []
+    drawn = figure(svg.scatter(points, [w["row"] for w in worst], "Predicted and observed"), found["caption"], "square")
+    heading = "Predicted and observed" if numeric else "The most surprising labels"
+    caption = "The rows that surprise most." if numeric else found["caption"]
+    return section(
+        f"{heading}, {primary}" if primary else heading,
+        found["lead"],
+        ("figure", [drawn] if points else []),
+        ("table", table(caption, columns, worst) if worst else None),
+    )
+
+
+def use_section(use: Part) -> Block:
+    """Code to copy."""
+    return section(
+        "Use it",
+        "The model that is advised, fitted to all rows, and its predictions for new ones; in Python, or on the command "
+        "line. Put in the names of your files.",
+        ("code", use["python"]),
+        ("code", use["shell"]),
     )
 
 
@@ -436,14 +491,14 @@ def _effects(part: Part) -> list[tuple[str, Any]]:
         ("feature", "value", "low", "high"),
         lambda r: r["low"] is not None and (r["low"] > 0 or r["high"] < 0),
         "Effect of each input with two values",
-        f"change in {target}",
+        f"change of {target}",
         part["switch_caption"],
         legend=_legend(part, any(r["alone"] for r in switches), False),
         table=table("Average change between the two values of an input.", columns, switches),
     )
     small = [
         figure(
-            svg.curve(panel, f"Average {target} over {name}", name, target, 150.0),
+            svg.curve(panel, f"Change of the average {target} over {name}", name, f"change of {target}", 150.0),
             margin="tall",
             heading=name,
             table=_curve_table(panel, name),

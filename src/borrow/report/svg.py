@@ -23,6 +23,8 @@ ROW, DOUBLE, SQUARE, AXIS = 30.0, 36.0, 260.0, 44.0
 LETTERS, NARROW = 22, 17
 #: Opacity of the largest number of a map.
 DEEPEST = 0.9
+#: Places along a curve that say their value to a pointer.
+HOVERS = 40
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
@@ -262,10 +264,47 @@ def curve(panel: Mapping[str, Any], title: str, feature: str, target: str, heigh
             for edge in edges:
                 add(layer, "path", d=line_path(across, edge), class_=f"edge {role}")
         add(layer, "path", d=line_path(across, [y(v) for v in one["mean"]]), class_=f"curve {role}")
+    step = max(1, len(at) // HOVERS)
+    for i in range(0, len(at), step):  # what the curve says where the pointer is, under the points, which say more
+        left, right = across[max(i - step // 2, 0)], across[min(i + step - step // 2, len(at) - 1)]
+        place = {"x": f"{left / 10:.3f}%", "y": 0.0, "height": height, "width": f"{(right - left) / 10:.3f}%"}
+        here = add(root, "rect", class_="hover", **place)
+        said = {k: panel[k][i] if panel[k] is not None else None for k in ("low", "high")}
+        add(here, "title", f"{feature} {number(at[i])}: {target} {_said({'value': mean[i], **said})}")
     for u, v in zip(points["x"], points["y"], strict=True):
         dot = add(root, "circle", cx=x.percent(u), cy=y(v), r=3.2, class_="point")
         add(dot, "title", f"{feature} {number(u)}, {target} {number(v)}")
     return root
+
+
+def scatter(points: Sequence[Mapping[str, Any]], named: Sequence[Any], title: str) -> Element:
+    """Observed over predicted, with the band of each prediction; the rows that are `named` stand out."""
+    values = [v for p in points for v in (p["observed"], p["predicted"])] or [0.0]
+    x = Scale.around(values, 0.08, length=1000.0)
+    y = Scale.around(values, 0.08, length=SQUARE, flip=True)
+    told = "; ".join(f"row {p['row']}: {_pair(p)}" for p in points if p["row"] in named)
+    root = canvas(SQUARE + AXIS, title, f"{len(points)} rows. {told}.", "square")
+    bottom_axis(root, x, SQUARE, "predicted")
+    left_axis(root, y, "observed")
+    ends = x.low, x.high
+    layer = stretched(root, 1000, SQUARE)
+    add(layer, "path", d=line_path([x(v) for v in ends], [y(v) for v in ends]), class_="ideal")
+    for p in sorted(points, key=lambda p: p["row"] in named):
+        known, at = p["row"] in named, y(p["observed"])
+        group = add(root, "g", class_="mark judged" if known else "mark plain")
+        add(group, "title", f"row {p['row']}: {_pair(p)}")
+        low, high = (x.percent(min(max(p[k], x.low), x.high)) for k in ("low", "high"))
+        add(group, "line", x1=low, x2=high, y1=at, y2=at, class_="reach")
+        add(group, "circle", cx=x.percent(p["predicted"]), cy=at, r=3.4, class_="dot")
+        if known:
+            add(root, "text", p["row"], x=x.percent(p["predicted"]), dx="7", y=at - 5.0, class_="tick")
+    return root
+
+
+def _pair(point: Mapping[str, Any]) -> str:
+    """What was observed, and what was predicted."""
+    words = f"observed {number(point['observed'])}, predicted {number(point['predicted'])}"
+    return f"{words} ({number(point['low'])} to {number(point['high'])})"
 
 
 def surface(part: Mapping[str, Any], field: str, title: str) -> Element:
@@ -280,7 +319,12 @@ def surface(part: Mapping[str, Any], field: str, title: str) -> Element:
     for i, row in enumerate(values):  # row i lies between y[i] and y[i + 1], the first at the bottom
         for j, value in enumerate(row):
             share = 0.5 if high == low else (value - low) / (high - low)
-            _shade(layer, field, j, rows - 1 - i, DEEPEST * share)
+            cell = _shade(layer, field, j, rows - 1 - i, DEEPEST * share)
+            add(
+                cell,
+                "title",
+                f"{first} {number(middle(part['x'], j))}, {second} {number(middle(part['y'], i))}: {number(value)}",
+            )
     bottom_axis(root, x, height, first, height)
     left_axis(root, y, second, grid=False)
     for u, v in zip(part["points"]["x"], part["points"]["y"], strict=True):
@@ -305,10 +349,15 @@ def _range(values: Sequence[Sequence[float]]) -> tuple[float, float]:
     return min(map(min, values)), max(map(max, values))
 
 
-def _shade(layer: Element, field: str, x: int, y: int, depth: float) -> None:
+def middle(edges: Sequence[float], i: int) -> float:
+    """Of the cell between two edges."""
+    return (edges[i] + edges[i + 1]) / 2
+
+
+def _shade(layer: Element, field: str, x: int, y: int, depth: float) -> Element:
     """One cell of a surface."""
     place = {"x": x, "y": y, "width": 1, "height": 1}
-    add(layer, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + depth, 3), **place)
+    return add(layer, "rect", class_=f"surface {field}", fill_opacity=round(0.06 + depth, 3), **place)
 
 
 def coverage(part: Mapping[str, Any], title: str) -> Element:

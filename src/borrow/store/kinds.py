@@ -12,6 +12,7 @@ from importlib import import_module
 KINDS: dict[str, tuple[str, ...]] = {
     "borrow.data.table": ("Table",),
     "borrow.data.cells": ("Cells", "Rows"),
+    "borrow.data.encode": ("Dates", "LeftOut", "Levels", "Numbers", "Ordered", "TableEncoder", "TaskColumn"),
     "borrow.data.scaling": ("Scaling", "TaskData"),
     "borrow.kernels.stationary": ("SquaredExponential", "Matern", "RationalQuadratic", "Periodic"),
     "borrow.kernels.dot": ("Constant", "Linear", "NeuralNetwork", "SmoothLinear"),

@@ -106,11 +106,16 @@ class PlacedTasks(PlacedShards[TaskShard]):
     """The tasks whose rows are `cells`: one shard in this process, or several on workers while these are open.
 
     Tasks that were on workers are afterwards computed when they are asked for, one at a time, and not kept: what is
-    held grows with the rows and not with their squares.
+    held grows with the rows and not with their squares. With workers the device is theirs: each puts its shards on the
+    one that it finds, if any, and what they answer is put together here on the host.
     """
 
+    of_workers: Device | None = None
+
     def __init__(self, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> None:
-        self.cells, self.kept, self.device = cells, workers is None, device
+        self.cells, self.kept = cells, workers is None
+        self.device = device if workers is None else None
+        self.of_workers = None if workers is None else device
         self._workers = workers
 
     def __getstate__(self) -> dict[str, Any]:
@@ -137,7 +142,8 @@ class PlacedTasks(PlacedShards[TaskShard]):
             return [slice(0, M)], [TaskShard(self.cells, self.device)]
         sizes = np.diff(self.cells.starts)
         bounds = bounds_of_shards(sizes) if spread else [slice(t, t + 1) for t in range(M)]
-        return bounds, [TaskShard(self.cells.some(range(at.start, at.stop))) for at in bounds]
+        device = self.of_workers if spread else None
+        return bounds, [TaskShard(self.cells.some(range(at.start, at.stop)), device) for at in bounds]
 
 
 def rows_as_tasks(X: Any, starts: Codes, device: Device | None = None) -> PlacedTasks:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from borrow.numerics.linalg import is_tensor, to_host
 from borrow.numerics.progress import Watch
 from borrow.numerics.threads import one_thread
 
@@ -96,11 +97,14 @@ class Workers(ABC):
 
 
 class InProcess(Workers):
-    """This process, one shard after the other. With `keep=False` no pass leaves anything for the next."""
+    """This process, one shard after the other. With `keep=False` no pass leaves anything for the next.
 
-    def __init__(self, shown: bool | None = None, keep: bool = True) -> None:
+    With `host=True` answers come back on the host, as those of other workers do, wherever a shard is computed.
+    """
+
+    def __init__(self, shown: bool | None = None, keep: bool = True, host: bool = False) -> None:
         super().__init__(shown)
-        self.keep = keep
+        self.keep, self.host = keep, host
 
     def place(self, shards: list[Any]) -> Any:
         """They stay where they are."""
@@ -110,7 +114,8 @@ class InProcess(Workers):
         """One after the other."""
         found = []
         for shard, more in zip(placed, own, strict=True):
-            found.append(f(shard, common, *more))
+            answer = f(shard, common, *more)
+            found.append(on_host(answer) if self.host else answer)
             if not self.keep:
                 shard.cache.clear()
         return found
@@ -236,9 +241,16 @@ def _in_process(f: Callable[..., Any], jobs: list[tuple[str, tuple[Any, ...]]], 
 
 
 def on_one_thread(f: Callable[..., Any], *args: Any) -> Any:
-    """A worker is one of many: its BLAS takes one thread."""
+    """A worker is one of many: its BLAS takes one thread, and what it answers travels as host arrays."""
     with one_thread():
-        return f(*args)
+        return on_host(f(*args))
+
+
+def on_host(answer: Any) -> Any:
+    """The answer of a shard with its tensors, which may stand in tuples and lists, as host arrays."""
+    if type(answer) in (tuple, list):
+        return type(answer)(on_host(part) for part in answer)
+    return to_host(answer) if is_tensor(answer) else answer
 
 
 def check_workers(workers: Any) -> None:
@@ -259,17 +271,12 @@ def check_workers(workers: Any) -> None:
 
 
 @contextmanager
-def open_workers(workers: Any, device: Any = None) -> Iterator[Workers | None]:
+def open_workers(workers: Any) -> Iterator[Workers | None]:
     """Those whom the constructor's `workers` asks for, until the fit is over; None for None."""
     check_workers(workers)
     if workers is None:
         yield None
         return
-    if device is not None:
-        raise ValueError(
-            f"workers={workers!r} and a device were given; tasks on workers are computed by their processors; leave "
-            "out device=, or workers="
-        )
     found: Workers
     if isinstance(workers, str):
         from borrow.tasks.dask import DaskWorkers
@@ -277,7 +284,7 @@ def open_workers(workers: Any, device: Any = None) -> Iterator[Workers | None]:
         found = DaskWorkers.current()
     else:
         n = int(workers) if workers > 0 else (os.cpu_count() or 1)
-        found = InProcess() if n == 1 else Processes(n)
+        found = InProcess(host=True) if n == 1 else Processes(n)
     try:
         yield found
     finally:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,9 +11,10 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 
 from borrow.data.cells import Rows
+from borrow.data.encode import encode_frame
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, with_encoder
 from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
@@ -47,6 +49,7 @@ class _Auto(TaskEstimator):
         return self
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         problem, seed = as_problem(rows, schema), read_seed(self.random_state)
         _, _, own = choose(problem.kind, int(problem.seen.sum()), self.methods)
@@ -59,9 +62,10 @@ class _Auto(TaskEstimator):
         def member(key: str) -> Any:
             if key in own:
                 return wrap(own[key], problem.kind, self.task, primary, seed)
-            return build(problem.kind, key, self.task, primary, seed, alone=large)
+            return build(problem.kind, key, self.task, primary, seed, alone=large, unseen=self.unseen)
 
-        members = {key: member(key).fit(X, y, tasks=tasks) for key in weights}
+        members = {key: with_encoder(member(key).fit(X, y, tasks=tasks), encoder) for key in weights}
+        schema = replace(schema, encoder=encoder)
         chosen = max(weights, key=lambda key: weights[key])
         attributes = {
             **self._read_attributes(),
@@ -75,9 +79,13 @@ class _Auto(TaskEstimator):
             "method_": chosen,
             "model_": members[chosen],
             "because_": because,
+            "encoder_": encoder,
         }
         classes = {"classes_": schema.classes} if schema.classes is not None else {}
         return Fitted(schema, members[chosen], {**attributes, **classes})
+
+    def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
+        return primary_code(self.primary, labels)
 
     def _compare(self, problem: Problem, primary: Any, seed: int) -> Comparison | None:
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
@@ -130,6 +138,8 @@ class AutoRegressor(RegressorMixin, _Auto):
     methods, cv, n_jobs, max_minutes : as in `borrow.compare`.
     cautious : True does without the other data unless they are shown to help (the verdict is "helps").
     random_state : seeds the folds and the methods.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------
@@ -137,6 +147,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     weights_, members_ : dicts by method, the largest weight first: its weight, and the estimator fitted to all rows.
     because_ : the weights in a line of words.
     chosen_, model_ : key and estimator of the largest weight; "single" is no transfer. `method_` is `chosen_`.
+    encoder_ : the `TableEncoder` that made numbers of text, dates and gaps; None where X had none.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
     fitted_ : everything that the fit found, in one frozen object.
@@ -184,6 +195,15 @@ class AutoRegressor(RegressorMixin, _Auto):
         quantiles: Array = (low + high) / 2.0
         return quantiles
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions of the primary's rows."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Noise variance of a new observation at each row, in squared units of y: the members' by their weights."""
+        found: Array = sum(w * noise for w, noise in self._ask("noise_at", X, tasks))
+        return found
+
 
 @register()
 class AutoClassifier(ClassifierMixin, _Auto):
@@ -191,19 +211,23 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     Parameters
     ----------
-    task, primary, methods, cv, cautious, max_minutes, n_jobs, random_state : as in `AutoRegressor`.
+    task, primary, methods, cv, cautious, max_minutes, n_jobs, random_state, unseen : as in `AutoRegressor`.
 
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, weights_, members_, because_, chosen_, method_, model_, primary_, tasks_, fitted_ : as in
-        `AutoRegressor`.
+    comparison_, verdict_, weights_, members_, because_, chosen_, method_, model_, encoder_, primary_, tasks_, fitted_ :
+        as in `AutoRegressor`.
     n_features_in_, feature_names_in_ : as there.
     """
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
         return self._fit_of().schema.classes[self.predict_proba(X, tasks).argmax(axis=-1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the primary's rows whose class is right."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""

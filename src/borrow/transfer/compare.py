@@ -106,7 +106,7 @@ def compare(
         like them, and it is said where the wanted ones lie outside what was measured.
     max_minutes : after so many minutes no further fit is begun; the answer is from those that are done.
     """
-    problem = read_problem(table, target, task, features, kind, group, time)
+    problem = read_problem(table, target, task, features, kind, group=group, time=time)
     keys, skipped, own = choose(problem.kind, int(problem.seen.sum()), methods)
     alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
     primaries = read_primaries(problem, primary)
@@ -128,7 +128,7 @@ def compare(
         "kind": problem.kind,
         "target": problem.target,
         "task": problem.task,
-        "features": list(problem.features),
+        "features": list(problem.columns),
         "tasks": list(problem.labels),
         "rows": [[k, v] for k, v in problem.counts().items()],
         "primaries": primaries,

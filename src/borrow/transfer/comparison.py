@@ -116,6 +116,16 @@ class Comparison:
                 out[method] = f"failed in {len(bad)} of {len(mine)} folds ({bad[0]})"
         return out
 
+    def progress(self, primary: Any) -> tuple[int, int]:
+        """Fits that are there, and those that were planned; methods that left the race have one round of folds."""
+        fits = {m: self.folds(primary, m) for m in self.methods}
+        folds, repeats = self.cv["folds"], self.cv["repeats"]
+        if len(self.primaries) > 1:  # of the first primary; others may have had fewer rows
+            folds = max((1 + r["fold"] for records in fits.values() for r in records), default=folds)
+            repeats = max((1 + r["repeat"] for records in fits.values() for r in records), default=repeats)
+        going_on = {m for m, records in fits.items() if m in self.alone or any(r["repeat"] > 0 for r in records)}
+        return sum(map(len, fits.values())), sum(folds * (repeats if m in going_on else 1) for m in fits)
+
     def complete(self, primary: Any) -> list[str]:
         """Methods that can be judged: all folds of the first repeat were fitted, and so was no transfer."""
         bad, n = self.failures(primary), len(self._first(primary, "single"))

@@ -211,12 +211,15 @@ def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, 
 
 
 def score_labels(code: Codes, probability: Array, scoring: str) -> dict[str, Any]:
-    """Error, log probability per row, and how much surer the answers are than right; losses by row."""
+    """Error, log probability per row, and how much surer the answers are than right; losses by row.
+
+    The Brier score is scikit-learn's: of two classes the squared error of one probability, of more their sum.
+    """
     truth = np.eye(probability.shape[1])[code]
     right = np.argmax(probability, axis=1) == code
     density = np.log(np.maximum(probability[np.arange(len(code)), code], LEAST_PROBABILITY))
     losses = {
-        "Brier score": ((probability - truth) ** 2).sum(axis=1),
+        "Brier score": ((probability - truth) ** 2).sum(axis=1) / (2.0 if truth.shape[1] == 2 else 1.0),
         "error rate": 1.0 - right,
         "log loss": -density,
     }[scoring]

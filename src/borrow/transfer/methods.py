@@ -59,8 +59,10 @@ class MethodLabels(Mapping[str, str]):
     def _now(self) -> dict[str, str]:
         models.load()
         found = registry.methods()
-        variants = {k: v.label for k, v in VARIANTS.items()}
-        return {"single": found.pop("single"), **{k: r.label for k, r in REFERENCES.items()}, **found, **variants}
+        labels = {"single": found.pop("single"), **{k: r.label for k, r in REFERENCES.items()}}
+        for key, label in found.items():
+            labels |= {key: label, **{k: v.label for k, v in VARIANTS.items() if v.key == key}}
+        return labels
 
     def __getitem__(self, key: str) -> str:
         return self._now()[key]
@@ -115,7 +117,13 @@ def estimator_name(kind: str, key: str) -> str:
 
 
 def build(
-    kind: str, key: str, task: Any = None, primary: Any = None, random_state: Any = 0, alone: bool = False
+    kind: str,
+    key: str,
+    task: Any = None,
+    primary: Any = None,
+    random_state: Any = 0,
+    alone: bool = False,
+    unseen: str = "error",
 ) -> Any:
     """An estimator, not yet fitted; with `alone=True` one that can fit the primary and no other task does so."""
     if key in REFERENCES:
@@ -127,6 +135,8 @@ def build(
     if alone and found.takes("only"):
         settings = {"only": primary}
     settings |= VARIANTS[key].settings if key in VARIANTS else {}
+    if unseen != "error":
+        settings["unseen"] = unseen
     return found.estimator(task=task, random_state=random_state, **settings)
 
 

@@ -15,9 +15,20 @@ from typing import Any
 import numpy as np
 
 from borrow.data.cells import Codes
+from borrow.data.encode import TableEncoder, needs_encoding
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
-from borrow.data.read import as_frame, is_missing, name_some, task_values, to_floats
+from borrow.data.read import (
+    as_frame,
+    constant_columns,
+    identifier_columns,
+    is_missing,
+    name_some,
+    task_values,
+    to_floats,
+)
+from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 from borrow.transfer.methods import build, wrap
 
 KINDS = ("regression", "classification")
@@ -27,8 +38,9 @@ KINDS = ("regression", "classification")
 class Problem:
     """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target.
 
-    `frame` is the inputs and the task column as they were given, where they were a data frame, so that a model fitted
-    to all rows knows its columns by their names.
+    `frame` is the inputs and the task column, where they were a data frame, so that a model fitted to all rows knows
+    its columns by their names. Where the table held text, dates or gaps, `encoder` made numbers of it: features, X and
+    frame are what it gave, and a model fitted to all rows takes rows as they were before it.
     """
 
     kind: str
@@ -41,9 +53,15 @@ class Problem:
     labels: tuple[Hashable, ...]  # distinct, sorted
     classes: tuple[Any, ...] = ()
     frame: Any = field(default=None, repr=False, compare=False)
+    encoder: Any = field(default=None, repr=False, compare=False)
     groups: tuple[Any, ...] | None = None  # of every row: what is measured together, and held out together
     times: tuple[float, ...] | None = None  # of every row, as numbers
     more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The input columns of the table, before they were encoded."""
+        return self.features if self.encoder is None else tuple(map(str, self.encoder.inputs_))
 
     @property
     def seen(self) -> Any:
@@ -81,7 +99,7 @@ class Problem:
             model = build(self.kind, key, task, primary, seed, alone=True)
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
-        return model.fit(self.frame, self.y)
+        return with_encoder(model.fit(self.frame, self.y), self.encoder)
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
@@ -100,11 +118,13 @@ def read_problem(
     task: str,
     features: Any = None,
     kind: str = "auto",
+    encoder: Any = None,
     group: str | None = None,
     time: str | None = None,
 ) -> Problem:
     """A frame, or a dict of columns, as a problem; one that was read before is returned as it is.
 
+    Text, dates and gaps are encoded: by the fitted `encoder`, or by one that is fitted here where it is needed.
     `group` and `time` name columns that say what belongs together and what came when. They are inputs only where
     `features` names them.
     """
@@ -131,19 +151,30 @@ def read_problem(
     n = len(columns[target])
     if n == 0:
         raise ValueError("the table has no rows")
-    X = np.column_stack([_numbers(columns[c], c) for c in names])
     try:
         values = task_values(columns[task], n)
     except ValueError as problem:
         raise ValueError(f"column {task!r}: {problem}") from None
     labels = tuple(plain(v) for v in values)
+    inputs = {c: columns[c] for c in names}
+    if encoder is None and needs_encoding(inputs):
+        encoder = TableEncoder(task).fit({**inputs, task: columns[task]})
+    inputs = inputs if encoder is None else encoder.transform(inputs)
+    X = np.column_stack([_numbers(values, c) for c, values in inputs.items()])
+    if encoder is None:
+        for text in identifier_columns(dict(zip(inputs, X.T, strict=True)), len(set(labels))):
+            warn(text)
+    for text in constant_columns(list(inputs), X):
+        warn(text)
     kind, y, classes = read_target(columns[target], target, kind)
-    about = kind, target, task, tuple(map(str, names))
-    same = frame is not None and list(labels) == values and len(set(names)) == len(names)
-    own = frame.select([*names, task]).to_native() if same else None
+    about = kind, target, task, tuple(map(str, inputs))
+    own = None
+    if frame is not None and list(labels) == values:
+        own = frame.select([*names, task]).to_native()
+        own = own if encoder is None else encoder.transform(own)
     groups = None if group is None else tuple(plain(v) for v in task_values(columns[group], n))
     times = None if time is None else read_times(columns[time], time)
-    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, groups, times)
+    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, encoder, groups, times)
 
 
 def read_times(values: Any, name: str) -> tuple[float, ...]:

@@ -96,6 +96,7 @@ def suggest(
         raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
     prices = _prices(cost, code, schema.labels)
     noise = np.array([model.noise_[label] for label in schema.labels])[code]
+    shown = _shown(candidates, rows, schema)
     if goal == "learn":
         if hasattr(model, "select"):  # it has a criterion of its own, for which no task is the primary
             reference, main, gain = rows[:0], 0, log_gamma
@@ -105,7 +106,7 @@ def suggest(
         R = len(reference)
         S = model.covariance_at(np.vstack([reference, rows]), np.append(np.full(R, main, dtype=np.intp), code))
         steps = greedy(S, R, noise, prices, int(n), gain)
-        return _table("reduction", steps, {"remaining": [r for _, _, r in steps]}, rows, code, prices, schema)
+        return _table("reduction", steps, {"remaining": [r for _, _, r in steps]}, shown, code, prices, schema)
     main = primary_code(primary, schema.labels)
     if other := sorted({str(schema.labels[t]) for t in code.tolist() if t != main}):
         raise ValueError(
@@ -120,7 +121,7 @@ def suggest(
     steps = greedy(S, 0, noise, prices, int(n), expected_improvement(sign * mean, float(best.min())))
     chosen = [c for c, _, _ in steps]
     more = {"mean": mean[chosen].tolist(), "std": deviation[chosen].tolist()}
-    return _table("improvement", steps, more, rows, code, prices, schema)
+    return _table("improvement", steps, more, shown, code, prices, schema)
 
 
 def greedy(
@@ -198,25 +199,33 @@ def _prices(cost: Any, code: Codes, labels: tuple[Hashable, ...]) -> Array:
     return values.astype(float)
 
 
+def _shown(candidates: Any, rows: Array, schema: Any) -> dict[Any, list[Any]]:
+    """The inputs of the candidates by name, as they were before they were encoded."""
+    frame = as_frame(candidates)
+    if schema.encoder is not None and frame is not None and {*schema.inputs} <= {*frame.columns}:
+        return {name: frame.get_column(name).to_list() for name in schema.inputs}
+    names = schema.names if schema.names is not None else [f"x{j}" for j in range(rows.shape[1])]
+    return {name: rows[:, j].tolist() for j, name in enumerate(names)}
+
+
 def _table(
     what: str,
     steps: list[tuple[int, float, float]],
     more: Mapping[str, list[float]],
-    rows: Array,
+    inputs: Mapping[Any, list[Any]],
     code: Codes,
     prices: Array,
     schema: Any,
 ) -> Table:
     """The rows chosen; `what` is the name of the gain, `more` are the columns after the costs."""
     own = ("rank", "row", "task", what, "cost", f"{what}_per_cost", *more)
-    names = schema.names if schema.names is not None else [f"x{j}" for j in range(rows.shape[1])]
     chosen = [c for c, _, _ in steps]
     return Table(
         {
             "rank": list(range(1, len(steps) + 1)),
             "row": chosen,
             "task": [schema.labels[code[c]] for c in chosen],
-            **{f"input {v}" if v in own else str(v): rows[chosen, j].tolist() for j, v in enumerate(names)},
+            **{f"input {v}" if v in own else str(v): [values[c] for c in chosen] for v, values in inputs.items()},
             what: [g for _, g, _ in steps],
             "cost": prices[chosen].tolist(),
             f"{what}_per_cost": [g / float(prices[c]) for c, g, _ in steps],

@@ -146,6 +146,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         tasks are spread over them, the answer is the same (docs/large.md).
     n_restarts : further starts, with the signs of rho flipped at random.
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -190,6 +191,7 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     primary, kernel, specific_kernel, rho, inducing, rho_prior, background, n_restarts : as in `FocusedGPRegressor`.
     workers : as in `FocusedGPRegressor`.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------

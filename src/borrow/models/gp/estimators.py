@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -124,6 +124,8 @@ class SingleTaskGP(PlainGP):
     _: KW_ONLY
     only: Any = None
 
+    shares_tasks: ClassVar[bool] = False
+
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> SingleTaskFit:
         check_exact_memory(tasks)
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
@@ -156,6 +158,7 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     only : label of the only task to fit, on the column scales of the whole table (the priors refer to them, so that
         this is a focused model that borrows nothing); None fits every task.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -224,6 +227,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
     task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`;
         one noise for all tasks.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -246,6 +250,7 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     ----------
     only : label of the only task to fit, as in `SingleTaskGPRegressor`; None fits every task.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------
@@ -267,6 +272,7 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     ----------
     inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ def base_objective(
 ) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0."""
     cells = _thinned(cells)
-    if device is not None and not sparse.issparse(X):
+    if device is not None and workers is None and not sparse.issparse(X):
         return _objective_by_blocks(
             kernel, PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]), None, device)
         )

@@ -124,8 +124,8 @@ class HierarchicalGP(TaskEstimator):
         """The learnt covariance at `X_`, in units of scaled targets."""
         return self._last_fit().prior_moments()[1]
 
-    def _read_new(self, X: Any, tasks: Any) -> tuple[Any, Codes | None]:
-        return read_new(self, X, self._fit_of().schema, tasks, accept_sparse=True)
+    def _read_new(self, X: Any, tasks: Any, population: bool = False) -> tuple[Any, Codes | None]:
+        return read_new(self, X, self._fit_of().schema, tasks, accept_sparse=True, population=population)
 
     def _warn_unfinished(self, fit: Fit) -> None:
         if not fit.converged:
@@ -159,6 +159,8 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     accelerate : steps longer than EM's own where they pay; with a tau that is given.
     normalize_y : True centres and scales the targets of each task, False does not.
     random_state : seed or generator for drawing the held-out rows.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
     device : as in every `GPRegressor`.
@@ -179,7 +181,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             fit, _, scaling = self._learn_rows(pool, pool.rows, workers, rank=False)
         self._warn_unfinished(fit)
         return self._published(self._schema, scaling, fit)
@@ -282,7 +284,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         curve of held-out rows.
     learn_noise : update it by EM (eq. 16); here it is held by default.
     task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
-    max_iter, tol, accelerate, random_state, workers, device : as there.
+    max_iter, tol, accelerate, random_state, unseen, workers, device : as there.
 
     Attributes
     ----------
@@ -301,7 +303,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         pool, self._schema = read_pool(self, X, y, tasks, classes=True)
         classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers, device) as workers, MemoryGivenBack(device, n):
+        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             models = [self._margins(pool, k, workers) for k in positives(classes)]
         self._warn_unfinished(models[-1].fit)
         return self._published(self._schema, classes, models)
@@ -323,14 +325,13 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of `classes_[1]`; one column per class where there are more than two; one per task for wide fits."""
-        rows, task = self._read_new(X, tasks)
         fitted = self._fit_of()
+        if tasks is not None or fitted.schema.wide is None:
+            return super().decision_function(X, tasks)
+        if len(self.classes_) > 2:
+            raise ValueError("fitted on a wide y with more than two classes: say which task with tasks=")
+        rows, _ = self._read_new(X, tasks)
         with single_thread(rows.shape[0]):
-            if task is not None:
-                values = np.column_stack([m.decision(rows, task) for m in fitted.model])
-                return values[:, 0] if len(self.classes_) <= 2 else values
-            if len(self.classes_) > 2:
-                raise ValueError("fitted on a wide y with more than two classes: say which task with tasks=")
             return fitted.model[0].decisions(rows)[:, fitted.schema.wide]
 
     def predict(self, X: Any, tasks: Any = None) -> Any:

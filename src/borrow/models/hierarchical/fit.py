@@ -213,7 +213,7 @@ def learn(
     if settings.optimizer is not None and free:
         objective = base_objective(kernel, Z, cells, workers, device)
         kernel, noise = fit_base(kernel, noise, scales, settings.prior, objective)
-    _check_memory(kernel, Z, cells, device)
+    _check_memory(kernel, Z, cells, device if workers is None else None)
     basis = basis_of(kernel, Z)
     problem = arrange(basis, cells, workers, device)
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,15 @@ class Group:
 class GroupShard(TaskShard):
     """Some tasks in groups. dof, scatter and log_constant are what rows say about the noise alone."""
 
-    groups: list[Group] = field(default_factory=list)
+    on_host: list[Group] = field(default_factory=list)
     dof: float = 0.0
     scatter: float = 0.0
     log_constant: float = 0.0
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The groups where they are computed: a shard travels with those on the host, and its worker batches them."""
+        return self.on_host if self.device is None else _batches(self.on_host, self.device)
 
     def log_noise_density(self, noise: float) -> float:
         """The log density of what rows say about the noise alone."""
@@ -74,7 +80,7 @@ class PlacedGroups(PlacedTasks):
     def holding_out(self, mask: Any) -> PlacedGroups:
         """The same tasks at the same place, some of whose cells are held out."""
         cells = replace(self.cells, count=np.where(mask, 0.0, self.cells.count))
-        return PlacedGroups(cells, self.Phi, self._workers, self.device)
+        return PlacedGroups(cells, self.Phi, self._workers, self.of_workers or self.device)
 
 
 def tasks_of_equal_rows(cells: Cells) -> list[list[int]]:
@@ -112,8 +118,7 @@ def in_groups(cells: Cells, Phi: Array | None, device: Device | None = None) -> 
                 weighted, Y = R, inside
             features, count = Features(weighted, False), np.ones(len(weighted))
         groups.append(Group(tasks, features, new, held[:, None] + further, count, Y, Y.size))
-    batches = groups if device is None else _batches(groups, device)
-    return GroupShard(cells, device, groups=batches, dof=dof, scatter=scatter, log_constant=log_constant)
+    return GroupShard(cells, device, on_host=groups, dof=dof, scatter=scatter, log_constant=log_constant)
 
 
 def _batches(groups: list[Group], device: Device) -> list[Group]:

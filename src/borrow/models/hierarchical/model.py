@@ -65,7 +65,7 @@ from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.basis import Basis, at_positions, function_basis
 from borrow.models.hierarchical.groups import GroupShard, PlacedGroups, in_groups
-from borrow.numerics.device import Device
+from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import (
     Array,
     add_diagonal,
@@ -126,8 +126,8 @@ class Problem:
 
 
 def arrange(basis: Basis, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> Problem:
-    """The tasks on a basis, in this process, on workers, or on a device."""
-    return Problem(basis.on(device), PlacedGroups(cells, basis.Phi, workers, device))
+    """The tasks on a basis, in this process, on workers, or on a device; what tasks share is on the workers' host."""
+    return Problem(basis.on(device if workers is None else None), PlacedGroups(cells, basis.Phi, workers, device))
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,9 @@ class TaskPosteriors:
     """The posteriors of a shard's tasks: (5), (6) with a primal basis, (12), (13) in function space."""
 
     def __init__(self, shard: GroupShard, question: Question) -> None:
-        state, M = question.state, len(shard.cells.starts) - 1
-        p, mu, K, noise = len(state.mu), state.mu, state.K, state.noise
+        M, known, noise = len(shard.cells.starts) - 1, question.state, question.state.noise
+        mu, K, gram = (beside(v, shard.device) for v in (known.mu, known.K, question.gram))
+        p, state = len(mu), State(mu, K, noise)
         if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows
             mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
             mu[:p], K[:p, :p] = state.mu, state.K
@@ -219,12 +220,17 @@ class TaskPosteriors:
         if question.held:
             theta = mu[:, None] + K @ V
             seen = theta[:, np.unique(shard.cells.task[shard.cells.count > 0])]
-            self.squares = sum_of_squares(question.gram, seen)
+            self.squares = sum_of_squares(gram, seen)
             for g, variance in zip(shard.groups, variances, strict=True):
                 real = g.held_cells >= 0
                 at = g.held_cells[real]
                 self.predictions[0, at] = to_host(g.held.of_tasks(theta, g.tasks))[real]
                 self.predictions[1, at] = np.broadcast_to(to_host(variance)[..., None], real.shape)[real]
+
+
+def beside(array: Any, device: Device | None) -> Any:
+    """What tasks share, where a shard is computed: workers are told of it on the host."""
+    return array if array is None or is_tensor(array) else place(array, device)
 
 
 def sum_of_squares(gram: Array | None, theta: Array) -> float:

@@ -205,6 +205,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     workers : None chooses rows in this process; a number of processes, or "dask" for the workers of the current Dask
         client: the same rows in the same order (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -293,6 +294,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     ep_sweeps : sweeps of expectation propagation over the chosen rows after they were taken in one by one; 0 is the
         paper's.
     task, prior, optimizer, max_iter, random_state, device : as in every `GPClassifier`.
+    unseen : as in every `GPClassifier`.
 
     Attributes
     ----------

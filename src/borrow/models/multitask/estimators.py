@@ -145,6 +145,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
         with `rank` and `inducing`: tasks are spread over them (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
+    unseen : as in every `GPRegressor`.
 
     Attributes
     ----------
@@ -310,6 +311,7 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     kernel, task_covariance, rank, diagonal, intercept, specific_kernel : as in `MultiTaskGPRegressor`.
     task_prior, task_features, task_kernel, inducing : as there; `task_features` is a dict by label.
     task, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
+    unseen : as in every `EPClassifier`.
 
     Attributes
     ----------

@@ -182,6 +182,8 @@ class MultiTaskRBFRegressor(TaskRegressor):
         "all", or a number.
     normalize_y : subtract the mean of all targets, divide by each task's scale (small tasks shrink to the overall one).
     random_state : for drawing candidates, where not all are taken.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------

@@ -202,6 +202,8 @@ class DirichletProcessClassifier(TaskClassifier):
     max_iter : the most sweeps.
     tol : the rise of the bound, in nats per row, below which a fit has converged.
     random_state : draws one of the starts.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------

@@ -159,6 +159,8 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     gamma : of "rbf"; "scale" is one over the number of columns.
     tol : of the solver, which keeps kernels in single precision and may not end below 1e-7.
     random_state : draws the folds for the probabilities.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------

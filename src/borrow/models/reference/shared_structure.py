@@ -139,6 +139,8 @@ class SharedStructureClassifier(TaskClassifier):
     n_iter : the most rounds of the alternation.
     regularization : lambda_t of the mean loss, a number or a dict by task label.
     random_state : there for the common signature; nothing is random.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
 
     Attributes
     ----------

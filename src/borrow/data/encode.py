@@ -1,0 +1,658 @@
+"""Text, dates and gaps of a table as numbers: one decision per column, made in `fit`, said in words, applied again.
+
+| column                         | becomes                                                                             |
+|--------------------------------|-------------------------------------------------------------------------------------|
+| numbers, truth values          | themselves                                                                          |
+| numbers with gaps              | the median in the gaps, and a column that marks them                                |
+| two levels of text             | one column, 0 and 1                                                                 |
+| more levels                    | one column each; the rarest share one where there are more than `max_levels`        |
+| ordered levels                 | their place in the order, from 0                                                    |
+| dates and times                | days since the first; sine and cosine of day, week or year where these come round   |
+| a different text in every row  | nothing: it names the row                                                           |
+
+Gaps among levels are a level. Free text is refused: nothing here reads it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Protocol, Self
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from borrow.data.labels import did_you_mean, list_labels
+from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
+from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
+
+log = logging.getLogger("borrow")
+
+#: Levels that have a column each; where there are more, the rarest share the last one.
+MOST_LEVELS = 20
+#: From so many characters or words a text is written for people, on average over a column.
+LONG, WORDY = 40, 5
+#: Cycles in days, and the part of each whose distinct values show that the dates go round it.
+CYCLES = {"day": (1.0, 1.0 / 24.0), "week": (7.0, 1.0), "year": (365.2425, 30.44)}
+#: A cycle is taken where the dates span nearly two of it and fall on at least so many parts of it.
+SPANNED, PARTS = 1.9, 4
+#: What stands for no value where levels are listed.
+MISSING = "(missing)"
+#: The reason for leaving out a column that `drop` names.
+AS_ASKED = "as asked"
+
+_ISO = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?(Z|[+-]\d{2}:?\d{2})?)?)?")
+_LOCAL = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+class Decision(Protocol):
+    """What a column becomes."""
+
+    @property
+    def name(self) -> Hashable:
+        """The column."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that it becomes."""
+
+    def encode(self, values: Any) -> Array:
+        """Rows by columns of numbers."""
+
+    def sentence(self) -> str:
+        """The decision in words; nothing where the column stays as it is."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers; gaps get the median, and a column that marks them where there were some in `fit`."""
+
+    name: Hashable
+    fill: float
+    gaps: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column itself, and the one that marks its gaps."""
+        return (str(self.name), f"{self.name} missing") if self.gaps else (str(self.name),)
+
+    def encode(self, values: Any) -> Array:
+        """The numbers."""
+        return _filled(_numbers(values, self.name), self)
+
+    def sentence(self) -> str:
+        """How many gaps there were."""
+        return f"{_gaps(self.gaps)} the median {self.fill:.4g}, and a column marks them" if self.gaps else ""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Text of few levels. Two of them are one column; `rare` ones share the last column."""
+
+    name: Hashable
+    levels: tuple[str, ...]
+    rare: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One column per level."""
+        shown = [f"{self.name}={v}" for v in self.levels]
+        if self._two:
+            return (shown[1],)
+        return (*shown, f"{self.name}=(other)") if self.rare else tuple(shown)
+
+    @property
+    def _two(self) -> bool:
+        return len(self.levels) == 2 and not self.rare
+
+    def encode(self, values: Any) -> Array:
+        """0 and 1; a level that `fit` did not see is 0 in every column, and between the two where there is one."""
+        place = {v: i for i, v in enumerate(self.levels)} | dict.fromkeys(self.rare, len(self.levels))
+        codes = np.array([place.get(v, -1) for v in _levels(values)], dtype=np.intp)
+        _warn_unseen(
+            self.name,
+            _levels(values),
+            place,
+            "it counts as between the two" if self._two else "all its columns are 0 there",
+        )
+        if self._two:
+            return np.where(codes < 0, 0.5, codes)[:, None]
+        return (codes[:, None] == np.arange(len(self.names))).astype(float)
+
+    def sentence(self) -> str:
+        """How many levels, and what becomes of them."""
+        if self._two:
+            return f"two levels, 0 for {self.levels[0]!r} and 1 for {self.levels[1]!r}"
+        if not self.rare:
+            return f"{len(self.levels)} levels, one column each"
+        some = f"{len(self.levels) + len(self.rare)} levels, one column each for the {len(self.levels)} most frequent"
+        return f"{some}, one for the other {len(self.rare)}"
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Levels that have an order: their place in it; gaps get the median place."""
+
+    name: Hashable
+    levels: tuple[str, ...]
+    fill: float
+    gaps: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The place, and the column that marks gaps."""
+        place = f"{self.name} (order)"
+        return (place, f"{self.name} missing") if self.gaps else (place,)
+
+    def encode(self, values: Any) -> Array:
+        """Places from 0."""
+        place = {v: float(i) for i, v in enumerate(self.levels)}
+        found = _levels(values)
+        _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
+        return _filled(np.array([place.get(v, np.nan) for v in found]), self, told=True)
+
+    def sentence(self) -> str:
+        """The ends of the order."""
+        filled = f"; {_gaps(self.gaps)} the median, and a column marks them" if self.gaps else ""
+        last = len(self.levels) - 1
+        return f"ordered levels, from 0 for {self.levels[0]!r} to {last} for {self.levels[last]!r}{filled}"
+
+
+@dataclass(frozen=True)
+class Dates:
+    """Dates or times: days since the first, and where they stand in the cycles that they go round."""
+
+    name: Hashable
+    origin: float  # days since 1970
+    cycles: tuple[str, ...]
+    fill: float
+    gaps: int
+    day_first: bool | None = None  # of text such as 31/12/2020
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Days, two columns per cycle, and the column that marks gaps."""
+        turns = [f"{self.name} ({cycle}, {way})" for cycle in self.cycles for way in ("sine", "cosine")]
+        return (f"{self.name} (days)", *turns, *([f"{self.name} missing"] if self.gaps else []))
+
+    def encode(self, values: Any) -> Array:
+        """Days since the first date of `fit`, and the cycles."""
+        days = _days(values, self.name, self.day_first)
+        filled = _filled(days - self.origin, self)
+        angles = [2.0 * np.pi * (filled[:, 0] + self.origin) / CYCLES[cycle][0] for cycle in self.cycles]
+        turns = [way(angle) for angle in angles for way in (np.sin, np.cos)]
+        return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+
+    def sentence(self) -> str:
+        """From when, and which cycles."""
+        first = _EPOCH + datetime.timedelta(days=int(np.floor(self.origin)))
+        round_them = f", and where in the {' and in the '.join(self.cycles)}" if self.cycles else ""
+        filled = f"; {_gaps(self.gaps)} the median, and a column marks them" if self.gaps else ""
+        return f"dates, as days since {first}{round_them}{filled}"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that is not used."""
+
+    name: Hashable
+    why: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def encode(self, values: Any) -> Array:
+        """No columns."""
+        return np.empty((len(values), 0))
+
+    def sentence(self) -> str:
+        """The reason."""
+        return f"left out: {self.why}"
+
+
+@dataclass(frozen=True)
+class TaskColumn:
+    """The column that names the task: it stays as it is."""
+
+    name: Hashable
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column itself."""
+        return (str(self.name),)
+
+    def encode(self, values: Any) -> Any:
+        """The labels as they are."""
+        out = np.empty((len(values), 1), dtype=object)
+        out[:, 0] = _plain_list(values)
+        return out
+
+    def sentence(self) -> str:
+        """Nothing."""
+        return ""
+
+
+@dataclass(eq=False, repr=False)
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Numbers from a table as people have it: text, dates and gaps encoded, the task column left alone.
+
+    What becomes of each column is decided in `fit`, said by `report`, and applied again by `transform`. `compare`, the
+    `Auto` estimators and the command line put it in front of their models by themselves where a table needs it;
+    elsewhere it stands in a pipeline. A table of numbers without gaps passes through unchanged.
+
+    Parameters
+    ----------
+    task : column that names the task (a name, or a position in an array); it stays as it is.
+    drop : columns to leave out.
+    orders : dict by column of levels in their order, for text such as low, medium, high. Ordered categoricals of pandas
+        and enumerations of polars bring their own.
+    max_levels : levels that have a column each; where there are more, the rarest share one.
+
+    Attributes
+    ----------
+    columns_ : one decision per column, in the order of the table.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = {"ward": np.array(["a", "b", "c", "a"]), "age": np.array([61.0, np.nan, 48.0, 70.0])}
+    >>> encoder = TableEncoder().fit(table)
+    >>> print(encoder.report())
+    'ward': 3 levels, one column each
+    'age': 1 gap has the median 61, and a column marks them
+    >>> list(encoder.transform(table))
+    ['ward=a', 'ward=b', 'ward=c', 'age', 'age missing']
+    """
+
+    task: Any = None
+    _: KW_ONLY
+    drop: Any = ()
+    orders: Mapping[Hashable, Sequence[Any]] | None = None
+    max_levels: int = MOST_LEVELS
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Decide what becomes of each column; y is not looked at."""
+        columns = _columns(X)
+        task = _task_of(self.task, columns)
+        orders = dict(self.orders or {})
+        drop = [self.drop] if isinstance(self.drop, str) else list(self.drop)
+        for argument, names in (("drop", drop), ("orders", list(orders))):
+            for name in names:
+                if name not in columns:
+                    near = did_you_mean(name, columns)
+                    raise ValueError(f"{argument} names {name!r}; columns are {list_labels(list(columns))}{near}")
+        if isinstance(self.max_levels, bool) or not isinstance(self.max_levels, int) or self.max_levels < 2:
+            raise ValueError(f"max_levels={self.max_levels!r}: expected a whole number of at least 2")
+        decisions: dict[Hashable, Decision] = {}
+        for name, values in columns.items():
+            if name in drop:
+                decisions[name] = LeftOut(name, AS_ASKED)
+            elif name == task:
+                decisions[name] = TaskColumn(name)
+            else:
+                decisions[name] = decide(name, values, orders.get(name), self.max_levels)
+        self._keep_one(decisions, columns)
+        times = Counter(n for d in decisions.values() for n in d.names)
+        if twice := [n for n, k in times.items() if k > 1]:
+            raise ValueError(f"the encoded columns would have the name {list_labels(twice)} twice; rename a column")
+        n_tasks = 1 if task is None else len(set(_plain_list(columns[task])))
+        plain = {n: _numbers(columns[n], n) for n, d in decisions.items() if isinstance(d, Numbers)}
+        left_out = [f"column {n!r} is {d.sentence()}" for n, d in decisions.items() if _unasked(d)]
+        for text in [*left_out, *identifier_columns(plain, n_tasks)]:
+            warn(text)
+        self.columns_ = tuple(decisions.values())
+        self.n_features_in_ = len(columns)
+        if as_frame(X) is not None and all(isinstance(n, str) for n in columns):
+            self.feature_names_in_ = np.array(list(columns), dtype=object)
+        for line in self.report().splitlines():
+            log.info(line)
+        return self
+
+    def _keep_one(self, decisions: dict[Hashable, Decision], columns: Mapping[Hashable, Any]) -> None:
+        """The last input is never left out, unless it was asked for or holds nothing."""
+        if any(d.names for d in decisions.values() if not isinstance(d, TaskColumn)):
+            return
+        for name, decision in reversed(decisions.items()):
+            found = Counter(v for v in _levels(columns[name]) if v != MISSING)
+            if _unasked(decision) and found:
+                decisions[name] = _levels_of(name, columns[name], self.max_levels)
+                return
+        raise ValueError(f"nothing is left of the columns {list_labels(list(decisions))}; a model needs one input")
+
+    def transform(self, X: Any) -> Any:
+        """The same rows in numbers, in the form that they came in: a frame, an array or a dict of columns.
+
+        Levels that `fit` did not see, and gaps where it saw none, are named in a warning. Columns are taken by their
+        names; the task column may be missing, and so may those that are left out.
+        """
+        check_is_fitted(self)
+        columns, frame = _columns(X), as_frame(X)
+        known = {d.name: d for d in self.columns_}
+        if extra := [n for n in columns if n not in known]:
+            raise ValueError(f"X has the column {list_labels(extra)}, which fit did not see; leave it out")
+        if lacking := [n for n in self.inputs_ if n not in columns]:
+            raise ValueError(f"X lacks {list_labels(lacking)}; fit saw the columns {list_labels(list(known))}")
+        out: dict[str, Any] = {}
+        for name, decision in known.items():
+            if name in columns and decision.names:
+                out |= dict(zip(decision.names, decision.encode(columns[name]).T, strict=True))
+        if frame is not None:
+            return nw.from_dict(
+                {n: v.tolist() if v.dtype == object else v for n, v in out.items()},
+                native_namespace=nw.get_native_namespace(frame),
+            ).to_native()
+        return out if isinstance(X, Mapping) else np.column_stack(list(out.values()))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the columns that `transform` gives."""
+        check_is_fitted(self)
+        return np.array([n for d in self.columns_ for n in d.names], dtype=object)
+
+    @property
+    def inputs_(self) -> tuple[Hashable, ...]:
+        """The columns that `transform` needs, without the task column."""
+        return tuple(d.name for d in self.columns_ if d.names and not isinstance(d, TaskColumn))
+
+    def report(self) -> str:
+        """What became of the columns, one line per column that did not stay as it was."""
+        check_is_fitted(self)
+        return "\n".join(f"{d.name!r}: {text}" for d in self.columns_ if (text := d.sentence()))
+
+
+def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
+    """A frame in numbers and the encoder that made them; as it is, and None, where it holds nothing else."""
+    frame = as_frame(X)
+    if frame is None or (task is not None and not isinstance(task, str)):
+        return X, None
+    columns = {c: frame.get_column(c) for c in frame.columns if c != task}
+    if not needs_encoding(columns):
+        n_tasks = len(set(frame.get_column(task).to_list())) if task in frame.columns else 1
+        for text in identifier_columns({c: _numbers(v, c) for c, v in columns.items()} if n_tasks > 1 else {}, n_tasks):
+            warn(text)
+        return X, None
+    encoder = TableEncoder(task if task in frame.columns else None).fit(X)
+    return encoder.transform(X), encoder
+
+
+def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
+    """Whether some of these columns is more than numbers without gaps; what is no number and no level is for others."""
+    return any(_needs(values) for values in columns.values())
+
+
+def _needs(values: Any) -> bool:
+    series = _series(values)
+    if series is not None and not (series.dtype.is_numeric() or series.dtype in (nw.Boolean, nw.Object)):
+        return not _all_numbers(series.to_list())
+    array = np.asarray(series.to_numpy() if series is not None else values)
+    if array.dtype.kind in "mM":
+        return True
+    if array.dtype.kind == "f":
+        return bool(np.isnan(array).any())
+    return array.dtype.kind not in "iubc" and not _all_numbers(array.tolist())
+
+
+def _all_numbers(entries: list[Any]) -> bool:
+    """Whether `to_floats` reads every entry, none of them missing."""
+    return all(not is_missing(v) and (isinstance(v, (bool, int, float)) or _is_number(v)) for v in entries)
+
+
+def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_levels: int = MOST_LEVELS) -> Decision:
+    """What becomes of a column, from what it holds."""
+    order = _own_order(values) if order is None else order
+    if order is not None:
+        return _ordered_of(name, values, tuple(map(str, order)))
+    series = _series(values)
+    if series is not None and series.dtype in (nw.Categorical, nw.Enum):
+        return _levels_of(name, values, max_levels)
+    entries = [v for v in _plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
+    if not entries:
+        return LeftOut(name, "it holds no value")
+    text = [v for v in entries if isinstance(v, str)]
+    if not text:
+        if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
+            return _dates_of(name, values, None)
+        found = _numbers(values, name)
+        return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+    return _of_text(name, values, entries, max_levels)
+
+
+def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -> Decision:
+    """Text: numbers that were written out, dates, levels, or what only names the row."""
+    numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
+    if all(numeric):
+        found = _numbers(values, name)
+        return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+    if sum(numeric) >= len(entries) / 2:
+        odd = entries[numeric.index(False)]
+        row = _plain_list(values).index(odd)
+        raise ValueError(
+            f"column {name!r} holds text ({odd!r} in row {row}) among numbers; correct it, or leave it empty where "
+            "nothing is known"
+        )
+    texts = [str(v).strip() for v in entries]
+    if all(_ISO.fullmatch(v) for v in texts):
+        return _dates_of(name, values, None)
+    if all(_LOCAL.fullmatch(v) for v in texts):
+        return _dates_of(name, values, _day_first(name, texts))
+    distinct = Counter(texts)
+    if len(distinct) == 1:
+        return LeftOut(name, f"it is {texts[0]!r} in every row" + (" that has one" if len(texts) < len(values) else ""))
+    if len(distinct) > max(max_levels, len(texts) / 2) or len(distinct) == len(texts):
+        length, words = (sum(map(f, texts)) / len(texts) for f in (len, lambda v: len(v.split())))
+        if length >= LONG or words >= WORDY:
+            example = texts[0] if len(texts[0]) < LONG else f"{texts[0][: LONG - 4]}..."
+            raise ValueError(
+                f"column {name!r} holds free text ({len(distinct):,} different texts in {len(texts):,} rows, such as "
+                f"{example!r}), which is not read; leave the column out, or make numbers or levels of it first"
+            )
+        every = "every row" if len(distinct) == len(texts) else "most rows"
+        return LeftOut(name, f"it has a different text in {every}, as names and identifiers have")
+    return _levels_of(name, values, max_levels)
+
+
+def _levels_of(name: Hashable, values: Any, max_levels: int) -> Levels:
+    """The levels in the order of their letters, gaps last."""
+    counts = Counter(_levels(values))
+    kept = sorted(counts, key=lambda v: (-counts[v], v))
+    rare = kept[max_levels - 1 :] if len(kept) > max_levels else []
+    kept = [v for v in kept if v not in rare]
+    own = sorted(v for v in kept if v != MISSING)
+    return Levels(name, (*own, *([MISSING] if MISSING in kept else [])), tuple(sorted(rare)))
+
+
+def _ordered_of(name: Hashable, values: Any, levels: tuple[str, ...]) -> Decision:
+    """Places in an order."""
+    place = {v: i for i, v in enumerate(levels)}
+    found = [v for v in _levels(values) if v != MISSING]
+    if unknown := sorted({v for v in found if v not in place}):
+        raise ValueError(
+            f"column {name!r} holds {list_labels(unknown)}; its order has the levels {list_labels(levels)}"
+        )
+    if not found:
+        return LeftOut(name, "it holds no value")
+    return Ordered(name, levels, float(np.median([place[v] for v in found])), len(values) - len(found))
+
+
+def _dates_of(name: Hashable, values: Any, day_first: bool | None) -> Decision:
+    """Days since the first, and the cycles that the dates go round."""
+    days = _days(values, name, day_first)
+    known = days[np.isfinite(days)]
+    if np.ptp(known) == 0.0:
+        return LeftOut(name, "it is one date in every row")
+    cycles = tuple(
+        cycle
+        for cycle, (period, part) in CYCLES.items()
+        if np.ptp(known) >= SPANNED * period and len(np.unique(np.floor(known % period / part))) >= PARTS
+    )
+    origin = float(known.min())
+    return Dates(name, origin, cycles, float(np.median(known)) - origin, len(days) - len(known), day_first)
+
+
+def _columns(X: Any) -> dict[Hashable, Any]:
+    """The columns of a table by name, or by position."""
+    if isinstance(X, Mapping):
+        return dict(X)
+    frame = as_frame(X)
+    if frame is not None:
+        return {c: frame.get_column(c) for c in frame.columns}
+    array = np.asarray(X) if hasattr(X, "dtype") else np.array(X, dtype=object)
+    if array.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {array.ndim}D array instead: X must be rows by columns")
+    return dict(enumerate(array.T))
+
+
+def _task_of(task: Any, columns: Mapping[Hashable, Any]) -> Any:
+    """The task column, where there is one."""
+    if task is not None and task not in columns:
+        near = did_you_mean(task, columns)
+        raise ValueError(f"task={task!r} is not a column of X; columns are {list_labels(list(columns))}{near}")
+    return task
+
+
+def _series(values: Any) -> Any:
+    """A column of a frame as such; None for a list or an array."""
+    found = nw.from_native(values, series_only=True, pass_through=True)
+    return found if isinstance(found, nw.Series) else None
+
+
+def _plain_list(values: Any) -> list[Any]:
+    """The entries of a column; dates of NumPy stay NumPy's."""
+    series = _series(values)
+    if series is not None:
+        return list(series.to_list())
+    array = np.asarray(values)
+    return list(array) if array.dtype.kind in "mM" else list(array.tolist())
+
+
+def _numbers(values: Any, name: Hashable) -> Array:
+    """A column as floats, NaN in gaps; spans of time in days, times of day in hours."""
+    entries = _plain_list(values)
+    kinds = {type(v) for v in entries}
+    if any(issubclass(k, (str, datetime.time, datetime.timedelta, np.timedelta64)) for k in kinds):
+        entries = [_as_number(v) for v in entries]
+    found = to_floats(np.array(entries, dtype=object), f"column {name!r}")
+    if np.isinf(found).any():
+        raise ValueError(f"column {name!r} is infinite (inf) in {name_some(np.flatnonzero(np.isinf(found)).tolist())}")
+    return found
+
+
+def _as_number(value: Any) -> Any:
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(days=1)
+    if isinstance(value, np.timedelta64):
+        return value / np.timedelta64(1, "D")
+    if isinstance(value, datetime.time):
+        return value.hour + value.minute / 60.0 + value.second / 3600.0
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _levels(values: Any) -> list[str]:
+    """Entries as text, without blanks around it."""
+    out = [MISSING if is_missing(v) else str(v).strip() for v in _plain_list(values)]
+    return [v or MISSING for v in out]
+
+
+def _own_order(values: Any) -> Sequence[Any] | None:
+    """The levels of an ordered categorical of pandas, or of an enumeration of polars, in their order."""
+    series = _series(values)
+    dtype: Any = getattr(None if series is None else series.to_native(), "dtype", None)
+    if getattr(dtype, "ordered", None) is True or type(dtype).__name__ == "Enum":
+        return list(dtype.categories)
+    return None
+
+
+def _days(values: Any, name: Hashable, day_first: bool | None) -> Array:
+    """Dates as days since 1970, NaN in gaps; each distinct text is read once."""
+    entries = _plain_list(values)
+    read: dict[Any, float] = {}
+    for i, v in enumerate(entries):
+        if isinstance(v, Hashable) and v not in read:
+            try:
+                read[v] = _day(v, day_first)
+            except (ValueError, TypeError):
+                raise ValueError(f"column {name!r} holds {v!r} in row {i} where dates are expected") from None
+    return np.array([read[v] for v in entries], dtype=float)
+
+
+def _day(value: Any, day_first: bool | None) -> float:
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+        return float("nan")
+    if isinstance(value, np.datetime64):
+        return float("nan") if np.isnat(value) else float((value - np.datetime64(0, "D")) / np.timedelta64(1, "D"))
+    if isinstance(value, str):
+        value = _date_of_text(value.strip(), day_first)
+    if isinstance(value, datetime.datetime):
+        clock = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+        return (clock - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+    return float((value - _EPOCH).days)
+
+
+def _date_of_text(text: str, day_first: bool | None) -> datetime.date:
+    if day_first is None:
+        return datetime.datetime.fromisoformat(f"{text}-01" if len(text) == 7 else text)
+    local = _LOCAL.fullmatch(text)
+    if local is None:
+        raise ValueError(text)
+    first, second, year = int(local[1]), int(local[3]), int(local[4])
+    return datetime.date(year, *((second, first) if day_first else (first, second)))
+
+
+def _day_first(name: Hashable, texts: list[str]) -> bool:
+    """Whether the day stands before the month: always between points, else where some first number is above 12."""
+    parts = [m for v in texts if (m := _LOCAL.fullmatch(v))]
+    first, second = (max(int(m[k]) for m in parts) for k in (1, 3))
+    if parts[0][2] == "." or first > 12:
+        return True
+    if second > 12:
+        return False
+    raise ValueError(
+        f"column {name!r} holds dates such as {texts[0]!r}, and nothing tells whether the day or the month comes "
+        "first; write them as 2020-12-31"
+    )
+
+
+def _filled(found: Array, decision: Any, told: bool = False) -> Array:
+    """Gaps filled, beside a column that marks them where `fit` saw some; a gap where it saw none is warned of."""
+    gaps = np.isnan(found)
+    if gaps.any() and not decision.gaps and not told:
+        rows = name_some(np.flatnonzero(gaps).tolist())
+        warn(f"column {decision.name!r} has a gap in {rows} and had none in fit; the median is taken")
+    filled = np.where(gaps, decision.fill, found)
+    return np.column_stack([filled, gaps]) if decision.gaps else filled[:, None]
+
+
+def _warn_unseen(name: Hashable, found: list[str], known: Mapping[str, Any], what: str) -> None:
+    unseen = Counter(v for v in found if v not in known)
+    if unseen:
+        listed = list_labels(list(unseen), 6)
+        rows = f"{sum(unseen.values()):,} row{'s' if sum(unseen.values()) > 1 else ''}"
+        warn(f"column {name!r} has {listed} in {rows}, which fit did not see; {what}")
+
+
+def _unasked(decision: Any) -> bool:
+    return isinstance(decision, LeftOut) and decision.why != AS_ASKED
+
+
+def _gaps(n: int) -> str:
+    return f"{n:,} gap{'s have' if n > 1 else ' has'}"

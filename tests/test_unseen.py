@@ -1,0 +1,136 @@
+"""Tasks that fit never saw: refused, or answered as one drawn from the population of those seen."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GroupKFold, KFold, cross_val_predict, cross_val_score
+
+import borrow
+from borrow.kernels import SquaredExponential
+
+M, N = 6, 10
+TASK = np.repeat(np.arange(M), N)
+RNG = np.random.default_rng(3)
+TABLE = pd.DataFrame({"x": RNG.uniform(0.0, 6.0, M * N), "site": [f"s{t}" for t in TASK]})
+LEVEL = RNG.normal(0.0, 0.7, M)
+Y = np.sin(TABLE["x"].to_numpy()) + LEVEL[TASK] + 0.1 * RNG.normal(size=M * N)
+FIXED = {"kernel": SquaredExponential(1.0, 1.5), "optimizer": None, "noise": 0.02}
+NEW = pd.DataFrame({"x": [1.0, 4.0, 2.0], "site": ["t1", "s2", "zz"]})
+
+
+def models(unseen):
+    return [
+        borrow.MultiTaskGPRegressor("site", task_covariance="uniform", unseen=unseen, **FIXED),
+        borrow.FocusedGPRegressor("site", "s0", rho=0.5, unseen=unseen, **FIXED),
+        borrow.PooledGPRegressor("site", unseen=unseen, **FIXED),
+        borrow.HierarchicalGPRegressor("site", unseen=unseen),
+        borrow.MultiTaskRBFRegressor("site", n_basis=4, unseen=unseen),
+        borrow.MultiTaskIVMRegressor("site", n_active=20, unseen=unseen, **FIXED),
+    ]
+
+
+@pytest.mark.parametrize("model", models("population"), ids=lambda m: type(m).__name__)
+def test_a_new_task_is_one_drawn_from_those_seen(model):
+    model.fit(TABLE, Y)
+    with pytest.warns(UserWarning, match=r"never saw the task 't1', 'zz'; .* population of 6 tasks"):
+        mean, std = model.predict(NEW, return_std=True)
+    # Monte Carlo: a task drawn at random, its function drawn from its posterior.
+    each = [model.predict(NEW[["x"]], tasks=f"s{t}", return_std=True) for t in range(M)]
+    draws = np.concatenate([m + s * RNG.normal(size=(4000, 3)) for m, s in each])
+    np.testing.assert_allclose(mean[[0, 2]], draws.mean(axis=0)[[0, 2]], atol=0.03)
+    between = np.var([m for m, _ in each], axis=0, ddof=1)
+    extra = between * (1.0 + 1.0 / M) - np.var([m for m, _ in each], axis=0)  # for the mean of so few being unknown
+    np.testing.assert_allclose(std[[0, 2]] ** 2, (draws.var(axis=0) + extra)[[0, 2]], rtol=0.05)
+    assert (mean[1], std[1]) == pytest.approx((each[2][0][1], each[2][1][1]))  # a known one beside them is as always
+    with pytest.warns(UserWarning, match="never saw"):
+        noisy = model.predict(NEW, return_std=True, include_noise=True)[1]
+    with pytest.warns(UserWarning, match="never saw"):
+        np.testing.assert_allclose(noisy**2, std**2 + model.noise_at(NEW))
+    with pytest.warns(UserWarning, match="never saw"):
+        np.testing.assert_array_equal(model.predict(NEW), mean)
+
+
+def test_the_band_of_a_new_task_covers_it():
+    """Levels of the tasks scatter by 0.7, which a band for a task seen says nothing of."""
+    model = borrow.MultiTaskGPRegressor("site", unseen="population")
+    inside, z = [], 1.6448536269514722
+    for t in range(M):
+        model.fit(TABLE[t != TASK], Y[t != TASK])
+        with pytest.warns(UserWarning, match="never saw"):
+            mean, std = model.predict(TABLE[t == TASK], return_std=True, include_noise=True)
+        inside += [np.abs(Y[t == TASK] - mean) <= z * std]
+    assert 0.75 <= np.mean(inside) <= 1.0
+
+
+def test_an_unknown_task_is_an_error_by_default_that_gives_the_hint():
+    model = borrow.MultiTaskGPRegressor("site", **FIXED).fit(TABLE, Y)
+    for ask in (model.predict, model.noise_at):
+        with pytest.raises(ValueError, match=r"unknown task 't1', 'zz'.* shuffle .*unseen='population'"):
+            ask(NEW)
+    with pytest.raises(ValueError, match="unseen='mean': expected 'error', or 'population'"):
+        borrow.MultiTaskGPRegressor("site", unseen="mean").fit(TABLE, Y)
+
+
+def test_models_that_share_nothing_cannot():
+    alone = borrow.SingleTaskGPRegressor("site", unseen="population", **FIXED).fit(TABLE, Y)
+    with pytest.raises(ValueError, match="SingleTaskGPRegressor learns every task by itself"):
+        alone.predict(NEW)
+    one = borrow.MultiTaskGPRegressor("site", unseen="population", **FIXED).fit(TABLE[:N], Y[:N])
+    with pytest.raises(ValueError, match="one task is no population"):
+        one.predict(NEW)
+    both = borrow.MultiTaskGPRegressor("site", unseen="population", **FIXED).fit(TABLE, Y)
+    with pytest.warns(UserWarning, match="never saw"), pytest.raises(ValueError, match="return_cov=True needs tasks"):
+        both.predict(NEW, return_cov=True)
+    with pytest.raises(ValueError, match="unknown task 't1'"):
+        both.posterior_covariance(NEW)
+
+
+def test_the_warning_names_the_nearest_known_label():
+    model = borrow.PooledGPRegressor("site", unseen="population", **FIXED).fit(TABLE, Y)
+    with pytest.warns(UserWarning, match=r"the task 'S-1' \(not 's1'\?\), 'zz'; the answer"):
+        model.predict(NEW.assign(site=["S-1", "s2", "zz"]))
+
+
+CLASSIFIERS = [
+    borrow.MultiTaskGPClassifier("site", kernel=FIXED["kernel"], optimizer=None, unseen="population"),
+    borrow.HierarchicalGPClassifier("site", unseen="population"),
+]
+
+
+@pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda m: type(m).__name__)
+def test_probabilities_of_a_new_task_are_the_mean_over_those_seen(model):
+    model.fit(TABLE, np.where(Y > 0.0, "up", "down"))
+    with pytest.warns(UserWarning, match="never saw"):
+        p = model.predict_proba(NEW)
+    each = np.array([model.predict_proba(NEW[["x"]], tasks=f"s{t}") for t in range(M)])
+    np.testing.assert_allclose(p[[0, 2]], each.mean(axis=0)[[0, 2]], atol=1e-12)
+    np.testing.assert_allclose(p[1], each[2, 1], atol=1e-12)
+    with pytest.warns(UserWarning, match="never saw"):
+        assert model.decision_function(NEW).shape == (3,)
+
+
+@pytest.mark.filterwarnings("ignore:fit never saw")
+def test_leaving_groups_out_and_sorted_folds_work_in_the_tools_of_scikit_learn():
+    model = borrow.MultiTaskGPRegressor("site", task_covariance="uniform", unseen="population", **FIXED)
+    predicted = cross_val_predict(model, TABLE, Y, groups=TABLE["site"], cv=GroupKFold(3))
+    assert np.corrcoef(predicted, np.sin(TABLE["x"]))[0, 1] > 0.9
+    assert np.isfinite(cross_val_score(model, TABLE, Y, cv=3, error_score="raise")).all()
+    with pytest.raises(ValueError, match="shuffle or stratify by task"):
+        cross_val_predict(model.set_params(unseen="error"), TABLE, Y, cv=3)
+
+
+def test_the_score_of_a_focused_model_is_of_its_primary():
+    model = borrow.FocusedGPRegressor("site", "s0", rho=0.5, **FIXED).fit(TABLE, Y)
+    mine = TASK == 0
+    assert model.score(TABLE, Y) == model.score(TABLE[mine], Y[mine])
+    shifted = np.where(mine, Y, 100.0)  # what other rows hold makes no difference
+    assert model.score(TABLE, shifted) == model.score(TABLE, Y)
+    weights = np.where(np.arange(M * N) % 2, 1.0, 2.0)
+    assert model.score(TABLE, Y, weights) == model.score(TABLE[mine], Y[mine], weights[mine])
+    with pytest.raises(ValueError, match="score of FocusedGPRegressor is that of its primary, and no row is of 's0'"):
+        model.score(TABLE[~mine], Y[~mine])
+    labels = np.where(Y > 0.0, 1, 0)
+    classes = borrow.FocusedGPClassifier("site", "s0", kernel=FIXED["kernel"], optimizer=None).fit(TABLE, labels)
+    assert classes.score(TABLE, np.where(mine, labels, 1 - labels)) == classes.score(TABLE[mine], labels[mine])
+    auto = borrow.AutoRegressor("site", "s0", ["pooled"], KFold(2)).fit(TABLE, Y)
+    assert auto.score(TABLE, shifted) == auto.score(TABLE, Y)
