@@ -316,7 +316,6 @@ def every_primary(found: borrow.Comparison) -> list[Any]:
             verdict.answer,
             "-" if verdict.best is None else label_of(verdict.best),
             f"{found.rows[primary]:,}",
-            number(found.error(primary, verdict.alone).mean),
             number(verdict.difference),
             between(verdict.low, verdict.high),
             number(verdict.probability),
@@ -328,9 +327,9 @@ def every_primary(found: borrow.Comparison) -> list[Any]:
     return [
         (f"Every task in turn, {len(verdicts)} of them. Borrowing: {words}.", BOLD),
         "",
-        SafeTable(["task", "borrowing", "method"], ["rows", "error alone", "difference", "interval", "P"], rows, 2),
+        SafeTable(["task", "borrowing", "method"], ["rows", "difference", "interval", "P"], rows, 2),
         (
-            f"Error: {found.scoring}. P: probability that borrowing lowers it. Helps and hurts hold for all tasks "
+            f"Difference: in {found.scoring}. P: probability that borrowing lowers it. Helps and hurts hold for all tasks "
             "together (Holm). Give --primary to see more of one of them.",
             DIM,
         ),

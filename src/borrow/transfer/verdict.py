@@ -171,7 +171,12 @@ def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
     if v.answer == SAME:
         near = f"within {100 * ROPE:.0f} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
         return [f"Take what is simplest, {alone}: the difference is {near}.", *_strong(v)]
+    worse = (
+        f"The {label_of(v.best or '')} does worse, which is said of it and not of the data: whether every method that can "
+        "drop a relation (focused, symmetric, rank1) does so too is not shown."
+    )
     return [
+        *([worse] if v.low > 0 else []),
         f"To predict all the same, {auto}) weighs what may help by how well it did; with cautious=True it does without "
         "the other data until they are shown to help.",
         *_strong(v),
