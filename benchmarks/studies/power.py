@@ -32,9 +32,8 @@ import json
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,8 +50,7 @@ STRESS = ("heavy tails", "heteroscedastic", "clustered", "same trend", "same smo
 STORE = ROOT / "out" / "power.jsonl"
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A family of tables, and how many rows the primary has."""
 
     family: str
