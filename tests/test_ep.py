@@ -11,9 +11,11 @@ from scipy.stats import norm
 import oracles
 from borrow import kernels
 from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance.contracts import Sites
 from borrow.data.cells import Cells
+from borrow.estimators.labels import ROUGH
 from borrow.inference import EPInference, ep
-from borrow.inference.ep import class_bias
+from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.models.focused import model as focused
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
@@ -198,3 +200,41 @@ def test_bias_is_the_share_of_positives():
     y = np.array([1, 1, 1, -1, 1, 1, -1.0])
     cells = Cells(np.zeros((7, 1)), y, np.ones(7), np.array([0, 4, 6, 6, 7]), *[np.zeros(4)] * 3)
     np.testing.assert_allclose(norm.cdf(class_bias(cells)), [0.75, 0.98, 0.5, 0.02])
+
+
+def test_gradient_of_the_search_is_that_of_the_converged_evidence():
+    """At the tolerance that hyper-parameters are learnt with: nearly separable rows, long and short lengthscales."""
+    worst = 0.0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(5, 41)), int(rng.integers(1, 4))
+        X = rng.normal(size=(n, d))
+        lengthscale = 10.0 ** rng.uniform(-0.7, 1.0, size=d)
+        kernel = kernels.SquaredExponential(10.0 ** rng.uniform(-1, 3), tuple(lengthscale) if d > 1 else lengthscale[0])
+        y = np.where(10.0 ** rng.uniform(-1.5, 0.5) * rng.normal(size=n) + X[:, 0] > 0, 1.0, -1.0)
+        bias = np.full(n, rng.normal())
+
+        def fit(theta, tol, kernel=kernel, X=X, y=y, bias=bias):
+            return ep(dense_prior(X, kernel.with_theta(theta)), Probit(), y, bias, tol=tol, max_sweeps=500)
+
+        expected = oracles.central_difference(lambda theta, f=fit: f(theta, 1e-12).evidence, kernel.theta, 1e-4)
+        found = fit(kernel.theta, ROUGH)
+        assert found.converged
+        worst = max(worst, float(np.abs(found.gradient()[0].specific[0] - expected).max()))
+    assert worst < 1e-5
+
+
+def test_extrapolated_sweeps_reach_the_fixed_point_of_plain_ones_in_fewer():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    prior, y = dense_prior(X, kernels.SquaredExponential(100.0, 1.5)), np.where(X[:, 0] > 0, 1.0, -1.0)
+    fit = ep(prior, Probit(), y, np.zeros(60), tol=1e-10)
+    plain, sweeps = ep(prior, Probit(), y, np.zeros(60), max_sweeps=1), 1
+    while plain.residual > 1e-10:  # one sweep at a time has nothing to extrapolate from
+        cavity_m, cavity_v = cavity(*plain.posterior.marginals(), plain.sites)
+        _, d1, d2 = Probit().moments(y, cavity_m, cavity_v)
+        new = Sites((d1 - d2 * cavity_m) / (1.0 + d2 * cavity_v), -d2 / (1.0 + d2 * cavity_v))
+        plain, sweeps = ep(prior, Probit(), y, np.zeros(60), new, max_sweeps=1), sweeps + 1
+    np.testing.assert_allclose(fit.sites.tau, plain.sites.tau, rtol=1e-7)
+    assert fit.evidence == pytest.approx(plain.evidence, rel=1e-10)
+    assert fit.n_sweeps < 0.75 * sweeps

@@ -1,10 +1,12 @@
 """The hierarchical GP against the printed equations, and what must hold whatever the data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import borrow
 from borrow.data.cells import merge
@@ -400,7 +402,8 @@ def test_leave_one_out_is_the_posterior_without_the_row(kernel):
         model = borrow.HierarchicalGPRegressor(**settings).fit(X, as_wide(len(X), rows, y))
     table, noise = model.leave_one_out(), model.noise_[0]
     K, mu = model.covariance_, model.mean_
-    position = model.fitted_.model.cells.X[:, 0].astype(int)
+    cells, labels = model.fitted_.model.cells, np.array(model.fitted_.schema.labels)
+    position = cells.X[np.argsort(labels[cells.task], kind="stable"), 0].astype(int)
     for i in range(len(position)):
         rest = [j for j in range(len(position)) if table["task"][j] == table["task"][i] and j != i]
         target = np.array(table["y"])[rest] - mu[position[rest]]
@@ -498,3 +501,24 @@ def test_learnt_kernel_serves_other_estimators():
     focused = borrow.FocusedGPRegressor(primary=38, kernel=model.learned_kernel_.raw() + Constant(0.1))
     late = task >= 37
     assert np.isfinite(focused.fit(X[late], y[late], tasks=task[late]).predict(grid)).all()
+
+
+def test_exact_mean_is_where_steps_of_em_end():
+    """With K and the noise held, EM's own steps for the mean converge to what the exact step finds at once."""
+    X, rows, y = small_problem()
+    problem = as_problem(h.function_basis(Matern(1.0, 1.0, nu=1.5), X), rows, y)
+    start = h.start(problem.basis, 0.5)
+    slow, own = start, h.Strengths(pi=0.7, tau=1.0)
+    for _ in range(3000):
+        moments = h.expect(slow, problem)
+        slow = replace(slow, mu=h.maximise(slow, moments, problem, own).mu)
+    fast = h.with_exact_mean(start, problem, replace(own, exact_mean=True))
+    assert_allclose(fast.mu, slow.mu, atol=1e-8)
+    assert h.with_exact_mean(start, problem, own) is start
+
+
+def test_properties_before_a_fit_say_so():
+    for name in ("mean_", "covariance_", "learned_kernel_"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(borrow.HierarchicalGPRegressor(), name)
+        assert not hasattr(borrow.HierarchicalGPClassifier(), name)

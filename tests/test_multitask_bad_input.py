@@ -268,7 +268,7 @@ def _setup_of_everything():
     fitted = borrow.MultiTaskGPRegressor(
         optimizer=None, intercept=True, specific_kernel={"b": SquaredExponential(1.0, 1.0)}
     )
-    return fitted.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], tasks=["a", "b", "b"]).fitted_.model.setup
+    return fitted.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], tasks=["a", "a", "b"]).fitted_.model.setup
 
 
 @pytest.mark.parametrize("settings", [{}, {"rank": 1}, {"task_covariance": "diagonal"}, {"solver": "em"}], ids=str)

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from borrow.inference.priors import LEVEL_SD, RELEVANCE_SD, exchangeable_lengthscales, independent_priors, kernel_prior
+from borrow.inference.priors import (
+    LEVEL_SD,
+    RELEVANCE_SD,
+    VARIANCE_SD,
+    exchangeable_lengthscales,
+    independent_priors,
+    kernel_prior,
+)
 from borrow.kernels import Constant, SquaredExponential
 
 SCALES = np.array([0.5, 2.0, 1.0])
@@ -21,7 +28,7 @@ def test_lengthscales_are_correlated_from_task_to_task_and_everything_else_is_as
     C = np.zeros((20, 20))
     at = np.cumsum([0, *(len(p.mean) for p in alone)])
     for p, i, j in zip(alone, at[:-1], at[1:], strict=True):
-        C[i:j, i:j] = np.linalg.inv(p.precision.toarray())
+        C[i:j, i:j] = np.linalg.inv(p.pull(np.eye(j - i)))
     A = LEVEL_SD**2 + RELEVANCE_SD**2 * np.eye(3)
     places = [slice(1, 4), slice(8, 11), slice(13, 16)]  # the first of the two in a sum of two
     for s in places:
@@ -32,6 +39,27 @@ def test_lengthscales_are_correlated_from_task_to_task_and_everything_else_is_as
     pull = np.linalg.solve(C, theta - mean)
     assert value == pytest.approx(-0.5 * (theta - mean) @ pull, rel=1e-10)
     np.testing.assert_allclose(gradient, -pull, atol=1e-10)
+
+
+def test_lengthscales_of_one_kernel_have_the_literal_covariance():
+    for scales in (SCALES, SCALES[:2], np.ones(40)):
+        kernel = SquaredExponential(1.0, tuple(scales))
+        prior, d = kernel_prior(kernel, scales), len(scales)
+        C = np.zeros((d + 1, d + 1))
+        C[0, 0] = VARIANCE_SD**2
+        C[1:, 1:] = LEVEL_SD**2 + RELEVANCE_SD**2 * np.eye(d)
+        np.testing.assert_allclose(prior.pull(np.eye(d + 1)), np.linalg.inv(C), atol=1e-12)
+    alone = kernel_prior(SquaredExponential(1.0, 2.0), np.ones(1))
+    np.testing.assert_allclose(alone.pull(np.eye(2)), np.diag([VARIANCE_SD**-2, LEVEL_SD**-2]))
+
+
+def test_many_columns_need_no_matrix_of_them():
+    """With 100,000 columns the covariance would be 80 GB. All at z from their means: z^2 d / (a + d b) is the form."""
+    d = 100_000
+    prior = kernel_prior(SquaredExponential(1.0, (1.0,) * d), np.ones(d))
+    value, by = prior.log_density(prior.mean + np.r_[0.0, np.full(d, 0.3)])
+    assert value == pytest.approx(-0.5 * 0.09 * d / (RELEVANCE_SD**2 + d * LEVEL_SD**2), rel=1e-6)
+    np.testing.assert_allclose(by[1:], -0.3 / (RELEVANCE_SD**2 + d * LEVEL_SD**2), rtol=1e-4)
 
 
 def test_fewer_than_two_kernels_with_a_lengthscale_per_column_have_their_own_priors():

@@ -14,6 +14,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
+from borrow.data.labels import encode
 from borrow.kernels import SquaredExponential
 from borrow.models.reference import dirichlet_process, regularized, shared_structure
 from borrow.models.reference.dirichlet_process import DirichletProcessClassifier
@@ -450,11 +451,17 @@ def test_large_mu_is_one_machine_a_task(kernel):
         np.testing.assert_allclose(margin, alone.decision_function(scaled(X)), atol=1e-6)
 
 
+def inside(model, task):
+    """Codes of tasks as the model has them."""
+    return encode(task.tolist(), model.fitted_.schema.labels)
+
+
 def test_kernel_machine_solves_the_paper_s_problem():
     """The dual's weights, written out, cannot be bettered in mu/2 w_0'w_0 + 1/2 sum v_t'v_t + C sum hinge."""
     X, y, task = draw(directions(3, 4, 2.0, 0), 15, 1, b=0.5)
     mu, C, rng = 0.4, 0.8, np.random.default_rng(2)
-    machine = RegularizedMultiTaskClassifier(mu=mu, C=C, tol=1e-6).fit(X, y, tasks=task).machines_
+    model = RegularizedMultiTaskClassifier(mu=mu, C=C, tol=1e-6).fit(X, y, tasks=task)
+    machine, task = model.machines_, inside(model, task)
     rows, sign = np.column_stack([scaled(X), np.ones(len(X))]), 2.0 * y - 1.0
     support = np.column_stack([(machine.X - X.mean(axis=0)) / X.std(axis=0), np.ones(len(machine.X))])
     terms = machine.coefficients[:, None] * support
@@ -489,9 +496,9 @@ def test_probabilities_are_calibrated_by_rows_held_out():
     (X, y, task), (Xs, ys, tasks) = draw(W, 15, 2, b=-1.0), draw(W, 500, 3, b=-1.0)
     model = RegularizedMultiTaskClassifier().fit(X, y, tasks=task)
     p = model.predict_proba(Xs, tasks=tasks)[:, 1]
-    margin = model.machines_.margin(X, task)
+    margin = model.machines_.margin(X, inside(model, task))
     seen = regularized.sigmoid(margin, 2.0 * y - 1.0)
-    overconfident = expit(seen[0] * model.machines_.margin(Xs, tasks) + seen[1])
+    overconfident = expit(seen[0] * model.machines_.margin(Xs, inside(model, tasks)) + seen[1])
 
     def loss(q):
         return -np.mean(np.where(ys == 1, np.log(q), np.log(1.0 - q)))
@@ -511,8 +518,12 @@ def test_sigmoid_recovers_its_own_parameters_and_never_turns_margins_round():
     np.testing.assert_allclose(regularized.sigmoid(1e3 * margins, y), (3e-3, -1.0), rtol=0.05)
     apart = np.array([1.0, 1.0, -1.0, -1.0, -1.0])  # Platt's targets: (2 + 1)/(2 + 2) and 1/(3 + 2)
     np.testing.assert_allclose(regularized.sigmoid(apart, apart), (np.log(12) / 2, np.log(0.75) / 2), rtol=1e-3)
-    assert regularized.sigmoid(-margins, y) == (1.0, 0.0)
-    assert regularized.sigmoid(np.zeros(4), np.array([1.0, -1.0, 1.0, -1.0])) == (1.0, 0.0)
+    slope, offset = regularized.sigmoid(-margins, y)
+    assert 0.0 < slope < 0.02
+    assert expit(offset - slope * margins).mean() == pytest.approx(np.mean(y > 0), abs=1e-3)
+    slope, offset = regularized.sigmoid(np.zeros(4), np.array([1.0, -1.0, 1.0, -1.0]))
+    assert slope > 0.0
+    assert offset == pytest.approx(0.0, abs=1e-9)
     assert regularized.sigmoid(None, y) == (1.0, 0.0)
 
 
@@ -523,3 +534,11 @@ def test_held_out_margins_come_from_machines_that_did_not_see_the_row():
     assert np.all(y * (K @ coefficients + intercept) > 0)
     assert np.mean(y * regularized.held_out(K, y, 1.0, 1e-6, 0) > 0) < 0.9
     assert regularized.held_out(K[:4, :4], np.array([1.0, -1.0, -1.0, -1.0]), 1.0, 1e-6, 0) is None
+
+
+def test_global_random_state_is_left_alone():
+    rng = np.random.default_rng(0)
+    X, y, task = rng.normal(size=(40, 2)), rng.integers(0, 2, 40), np.repeat([0, 1], 20)
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002 - this is the state in question
+    RegularizedMultiTaskClassifier().fit(X, y, tasks=task)
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002

@@ -621,11 +621,14 @@ def test_brier_score_is_that_of_scikit_learn():
     assert score_labels(np.array([0, 1]), q, "Brier score")["error"] == pytest.approx((0.38 + 1.46) / 2)
 
 
-def test_code_of_the_page_runs(tmp_path, monkeypatch):
-    table = make_table(n=10, tasks=("a", "it's <b>"))
-    frame = pd.DataFrame(table)
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
+def test_code_of_the_page_runs(tmp_path, monkeypatch, text):
+    frame = pd.DataFrame(make_table(n=10, tasks=("a", "it's <b>")))
+    if text:
+        frame["assay"] = np.where(np.arange(len(frame)) % 2, "A", "B")
     found = compare(frame, "y", "task", "a", methods=["pooled"], cv=2, random_state=0)
-    use = report.summary(found)["use"]
+    use = report.summary(found, table=frame, suggestions=False)["use"]
+    assert ("TableEncoder" in use["python"]) == text
     monkeypatch.chdir(tmp_path)
     frame.to_csv("table.csv", index=False)
     frame[frame["task"] == "a"].drop(columns="y").to_csv("new.csv", index=False)

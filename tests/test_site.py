@@ -38,10 +38,13 @@ def test_home_is_the_readme_with_links_of_the_site(site):
 
 
 def test_reference_describes_arguments_and_links_names(site):
-    page = (site / "reference" / "estimators.html").read_text()
+    page = (site / "reference" / "FocusedGPRegressor.html").read_text()
     assert "<dt><code>rho_prior</code></dt>" in page
-    assert re.search(r'href="#borrow\.estimators\.regressor\.GPRegressor"[^>]*><code>GPRegressor</code>', page)
+    there = r'href="estimators\.html#borrow\.estimators\.regressor\.GPRegressor"[^>]*><code>GPRegressor</code>'
+    assert re.search(there, page)
     assert "Parameters\n-----" not in page
+    assert "Examples\n-----" not in page
+    assert re.search(r"max_iter.{0,80}int", page, re.S)  # types stand in the signature
 
 
 @pytest.mark.parametrize("page", ["index.html", "which_model.html", "reference/estimators.html", "papers/ivm.html"])

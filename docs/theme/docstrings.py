@@ -52,7 +52,9 @@ def as_markdown(text: str, links: dict[str, str]) -> str:
         return "\n".join(lines) + "\n"
 
     text = re.sub(rf"^({'|'.join(HEADS)})\n-+\n((?:\S.*\n?|[ ]+\S.*\n?)+)", definitions, text, flags=re.M)
-    return link_names(text, links)
+    words, _, example = text.partition("\nExamples\n--------\n")
+    shown = f"\n**Examples**\n\n```python\n{example.strip()}\n```\n" if example else ""
+    return link_names(words, links) + shown
 
 
 def entries_of_names() -> dict[str, str]:

@@ -260,3 +260,12 @@ def test_interrupted_while_it_loads(tmp_path):
         own = [line for line in said if not line.startswith("import time:")]
         assert own in ([], ["borrow: interrupted\n"]), own
         assert process.returncode in (130, 0, -signal.SIGINT)
+
+
+@pytest.mark.parametrize("name", ["SingleTaskGPRegressor", "PooledGPClassifier", "FocusedGPRegressor"])
+def test_columns_far_more_than_rows_are_told(name):
+    rng = np.random.default_rng(1)
+    wide, y = rng.normal(size=(9, 300)), rng.normal(size=9)
+    with pytest.warns(UserWarning, match="X has 300 columns and 9 rows: which columns matter can hardly be learnt"):
+        make(name, optimizer="lbfgs").fit(wide, y > 0 if name.endswith("Classifier") else y, tasks=list("abc") * 3)
+    make(name).fit(wide, y > 0 if name.endswith("Classifier") else y, tasks=list("abc") * 3)  # nothing is learnt

@@ -38,6 +38,7 @@ class Table:
     task: str | None
     features: list[str]
     dropped: int
+    wide: tuple[str, ...] = ()  # the columns that were a task each; the rows of each are together, in one order
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -59,15 +60,69 @@ class Table:
 def open_table(
     data: str,
     delimiter: str | None,
-    target: str,
+    target: str | None,
     task: str | None,
     features: Sequence[str] | None,
     ignore: Sequence[str] | None = None,
-    drop_missing: bool = True,
+    drop_missing: bool | None = False,
+    targets: Sequence[str] | None = None,
     keep: Sequence[str] = (),
 ) -> Table:
-    """The columns that are needed of a file, or of standard input for `-`, read and checked."""
+    """The columns that are needed of a file, or of standard input for `-`, read and checked.
+
+    `drop_missing` leaves out rows that lack an input or a task; None leaves out those that lack a task.
+    """
+    if targets:
+        if target is not None or task is not None:
+            fail("--targets has a column per task; leave out --target and --task")
+        return read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing)
+    if target is None:
+        fail("--target is missing: the column to predict; or --targets, where every task has a column of its own")
     return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
+
+
+def read_wide(
+    source: Source,
+    targets: Sequence[str],
+    features: Sequence[str] | None,
+    ignore: Sequence[str],
+    drop_missing: bool | None,
+) -> Table:
+    """The same where every task has a column of targets: one row per input and task, the rows of a task together."""
+    from borrow.transfer.problem import TASK, VALUE
+
+    names = _split_names(targets, source, "--targets")
+    if len(set(names)) < 2:
+        fail(f"--targets names {list_labels(names)}; give at least two columns, one a task")
+    used = choose_features(source, names, features, ignore)
+    frame = source.read([*used, *names])
+    inputs = pl.DataFrame([c.alias(n) for n, c in as_inputs(source, frame.select(used)).items()])
+    whole = ~inputs.select(pl.any_horizontal(pl.all().is_null())).to_series() if drop_missing else None
+    columns = [as_target(frame[n], source) for n in names]
+    numbers = all(c.dtype.is_numeric() for c in columns)
+    long = pl.concat(
+        inputs.with_columns(c.cast(pl.Float64 if numbers else pl.String).alias(VALUE), pl.lit(n).alias(TASK)).filter(
+            pl.lit(True) if whole is None else whole
+        )
+        for n, c in zip(names, columns, strict=True)
+    )
+    if long.height == 0:
+        fail(f"every row of {source.name} lacks an input; leave a column out with --ignore")
+    return Table(source.name, long, VALUE, TASK, used, frame.height - long.height // len(names), tuple(names))
+
+
+def chosen_kind(table: Table, kind: str, labels: bool, numbers: bool) -> str:
+    """What the target holds: as the call says; whole numbers that may be either are asked about."""
+    from borrow.transfer.problem import like_classes
+
+    if labels and numbers:
+        fail("--labels and --numbers: the target holds one or the other")
+    if labels or numbers:
+        return "classification" if labels else "regression"
+    values = table.frame[table.target].drop_nulls()
+    if kind == "auto" and (found := like_classes(values.to_list())):
+        fail(f"{found} looks like labels: --labels or --numbers says which it is")
+    return kind
 
 
 def read_table(
@@ -76,7 +131,7 @@ def read_table(
     task: str | None,
     features: Sequence[str] | None,
     ignore: Sequence[str],
-    drop_missing: bool = False,
+    drop_missing: bool | None = False,
     keep: Sequence[str] = (),
 ) -> Table:
     """The columns that are needed, read and checked; those to `keep` are labels as the task is, and no inputs."""
@@ -96,7 +151,7 @@ def read_table(
         fail(f"every value of --target {target!r} is missing in {source.name}; there is nothing to learn from")
     table = pl.DataFrame([values.alias(name) for name, values in read.items()])
     lacking = {n: table[n].null_count() for n in (needed if drop_missing else tasks) if table[n].null_count()}
-    if lacking and not drop_missing:
+    if lacking and drop_missing is False:
         name, count = next(iter(lacking.items()))
         fail(
             f"the task {name!r} is missing in {count:,} row(s) of {source.name}, the first "

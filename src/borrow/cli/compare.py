@@ -10,12 +10,12 @@ import numpy as np
 import typer
 
 import borrow
+from borrow import __version__
 from borrow.cli import options as o
-from borrow.cli.columns import Table, as_numbers, find_label, open_table, said_dropped
+from borrow.cli.columns import Table, as_numbers, chosen_kind, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
-    INTERRUPTED,
     UNBROKEN,
     SafeTable,
     check_files,
@@ -28,6 +28,7 @@ from borrow.cli.output import (
     print_result,
     progress,
     refuse,
+    resumable,
 )
 from borrow.cli.read import open_source
 from borrow.cli.suggest import unmeasured
@@ -43,8 +44,9 @@ NAMES = {"store": "Results", "save": "Model", "report": "Report"}
 
 def run(
     data: o.Data,
-    target: o.Target,
-    task: o.Task,
+    target: o.Target = None,
+    task: o.Task = None,
+    targets: o.Targets = None,
     primary: Annotated[
         str | None, typer.Option("--primary", "-p", help="The task that matters; default: every task in turn.")
     ] = None,
@@ -85,6 +87,8 @@ def run(
     features: o.Features = None,
     ignore: o.Ignore = None,
     kind: o.Kind = "auto",
+    labels: o.Labels = False,
+    numbers: o.Numbers = False,
     delimiter: o.Delimiter = None,
     drop_missing: o.DropMissing = False,
     stored: Annotated[
@@ -104,6 +108,7 @@ def run(
     The answer is helps, probably helps, no practical difference, cannot tell, probably hurts or hurts, with the
     probability that borrowing lowers the error.
     """
+    asked = {n: v for n, v in locals().items() if n not in ("save", "report", "as_json", "jobs", "minutes")}
     from borrow.transfer.problem import read_problem
 
     files = {"--store": stored, "--save": save, "--report": report}
@@ -117,8 +122,11 @@ def run(
     )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
-    kept = [name for name in (group, time) if name is not None]
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, kept)
+    extra = [name for name in (group, time) if name is not None]
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, extra)
+    target, task, kind = table.target, table.task, chosen_kind(table, kind, labels, numbers)
+    if task is None:
+        fail("--task is missing: the column that names the task of a row; or --targets, a column per task")
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
     with library_warnings() as seen:
@@ -126,26 +134,26 @@ def run(
     if quick:
         look(problem, label, chosen, scoring, seed, as_json)
         return
-    with library_warnings() as warned, progress("fit") as told:
-        try:
-            found = borrow.compare(
-                problem,
-                target,
-                task,
-                label,
-                chosen,
-                cv=None if folds is None else (folds, repeats),
-                scoring=scoring,
-                n_jobs=jobs,
-                random_state=seed,
-                store=stored,
-                progress=told,
-                wanted=None if wanted is None else rows_wanted(wanted, delimiter),
-                max_minutes=minutes,
-            )
-        except KeyboardInterrupt:
-            again = f"; the same command goes on from {str(stored)!r}" if stored is not None else ""
-            fail(f"interrupted{again}", INTERRUPTED)
+    with (
+        library_warnings() as warned,
+        progress("fit") as told,
+        resumable(stored, __version__, problem.digest(), asked) as kept,
+    ):
+        found = borrow.compare(
+            problem,
+            target,
+            task,
+            label,
+            chosen,
+            cv=None if folds is None else (folds, repeats),
+            scoring=scoring,
+            n_jobs=jobs,
+            random_state=seed,
+            store=kept,
+            progress=told,
+            wanted=None if wanted is None else rows_wanted(wanted, delimiter),
+            max_minutes=minutes,
+        )
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}
         if save is not None:
@@ -160,8 +168,7 @@ def run(
             call = command_line(
                 "compare",
                 data,
-                target=target,
-                task=task,
+                **({"targets": targets} if table.wide else {"target": target, "task": task}),
                 primary=primary,
                 methods=None if methods == "auto" else methods,
                 folds=folds,
@@ -329,8 +336,8 @@ def every_primary(found: borrow.Comparison) -> list[Any]:
         "",
         SafeTable(["task", "borrowing", "method"], ["rows", "difference", "interval", "P"], rows, 2),
         (
-            f"Difference: in {found.scoring}. P: probability that borrowing lowers it. Helps and hurts hold for all tasks "
-            "together (Holm). Give --primary to see more of one of them.",
+            f"Difference: in {found.scoring}. P: probability that borrowing lowers it. Helps and hurts hold for all "
+            "tasks together (Holm). Give --primary to see more of one of them.",
             DIM,
         ),
     ]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, find_label, open_table, said_dropped
+from borrow.cli.columns import Table, chosen_kind, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -46,10 +47,11 @@ EXAMPLE = "borrow fit scores.csv --target score --task school --primary 'St Mary
 
 def run(
     data: o.Data,
-    target: o.Target,
+    target: o.Target = None,
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Column that names the task of a row; default: one task.")
     ] = None,
+    targets: o.Targets = None,
     primary: Annotated[str | None, typer.Option("--primary", "-p", help="The task that matters.")] = None,
     method: Annotated[
         str,
@@ -65,6 +67,8 @@ def run(
     features: o.Features = None,
     ignore: o.Ignore = None,
     kind: o.Kind = "auto",
+    labels: o.Labels = False,
+    numbers: o.Numbers = False,
     delimiter: o.Delimiter = None,
     drop_missing: o.DropMissing = False,
     seed: o.Seed = 0,
@@ -72,7 +76,8 @@ def run(
 ) -> None:
     """Learn a model from a table and save it to a file."""
     check_files({"DATA": data}, {"--save": save})
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing)
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets)
+    kind = chosen_kind(table, kind, labels, numbers)
     label = find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)
     start = time.perf_counter()
@@ -110,18 +115,21 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         fail(f"--method {method!r}: expected auto, {', '.join(LABELS)}")
     if method in ("auto", "focused") and primary is None and len(labels) > 1:
         fail(f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, labels))}")
+    X, task = table.inputs(), table.task
+    if table.wide and kind == "regression":  # the answer then has a column per task, as the table has
+        blocks = y.reshape(len(table.wide), -1)
+        X, y, task = table.frame.select(table.features).head(blocks.shape[1]), pl.DataFrame(blocks.T, table.wide), None
     if method == "auto":
         automatic = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
-        model = automatic(task=table.task, primary=primary, random_state=seed).fit(table.inputs(), y)
+        model = automatic(task=task, primary=primary, random_state=seed).fit(X, y)
     else:
-        X, encoder = encode_frame(table.inputs(), table.task)
-        model = build(kind, method, table.task, primary, seed)
-        model = with_encoder(model.fit(X, y), encoder)
+        X, encoder = encode_frame(X, task)
+        model = with_encoder(build(kind, method, task, primary, seed).fit(X, y), encoder)
     about: dict[str, Any] = {
         "class": type(model).__name__,
         "method": method,
         "kind": kind,
-        "target": table.target,
+        "target": ", ".join(table.wide) if table.wide else table.target,
         "task": table.task,
         "primary": primary,
         "features": table.features,

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="CSV or Parquet file (also .gz); - reads standard input.")]
-Target = Annotated[str, typer.Option("--target", "-y", help="Column to predict.")]
-Task = Annotated[str, typer.Option("--task", "-t", help="Column that names the task of a row.")]
+Target = Annotated[str | None, typer.Option("--target", "-y", help="Column to predict.")]
+Task = Annotated[str | None, typer.Option("--task", "-t", help="Column that names the task of a row.")]
 Features = Annotated[
     list[str] | None, typer.Option("--features", "-x", help="Input columns, as a,b or repeated; default: all others.")
 ]
@@ -21,6 +21,12 @@ Kind = Annotated[
         help="regression or classification; auto takes text and two whole numbers for labels.",
         autocompletion=lambda: ["auto", "regression", "classification"],
     ),
+]
+Labels = Annotated[bool, typer.Option("--labels", help="The target holds labels, as --kind classification.")]
+Numbers = Annotated[bool, typer.Option("--numbers", help="The target holds numbers, as --kind regression.")]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--targets", help="Columns that are a task each, as a,b or repeated; instead of --target and --task."),
 ]
 Delimiter = Annotated[
     str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; found out unless given.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -10,6 +11,8 @@ import shlex
 import signal
 import stat
 import sys
+import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -33,6 +36,8 @@ EXIT_CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 f
 OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing"
 #: Warnings that are printed; more are counted.
 MOST_WARNINGS = 5
+#: Seconds before the first line of progress where there is no terminal, and between lines.
+FIRST_LINE, NEXT_LINE = 10.0, 30.0
 #: How a line may be printed; an unbroken one is as long as the path in it.
 BOLD, DIM, UNBROKEN = {"style": "bold"}, {"style": "dim"}, {"soft_wrap": True}
 
@@ -125,15 +130,55 @@ def tell_warnings(found: Sequence[str]) -> None:
         tell(f"and {len(found) - MOST_WARNINGS} more warnings")
 
 
+class _Lines:
+    """Says how far it is in a line, the first time after some seconds."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.started = what, time.monotonic()
+        self.due = self.started + FIRST_LINE
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many of all steps are done."""
+        now = time.monotonic()
+        if now >= self.due and done:
+            self.due, spent = now + NEXT_LINE, now - self.started
+            left = f", about {spent / done * (total - done):.0f} s left" if done < total else ""
+            tell(f"{self.what} {done:,} of {total:,}, {spent:.0f} s{left}")
+
+
+@contextmanager
+def resumable(stored: Path | None, *settings: Any) -> Iterator[Path]:
+    """A file for results as they come: the one given, or one that the same settings find again, deleted at the end.
+
+    Ctrl-C, and a signal to terminate, leave it and say how to go on.
+    """
+    place = stored
+    if place is None:
+        key = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+        place = Path("." if os.access(".", os.W_OK) else tempfile.gettempdir()) / f".borrow-{key}.jsonl"
+        if place.exists():
+            tell(f"going on from {str(place)!r}, which the same command left when it was interrupted")
+    try:
+        yield place
+    except KeyboardInterrupt:
+        fail(f"interrupted; the same command goes on from {str(place)!r}", INTERRUPTED)
+    except BaseException:
+        if stored is None:
+            place.unlink(missing_ok=True)
+        raise
+    if stored is None:
+        place.unlink(missing_ok=True)
+
+
 @contextmanager
 def progress(what: str, counted: bool = True) -> Iterator[Any]:
-    """Show a bar on standard error, only on a terminal, with the time left where steps are counted.
+    """Show a bar on standard error, with the time left where steps are counted; lines now and then in a pipe.
 
-    Yields a function of (done, total), or False where there is no terminal.
+    Yields a function of (done, total).
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield False
+        yield _Lines(what)
         return
     left = (TextColumn("spent, about"), TimeRemainingColumn(), TextColumn("left")) if counted else ()
     parts = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left

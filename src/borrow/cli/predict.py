@@ -146,7 +146,7 @@ class RowReader:
         if self.label is not None:
             tasks = np.full(len(frame), self.label, dtype=object)
         elif self.named:
-            labels = labels_of(frame[self.named[0]], self.schema.labels, source, before, self.open)
+            labels = labels_of(frame[self.named[0]], self.schema.tasks, source, before, self.open)
             tasks = np.array(labels, dtype=object)
         return Rows(source, frame, inputs, tasks, whole, self.costs[0] if self.costs else None)
 
@@ -168,7 +168,7 @@ def open_rows(
     named = [c for c in source.columns if c == column and task_is is None]
     costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
     source.require(costs, "--cost")
-    label = None if task_is is None else find_label(task_is, schema.labels, "--as")
+    label = None if task_is is None else find_label(task_is, schema.tasks, "--as")
     return RowReader(source, schema, names, named, label, costs, model.get_params()["unseen"] == "population")
 
 
@@ -211,14 +211,12 @@ class Portions:
             self.n_rows += len(part)
             self.lacking += int((~rows.whole).sum())
             waiting.append(rows)
-            if nothing is None and not rows.whole.any():
-                continue
-            for held in waiting:
-                found = self._answer(held) if held.whole.any() else None
-                if nothing is None and found is not None:
-                    nothing = found.clear()
-                yield held, found if found is not None else nothing.clear(len(held.whole))  # type: ignore[union-attr]
-            waiting = []
+            found = self._answer(rows) if rows.whole.any() else None
+            nothing = found if nothing is None else nothing
+            if nothing is not None:
+                for held in waiting:
+                    yield held, nothing.clear(len(held.whole)) if held is not rows or found is None else found
+                waiting = []
         if not self.n_rows:
             fail(f"{self.reader.source.name} has column names and no rows")
         if nothing is None:

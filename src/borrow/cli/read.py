@@ -307,10 +307,13 @@ class _Chained:
 
 def _as_text(head: bytes, name: str) -> bytes:
     """Text without a mark of byte order; what is no text is named by what it is."""
-    model = head[30:39] == b"page.json"
-    kind = "a model saved by borrow (see `borrow info`)" if model else "a zip or Excel file"
+    model, excel = head[30:39] == b"page.json", "save the sheet as CSV and give that"
+    sheets = head[:2] == b"PK" and (b"xl/workbook" in head or b"[Content_Types].xml" in head)
+    kind = "a model saved by borrow (see `borrow info`)" if model else "a zip file"
     refuse(
         {
+            f"{name} is an Excel workbook (.xlsx); {excel}": sheets,
+            f"{name} is an old Excel workbook (.xls); {excel}": head[:4] == b"\xd0\xcf\x11\xe0",
             f"{name} is {kind}, not a table; give CSV or Parquet": head[:2] == b"PK",
             f"{name} is UTF-16 text; save it as UTF-8": head[:2] in (b"\xff\xfe", b"\xfe\xff"),
             f"{name} is not a table: it holds bytes that are no text; give CSV or Parquet": b"\0" in head,

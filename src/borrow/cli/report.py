@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from borrow.cli.output import (
     tell_warnings,
 )
 from borrow.cli.predict import load_model
-from borrow.cli.read import file_kind
+from borrow.cli.read import file_kind, open_source
 from borrow.cli.suggest import unmeasured
 
 EXAMPLE = "borrow report run.jsonl --data scores.csv --output report.html"
@@ -61,10 +62,15 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
         fail(f"{str(path)!r} holds no result yet; run the comparison again, it goes on from there")
     if data is None:
         return {"comparison": found}
-    from borrow.transfer.problem import read_problem
+    from borrow.transfer.problem import TASK, VALUE, read_problem
 
-    table = open_table(data, delimiter, found.target, found.task, found.features)
+    wide = (found.target, found.task) == (VALUE, TASK) and not {VALUE, TASK} <= set(open_source(data).columns)
+    target, task, targets = (None, None, found.tasks) if wide else (found.target, found.task, None)
+    table = open_table(data, delimiter, target, task, found.features, drop_missing=None, targets=targets)
     problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
+    if problem.digest() != found.digest:  # unless rows were left out by --drop-missing
+        table = replace(table, frame=table.frame.drop_nulls(found.features))
+        problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
     if problem.digest() != found.digest:
         fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
     return explained(found, table, problem)
@@ -77,10 +83,10 @@ def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, A
     if data is None:
         return {**parts, "comparison": getattr(model, "comparison_", None)}
     schema = model.fitted_.schema
-    if "target" not in about or schema.names is None:
+    if "target" not in about or schema.names is None or schema.wide is not None:
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
     task = schema.task if isinstance(schema.task, str) else None
-    table = open_table(data, delimiter, about["target"], task, [str(n) for n in schema.inputs])
+    table = open_table(data, delimiter, about["target"], task, [str(n) for n in schema.inputs], drop_missing=None)
     primary = model.get_params().get("primary")
     next_rows = None if primary is None else unmeasured(getattr(model, "model_", model), table, primary)
     return {**parts, "table": table.frame, "suggestions": next_rows}

@@ -65,7 +65,7 @@ def run(
             f"{int((~rows.whole).sum()):,} of {len(rows.whole):,} candidates lack an input, the first of them row "
             f"{int(np.argmin(rows.whole))}"
         )
-    labels = model.fitted_.schema.labels
+    labels = model.fitted_.schema.tasks
     main = find_label(primary, labels, "--primary")
     price = prices(cost or [], rows, labels)
     if goal not in GOALS:

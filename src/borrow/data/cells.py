@@ -25,10 +25,11 @@ class Rows:
     weight: Array
     replicates: Array
     number: Codes | None = None  # of the row of X that each came from
+    columns: Codes | None = None  # in which order columns of X are compared; as they are without one
 
     def take(self, which: Any) -> Rows:
         """Some of the rows, or all of them in another order."""
-        own = {n: v[which] for n, v in self.__dict__.items() if isinstance(v, np.ndarray)}
+        own = {n: v[which] for n, v in self.__dict__.items() if isinstance(v, np.ndarray) and n != "columns"}
         return replace(self, **own)
 
     def only(self, label: Hashable) -> Rows:
@@ -38,7 +39,8 @@ class Rows:
 
     def in_order(self) -> Rows:
         """Sorted by task, input and target, so that sums are the same to the bit for any order of rows."""
-        return self.take(np.lexsort((self.replicates, self.weight, self.y, *self.X.T[::-1], self.task)))
+        inputs = compared(self.X, self.columns)
+        return self.take(np.lexsort((self.replicates, self.weight, self.y, *inputs, self.task)))
 
     def labelled(self) -> tuple[Rows, tuple[Array, ...]]:
         """The rows that have a target, and the inputs of those that have none, by task."""
@@ -92,14 +94,21 @@ class Cells(Stacked):
         return Cells(self.X[at], self.y[at], self.count[at], starts, *within)
 
 
-def merge(X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_tasks: int) -> Cells:
-    """Rows with the same input and task become one cell.
+def compared(X: Array, columns: Codes | None) -> list[Array]:
+    """The columns as keys for `np.lexsort`, which takes the last one first."""
+    return list(X.T[::-1] if columns is None else X.T[columns[::-1]])
+
+
+def merge(
+    X: Array, task: Codes, y: Array, weight: Array, replicates: Array, n_tasks: int, columns: Codes | None = None
+) -> Cells:
+    """Rows with the same input and task become one cell; inputs are sorted by the columns in the order given.
 
     Rows i of a cell are y_i ~ N(f, noise/k_i), each repeated w_i times. With K = sum w k and the mean
     m = sum w k y / K, prod_i N(y_i)^w_i = N(m; f, noise/K) times exp of
     -(sum w - 1)/2 log(2 pi noise) + 1/2 sum w log k - 1/2 log K - SS/(2 noise).
     """
-    order = np.lexsort((*X.T[::-1], task))
+    order = np.lexsort((*compared(X, columns), task))
     X, task, y, weight, replicates = X[order], task[order], y[order], weight[order], replicates[order]
     new = begins(X, task)
     cell = np.cumsum(new) - 1

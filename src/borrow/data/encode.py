@@ -266,6 +266,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
+    >>> from borrow import TableEncoder
     >>> table = {"ward": np.array(["a", "b", "c", "a"]), "age": np.array([61.0, np.nan, 48.0, 70.0])}
     >>> encoder = TableEncoder().fit(table)
     >>> print(encoder.report())

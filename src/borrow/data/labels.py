@@ -35,11 +35,16 @@ def encode(values: Sequence[Any], labels: tuple[Hashable, ...]) -> Codes:
     unknown = [v for v in dict.fromkeys(values) if v not in codes]
     if unknown:
         raise ValueError(
-            f"unknown task {list_labels(unknown)}: fit saw no row of it; tasks are {list_labels(labels)} "
+            f"unknown task {list_labels(unknown)}: fit saw no row of it; tasks are {list_labels(sort_labels(labels))} "
             "(in cross-validation, shuffle or stratify by task, so that every fold trains on all of them; where new "
             "tasks are meant, unseen='population' in the constructor answers for them)"
         )
     return np.fromiter((codes[v] for v in values), dtype=np.intp, count=len(values))
+
+
+def places_of(labels: tuple[Hashable, ...]) -> Codes:
+    """Where the sorted labels stand: takes what is in the order of codes into the order that is shown."""
+    return encode(sort_labels(labels), labels)
 
 
 def list_labels(labels: Sequence[Any], most: int = 12) -> str:

@@ -42,7 +42,7 @@ def read_pool(
     X, rows, schema = read_table(estimator, X, y, tasks, sample_weight, replicates, classes, pooled=True)
     assert rows.number is not None  # of a table that was read
     kept, number = np.unique(rows.number, return_inverse=True)
-    distinct, code = _distinct(X[kept])
+    distinct, code = _distinct(X[kept], rows.columns)
     code = code[number]
     labelled = np.zeros(distinct.shape[0], dtype=bool)
     labelled[code[np.isfinite(rows.y)]] = True
@@ -55,18 +55,18 @@ def read_pool(
         scales = np.full(seen.shape[1], np.sqrt(size / seen.shape[1]))
     else:
         scales = column_scales(seen, np.ones(n))
-    return Pool(distinct, n, replace(rows, X=place[code][:, None].astype(np.float64)), scales), schema
+    return Pool(distinct, n, replace(rows, X=place[code][:, None].astype(np.float64), columns=None), scales), schema
 
 
-def _distinct(X: Any) -> tuple[Any, Codes]:
+def _distinct(X: Any, columns: Any) -> tuple[Any, Codes]:
     """Distinct rows in an order that does not depend on that of the rows, and which of them each row is."""
+    back, X = np.argsort(columns), X[:, columns]
     if not sparse.issparse(X):
         values, code = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0: minus zero is zero
-        return values, code.ravel()
-    X = X.copy()
+        return values[:, back], code.ravel()
     X.sum_duplicates()
     X.eliminate_zeros()
     keys = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in pairwise(X.indptr)]
     places = {key: i for i, key in reversed(list(enumerate(keys)))}
     order = {key: i for i, key in enumerate(sorted(places))}
-    return X[[places[key] for key in order]], np.array([order[key] for key in keys], dtype=np.intp)
+    return X[[places[key] for key in order]][:, back], np.array([order[key] for key in keys], dtype=np.intp)

@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
+from borrow.data.content import content_order
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
@@ -41,7 +42,7 @@ class Schema:
     position: int | None  # where that column stands
     names: tuple[Hashable, ...] | None  # columns of a frame without the task column
     n_features: int
-    labels: tuple[Hashable, ...]
+    labels: tuple[Hashable, ...]  # of the tasks, in the order of their codes: by content, not by name
     wide: Codes | None = None  # the task of each column of a wide y
     classes: Any = None  # the classes in order, where y held labels
     others: tuple[Hashable, ...] = ()  # tasks of the table that the model is not of
@@ -57,6 +58,11 @@ class Schema:
     def inputs(self) -> tuple[Hashable, ...] | None:
         """The input columns of a frame before they were encoded."""
         return self.names if self.encoder is None else self.encoder.inputs_
+
+    @property
+    def tasks(self) -> tuple[Hashable, ...]:
+        """The labels sorted, as they are shown."""
+        return sort_labels(self.labels)
 
     def only(self, label: Hashable) -> Schema:
         """The same table for a model of one of its tasks."""
@@ -131,7 +137,10 @@ def read_table(
     if schema.names is not None:
         for text in constant_columns(schema.names, inputs):
             warn(text)
-    return inputs, rows, replace(schema, labels=labels, wide=codes if wide else None, classes=found)
+    order, columns = content_order(inputs, rows, classes)
+    labels, moved = tuple(labels[t] for t in order), np.argsort(order)
+    rows = replace(rows, task=moved[task], labels=labels, columns=columns)
+    return inputs, rows, replace(schema, labels=labels, wide=moved[codes] if wide else None, classes=found)
 
 
 def constant_columns(names: Sequence[Hashable], X: Array) -> list[str]:
@@ -196,7 +205,7 @@ def read_new(
     put = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
     raise ValueError(
         f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; {put}give "
-        f"tasks=, one of {list_labels(schema.labels)}, or one a row"
+        f"tasks=, one of {list_labels(schema.tasks)}, or one a row"
     )
 
 

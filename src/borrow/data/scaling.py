@@ -43,7 +43,7 @@ class TaskData:
 def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskData:
     """Merge, scale and measure; `normalize` is True (each task), "common" (all tasks by one figure) or False."""
     seen, free = rows.in_order().labelled()
-    cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, len(rows.labels))
+    cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, len(rows.labels), rows.columns)
     n_rows = np.diff(cells.starts) + cells.dof
     scaling = scale(cells, n_rows, normalize, keep)
     y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]

@@ -75,6 +75,13 @@ def load_compiler() -> CompilerData:
 
     After the compiler data of Bonilla, Chai & Williams (2008), which were not published: other programs, flags instead
     of source transformations, and instructions instead of seconds.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> data = borrow.datasets.load_compiler()
+    >>> data.X.shape, data.speedup.shape, data.programs[0]
+    ((640, 13), (640, 11), 'adpcm')
     """
     path = resources.files("borrow.datasets").joinpath("compiler.csv.gz")
     head, *lines = csv.reader(gzip.decompress(path.read_bytes()).decode().splitlines())

@@ -44,6 +44,13 @@ def focused_gap(
     alpha_m f_p + sqrt(beta_m) g_m with alpha ~ N(0, 1), beta ~ U(0, 1). `gap="contiguous"` removes the middle 50
     inputs, `"random"` any 50. `noise` is a standard deviation; the paper does not give its own. `n_draws` secondaries
     are drawn and the first `n_secondaries` used, so that problems with fewer tasks are parts of those with more.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> problem = borrow.datasets.focused_gap(2, random_state=0)
+    >>> problem.X.shape, sorted(set(problem.tasks))
+    ((300, 1), ['primary', 'secondary 01', 'secondary 02'])
     """
     random = check_random_state(random_state)
     grid = np.linspace(-5.0, 5.0, 100)[:, None]
@@ -82,6 +89,13 @@ def transfer_family(
 
     The secondary is the same function, its negative, a rougher unrelated one, a copy moved along the input by `shift`
     lengthscales, or pure noise. Inputs are uniform on [-5, 5], the primary's lengthscale is 1.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> problem = borrow.datasets.transfer_family("unrelated", random_state=0)
+    >>> problem.X.shape[1], len(set(problem.tasks))
+    (1, 2)
     """
     if family not in FAMILIES:
         raise ValueError(f"family={family!r}: expected one of {', '.join(FAMILIES)}")

@@ -19,6 +19,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from borrow.data.cells import Cells, Codes
+from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, read_new
 from borrow.estimators.settings import check_seed
 from borrow.estimators.view import draw, draw_tasks, learnt
@@ -77,6 +78,8 @@ class TaskEstimator(BaseEstimator):
         fitted = self.__dict__.get("fitted_")
         if fitted is not None and name in fitted.attributes:
             return fitted.attributes[name]
+        if isinstance(getattr(type(self), name, None), property):  # it asked for a fit, and there is none
+            check_is_fitted(self)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -171,6 +174,20 @@ class TaskEstimator(BaseEstimator):
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)
+
+
+def shown(attributes: Mapping[str, Any], labels: tuple[Hashable, ...]) -> dict[str, Any]:
+    """The public attributes with every dict by task label, and lists of such dicts, in the order of `tasks_`."""
+    place = {label: i for i, label in enumerate(sort_labels(labels))}
+
+    def in_order(value: Any) -> Any:
+        if isinstance(value, list):
+            return [in_order(v) if isinstance(v, dict) else v for v in value]
+        if isinstance(value, dict) and value.keys() <= place.keys():
+            return {label: value[label] for label in sorted(value, key=place.__getitem__)}
+        return value
+
+    return {name: in_order(value) for name, value in attributes.items()}
 
 
 def over_tasks(answer: Callable[[Any, Codes], Array], rows: Any, task: Codes, n_tasks: int) -> Array:

@@ -19,7 +19,7 @@ from borrow.data.cells import Codes, Rows, Stacked
 from borrow.data.labels import encode
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import column_scales
-from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks
+from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks, shown
 from borrow.estimators.gp import GPEstimator
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
@@ -116,8 +116,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _published(self, schema: Schema, classes: Any, models: list[Any]) -> Fitted:
         """Everything that is published of the models."""
-        known = {**self._read_attributes(), "tasks_": as_labels(schema.labels), "classes_": classes}
-        return Fitted(schema, models, {**known, **self._attributes(models)})
+        known = {**self._read_attributes(), "tasks_": as_labels(schema.tasks), "classes_": classes}
+        return Fitted(schema, models, shown({**known, **self._attributes(models)}, schema.labels))
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """One real number per row, positive for `classes_[1]`; one column per class where there are more than two."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from borrow import kernels
 from borrow.data.labels import list_labels
 from borrow.data.scaling import TaskData
-from borrow.estimators.base import TaskEstimator
+from borrow.estimators.base import Place, TaskEstimator
 from borrow.inference import ExactInference, Inference
 from borrow.numerics import device as devices
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
@@ -24,6 +25,8 @@ from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
+#: So many times more columns than rows are told, from a hundred columns on.
+WIDE = 10
 
 EXACT = ExactInference()
 
@@ -61,6 +64,19 @@ class GPEstimator(TaskEstimator):
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
 
+    @contextmanager
+    def _places(self, n_rows: int, largest: int, largest_on_device: int) -> Iterator[Place]:
+        """As for all estimators; with a word where a lengthscale per column is more than so few rows can tell."""
+        columns = self._schema.n_features
+        with super()._places(n_rows, largest, largest_on_device) as place:
+            if self.kernel is None and self.optimizer is not None and columns > max(WIDE * n_rows, 100):
+                warn(
+                    f"X has {columns:,} columns and {n_rows:,} rows: which columns matter can hardly be learnt from "
+                    "them; leave columns out, take their leading principal components, or give a kernel with one "
+                    "lengthscale, such as SquaredExponential()"
+                )
+            yield place
+
     def _warn_unfinished(self, optimum: Optimum, names: Mapping[str, list[str]], objective: Objective) -> None:
         """Warn where the optimiser ran out of iterations or the data do not identify a parameter, and name it.
 
@@ -88,9 +104,10 @@ class GPEstimator(TaskEstimator):
             loose += [at for at in plateau(objective, optimum, names["kernel"]) if at not in loose]
         if loose:
             which = list_labels([_with_column(names[n][i], self._schema.names) for n, i in loose], 4)
+            of_columns = all("lengthscale" in names[n][i] for n, i in loose)
+            advice = "drop the column if it carries no information, or " * of_columns
             warn(
-                f"{which} is not identified: other values explain the data as well; drop the column if it "
-                f"carries no information, or fix the parameter{remedy}",
+                f"{which} is not identified: other values explain the data as well; {advice}fix the parameter{remedy}",
                 ConvergenceWarning,
             )
 

@@ -12,10 +12,11 @@ from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
+from borrow.data.labels import places_of
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
@@ -106,12 +107,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         noise = np.broadcast_to(model.noise, M) * scale**2
         attributes = {
             **self._read_attributes(),
-            "tasks_": as_labels(schema.labels),
+            "tasks_": as_labels(schema.tasks),
             "noise_": dict(zip(schema.labels, noise.tolist(), strict=True)),
             "log_marginal_likelihood_": model.evidence - scaling.log_volume,
             **model.attributes(schema.labels),
         }
-        return FittedRegression(schema, model, attributes, center, scale, noise)
+        return FittedRegression(schema, model, shown(attributes, schema.labels), center, scale, noise)
 
     def predict(
         self,
@@ -248,15 +249,14 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
             labels = ("all tasks",)
         center, scale = fitted.center[t], fitted.scale[t]
-        return Table(
-            {
-                "task": [labels[i] for i in t],
-                "count": cells.count.tolist(),
-                "y": (center + scale * cells.y).tolist(),
-                "mean": (center + scale * mean).tolist(),
-                "std": (scale * np.sqrt(variance + noise / cells.count)).tolist(),
-            }
-        )
+        columns = {
+            "count": cells.count,
+            "y": center + scale * cells.y,
+            "mean": center + scale * mean,
+            "std": scale * np.sqrt(variance + noise / cells.count),
+        }
+        at = np.argsort(np.argsort(places_of(labels))[t], kind="stable")  # tasks as they are shown
+        return Table({"task": [labels[i] for i in t[at]], **{n: v[at].tolist() for n, v in columns.items()}})
 
 
 @dataclass(frozen=True)
@@ -353,8 +353,8 @@ class GPRegressor(TaskRegressor, GPEstimator):
         """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1."""
         given = by_label(self.noise, data.labels, "noise", default=None)
         start = np.full(len(data.labels), 0.1)
-        for t, value in enumerate(given):
-            if value is not None:
+        for t in places_of(data.labels):
+            if (value := given[t]) is not None:
                 if not is_number(value) or value <= 0:
                     raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
                 start[t] = float(value) / data.scaling.scale[t] ** 2

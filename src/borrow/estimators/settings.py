@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from borrow.data.labels import list_labels
+from borrow.data.labels import list_labels, places_of, sort_labels
 
 #: What settings may be, by name: whether a value fits, and what is expected in words.
 Allowed = Mapping[str, tuple[Callable[[Any], bool], str]]
@@ -55,7 +55,9 @@ def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) 
     if isinstance(value, Mapping):
         unknown = [k for k in value if k not in labels]
         if unknown:
-            raise ValueError(f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(labels)}")
+            raise ValueError(
+                f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(sort_labels(labels))}"
+            )
         return [value.get(label, default) for label in labels]
     return [default if value is None else value] * len(labels)
 
@@ -63,9 +65,9 @@ def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) 
 def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: float) -> list[float]:
     """The same where every entry is a number."""
     values = by_label(value, labels, name, default)
-    for label, v in zip(labels, values, strict=True):
-        if not is_number(v):
-            raise ValueError(f"{name} of task {label!r} is {v!r}; expected a number")
+    for t in places_of(labels):
+        if not is_number(values[t]):
+            raise ValueError(f"{name} of task {labels[t]!r} is {values[t]!r}; expected a number")
     return [float(v) for v in values]
 
 

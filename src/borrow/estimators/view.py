@@ -51,7 +51,7 @@ class Predictor:
         return cls(
             inner,
             tuple(map(str, names)),
-            tuple(schema.labels),
+            schema.tasks,
             label or type(inner).__name__,
             inner.classes_[-1] if hasattr(inner, "classes_") else None,
             wanted if wanted in schema.labels else one,
@@ -91,9 +91,10 @@ def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
     if not predictor.regression:
         return None
-    fitted, labels, X = predictor.model.fitted_, predictor.labels, getattr(predictor.model, "X_", None)
+    fitted, X = predictor.model.fitted_, getattr(predictor.model, "X_", None)
+    labels = fitted.schema.labels
     if X is not None:  # of the hierarchical model: its cells hold positions in it, which need not be numbers
-        owner = labels[0] if predictor.primary is None else predictor.primary
+        owner = predictor.labels[0] if predictor.primary is None else predictor.primary
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
     cells = fitted.model.cells
     y = fitted.center[cells.task] + fitted.scale[cells.task] * cells.y
@@ -103,7 +104,7 @@ def remembered(predictor: Predictor) -> Points | None:
 
 def task_correlations(model: Any) -> tuple[list[Any], Array] | None:
     """Labels of tasks and correlations between their functions, as the model has them; None where it has none."""
-    labels = list(model.fitted_.schema.labels)
+    labels = list(model.fitted_.schema.tasks)
     B = np.asarray(getattr(model, "task_covariance_", 0.0), dtype=float)
     if B.shape == (len(labels), len(labels)) and len(labels) > 1:
         scale = np.sqrt(np.maximum(np.diag(B), np.finfo(float).tiny))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +29,7 @@ from scipy.special import ndtri
 from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.data.cells import Cells
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, namespace
+from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -38,6 +39,8 @@ log = logging.getLogger("borrow")
 CLIP = 0.02
 #: Where the prior of a kernel's log variance is centred, in units of the probit's noise.
 LOG_VARIANCE = 2.0
+#: Sweeps whose sites the next ones are extrapolated from.
+MEMORY = 6
 
 
 class Likelihood(Protocol):
@@ -80,7 +83,7 @@ def ep(
     """Sites at which every tilted distribution has the posterior's marginals; arrays are where the sites are."""
     xp = namespace(y)
     sites = start if start is not None else Sites(xp.zeros_like(y), xp.zeros_like(y))
-    step, last, n_sweeps = 1.0, np.inf, 0
+    step, last, n_sweeps, past = 1.0, np.inf, 0, Past()
     while True:
         n_sweeps += 1
         posterior = prior.condition(sites)
@@ -95,13 +98,59 @@ def ep(
         residual = max(float(m.max()) for m in moves) if len(spread) else 0.0  # a task may have no rows
         if residual < tol or n_sweeps >= max_sweeps:
             break
-        step = max(0.5 * step, 1.0 / 16.0) if residual > last else min(1.0, 1.25 * step)
+        if residual > last:
+            step = max(0.5 * step, 1.0 / 16.0)
+            past.forget()
+        else:
+            step = min(1.0, 1.25 * step)
         last = residual
-        sites = Sites(sites.nu + step * (new.nu - sites.nu), sites.tau + step * (new.tau - sites.tau))
+        sites = past.next(sites, new, step, spread)
         del posterior  # its matrices make room for those of the next sweep
     log.debug("EP: %d sweeps, residual %.1e, step %g", n_sweeps, residual, step)
     evidence = ep_evidence(posterior, mean, cavity_m, cavity_v, sites, log_z)
     return EP(posterior, evidence, sites, n_sweeps, residual < tol, residual)
+
+
+class Past:
+    """Anderson's extrapolation of a fixed-point iteration from its last few steps (D. Anderson: J. ACM 12, 1965).
+
+    With g(x) the new sites and r = g(x) - x, the step is taken from the mixture of the last few x whose r is
+    smallest: weights are those of a least-squares problem in the differences, in units of the cavities. EP's error
+    falls by about the same factor in every sweep; after this it falls several times as fast. Where a mixture has a
+    negative precision the plain step is taken.
+    """
+
+    def __init__(self) -> None:
+        self._sites: list[Sites] = []
+        self._moves: list[Sites] = []
+
+    def forget(self) -> None:
+        """Begin again, where the steps do not go towards a fixed point."""
+        self._sites, self._moves = [], []
+
+    def next(self, sites: Sites, new: Sites, step: float, spread: Array) -> Sites:
+        """The sites of the next sweep."""
+        move = Sites(new.nu - sites.nu, new.tau - sites.tau)
+        self._sites, self._moves = [*self._sites, sites][-MEMORY:], [*self._moves, move][-MEMORY:]
+        plain = Sites(sites.nu + step * move.nu, sites.tau + step * move.tau)
+        if len(self._moves) < 2:
+            return plain
+
+        def differences(of: list[Sites], name: str) -> Array:
+            rows = [getattr(v, name) for v in of]
+            return namespace(spread).stack([b - a for a, b in pairwise(rows)])
+
+        by = {"nu": spread, "tau": spread**2}
+        parts = [(differences(self._moves, n) * w, getattr(move, n) * w) for n, w in by.items()]
+        G, h = (to_host(sum(each)) for each in zip(*((R @ R.T, R @ r) for R, r in parts), strict=True))
+        weights = as_type_of(spread, np.linalg.lstsq(G, h, rcond=1e-10)[0])
+        mixed = Sites(
+            *(
+                getattr(plain, n) - weights @ (differences(self._sites, n) + step * differences(self._moves, n))
+                for n in by
+            )
+        )
+        return mixed if bool((mixed.tau >= 0.0).all()) else plain
 
 
 def cavity(mean: Array, variance: Array, sites: Sites) -> tuple[Array, Array]:

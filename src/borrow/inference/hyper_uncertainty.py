@@ -28,6 +28,8 @@ MOST = 150
 STEP = 1e-4
 #: No direction is taken to be less certain than this curvature, that of the widest default prior, leaves it.
 LEAST_CURVATURE = 0.25
+#: Hyper-parameters that are weights and not logarithms.
+WEIGHTS = ("rho", "loadings")
 
 #: Derivatives of what is maximised, and the coefficients c, at given hyper-parameters.
 Evaluate = Callable[[Values], tuple[Values, Array]]
@@ -67,7 +69,8 @@ def hyper_uncertainty(
 ) -> HyperUncertainty | None:
     """Curvature and derivative of the coefficients by one-sided differences; None with too many parameters.
 
-    The step goes away from zero, so that flipping the sign of a weight flips its derivative exactly. `held` marks
+    The step of a weight goes away from zero, so that flipping its sign flips its derivative exactly; that of a
+    logarithm, whose sign is a matter of units, goes up. `held` marks
     parameters that are known: their curvature is reported, their uncertainty is not counted. At the edge of what can be
     factored (no noise, no prior) the step goes the other way, and where neither can be taken nothing is added.
     """
@@ -75,10 +78,10 @@ def hyper_uncertainty(
     if x.size > MOST:
         return None
     gradient, c = evaluate(values)
-    g = pack(gradient)
+    g, signed = pack(gradient), pack({n: np.full(v.shape, n in WEIGHTS) for n, v in values.items()})
     C, dc = np.empty((x.size, x.size)), np.empty((len(c), x.size))
     for i in range(x.size):
-        away = STEP if x[i] >= 0 else -STEP
+        away = -STEP if signed[i] and x[i] < 0 else STEP
         for step in (away, -away):
             moved = x.copy()
             moved[i] += step

@@ -32,14 +32,26 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    """N(mean, precision^-1) on a parameter vector."""
+    """N(mean, P^-1) on a parameter vector, with P = precision - sum_g w_g 1_g 1_g'.
+
+    Entries of a group g have something in common: they have the covariance a I + b 11', whose inverse is, by the
+    formula of Sherman and Morrison, I / a - 11' b / (a (a + n b)). So thousands of lengthscales cost no matrix.
+    """
 
     mean: Array
     precision: Any  # dense or sparse
+    groups: tuple[tuple[slice, float], ...] = ()  # where each lies, and w_g
+
+    def pull(self, z: Array) -> Array:
+        """P times z, or times each of several."""
+        out = np.asarray((self.precision @ z.T).T)
+        for at, weight in self.groups:
+            out[..., at] -= weight * z[..., at].sum(axis=-1, keepdims=True)
+        return out
 
     def log_density(self, value: Array) -> tuple[float, Array]:
         """Up to a constant, with its derivative."""
-        pull = self.precision @ (value - self.mean)
+        pull = self.pull(value - self.mean)
         return float(-0.5 * pull @ (value - self.mean)), -pull
 
 
@@ -55,30 +67,32 @@ def kernel_prior(kernel: Kernel, scales: Array, log_variance: float = 0.0) -> Ga
         for name, size in leaf.free():
             now = np.log(np.atleast_1d(getattr(leaf, name)))
             if name == "lengthscale":
-                mean, cov = _lengthscales(scales, size)
-            elif name in ("variance", "bias_variance"):
+                priors.append(_lengthscales(scales, size))
+                continue
+            if name in ("variance", "bias_variance"):
                 from_inputs = type(leaf).__name__ == "Linear"
                 centre = -2.0 * np.log(scales) - np.log(d) if from_inputs else np.zeros(size)
                 if name == "variance" and type(leaf).__name__ != "Constant":
                     centre = centre + log_variance
                 mean = centre if len(centre) == size else np.full(size, centre.mean())
-                cov = VARIANCE_SD**2 * np.eye(size)
+                sd = VARIANCE_SD
             elif name == "weight_variance":
                 column = -2.0 * np.log(scales)
                 mean = column if size == d else np.full(size, column.mean())
-                cov = OTHER_SD**2 * np.eye(size)
+                sd = OTHER_SD
             else:
                 mean = now if len(now) == size else np.full(size, now.mean())
-                cov = OTHER_SD**2 * np.eye(size)
-            priors.append(GaussianPrior(mean, np.linalg.inv(cov)))
+                sd = OTHER_SD
+            priors.append(GaussianPrior(mean, sparse.eye_array(size, format="csr") / sd**2))
     return join_priors(priors)
 
 
-def _lengthscales(scales: Array, size: int) -> tuple[Array, Array]:
-    """Mean and covariance of so many log lengthscales of one kernel."""
+def _lengthscales(scales: Array, size: int) -> GaussianPrior:
+    """So many log lengthscales of one kernel: the level they have in common, and how each differs from it."""
     column = np.log(scales) + 0.5 * np.log(len(scales))
     mean = column if size == len(scales) else np.full(size, column.mean())
-    return mean, np.full((size, size), LEVEL_SD**2) + (size > 1) * RELEVANCE_SD**2 * np.eye(size)
+    a, b = (RELEVANCE_SD**2, LEVEL_SD**2) if size > 1 else (LEVEL_SD**2, 0.0)
+    return GaussianPrior(mean, sparse.eye_array(size, format="csr") / a, ((slice(0, size), b / (a * (a + size * b))),))
 
 
 @dataclass(frozen=True)
@@ -95,15 +109,14 @@ class ExchangeablePrior:
 
     rest: GaussianPrior
     index: npt.NDArray[np.intp]  # (T, d): where the parts lie
-    mean: Array  # (d,)
-    precision: Array  # (d, d), A^-1
+    part: GaussianPrior  # N(mean, A), of d entries
     correlation: float  # r, below 1
 
     def log_density(self, value: Array) -> tuple[float, Array]:
         """Up to a constant, with its derivative."""
         total, by = self.rest.log_density(value)
-        Z, r, T = value[self.index] - self.mean, self.correlation, len(self.index)
-        pull = (Z - r * T / (1.0 - r + r * T) * Z.mean(axis=0)) @ self.precision / (1.0 - r)
+        Z, r, T = value[self.index] - self.part.mean, self.correlation, len(self.index)
+        pull = self.part.pull(Z - r * T / (1.0 - r + r * T) * Z.mean(axis=0)) / (1.0 - r)
         by[self.index] -= pull
         return total - 0.5 * float((Z * pull).sum()), by
 
@@ -135,9 +148,9 @@ def exchangeable_lengthscales(
     held = np.ones(len(joined.mean))
     held[index] = 0.0
     keep = sparse.diags_array(held)
-    mean, A = _lengthscales(scales, d)
-    rest = GaussianPrior(joined.mean, (keep @ joined.precision @ keep).tocsr())
-    return ExchangeablePrior(rest, index, mean, np.asarray(np.linalg.inv(A)), correlation)
+    others = tuple((at, weight) for at, weight in joined.groups if at.start not in index)
+    rest = GaussianPrior(joined.mean, (keep @ joined.precision @ keep).tocsr(), others)
+    return ExchangeablePrior(rest, index, _lengthscales(scales, d), correlation)
 
 
 def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
@@ -145,7 +158,9 @@ def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
     if not priors:
         return GaussianPrior(np.zeros(0), np.zeros((0, 0)))
     precision = sparse.block_diag([sparse.coo_array(p.precision) for p in priors], format="csr")
-    return GaussianPrior(np.concatenate([p.mean for p in priors]), precision)
+    starts = np.cumsum([0, *(len(p.mean) for p in priors)]).tolist()
+    groups = [(slice(at.start + i, at.stop + i), w) for p, i in zip(priors, starts, strict=False) for at, w in p.groups]
+    return GaussianPrior(np.concatenate([p.mean for p in priors]), precision, tuple(groups))
 
 
 def noise_prior(n: int) -> GaussianPrior:

@@ -28,7 +28,15 @@ __all__ = [
 
 
 def resolve(kernel: Any, name: str = "kernel") -> Kernel:
-    """A kernel of ours, or one of scikit-learn's translated; anything else is an error that says so."""
+    """A kernel of ours, or one of scikit-learn's translated; anything else is an error that says so.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> borrow.kernels.resolve(RBF(2.0))
+    SquaredExponential(variance=1, lengthscale=2, fixed=('variance',))
+    """
     if isinstance(kernel, Kernel):
         return kernel
     if type(kernel).__module__.startswith("sklearn.gaussian_process"):

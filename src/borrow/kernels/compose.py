@@ -105,7 +105,14 @@ def _total(gradients: list[Any]) -> Array | None:
 
 @dataclass(frozen=True)
 class Sum(Composite):
-    """k_1 + k_2 + ..."""
+    """k_1 + k_2 + ...
+
+    Examples
+    --------
+    >>> from borrow.kernels import Linear, Matern
+    >>> Linear() + Matern()
+    Linear(variance=1) + Matern(variance=1, lengthscale=1)
+    """
 
     @staticmethod
     def _combine(values: list[Array]) -> Array:
@@ -122,7 +129,14 @@ class Sum(Composite):
 
 @dataclass(frozen=True)
 class Product(Composite):
-    """k_1 k_2 ..."""
+    """k_1 k_2 ...
+
+    Examples
+    --------
+    >>> from borrow.kernels import Linear, Periodic
+    >>> Linear() * Periodic(period=7.0)
+    Linear(variance=1) * Periodic(variance=1, lengthscale=1, period=7)
+    """
 
     @staticmethod
     def _combine(values: list[Array]) -> Array:

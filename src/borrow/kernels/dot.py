@@ -23,7 +23,17 @@ from borrow.numerics.linalg import (
 
 @dataclass(frozen=True, repr=False)
 class Constant(Homogeneous):
-    """The same covariance everywhere: an unknown offset."""
+    """The same covariance everywhere: an unknown offset.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import Constant
+    >>> Constant(3.0)(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[3., 3., 3.],
+           [3., 3., 3.],
+           [3., 3., 3.]])
+    """
 
     learnable: ClassVar[tuple[str, ...]] = ("variance",)
     stackable: ClassVar[bool] = True
@@ -50,6 +60,15 @@ class Linear(Leaf):
     """sum_j variance_j x_j z_j: straight lines through the origin (add a `Constant` for an offset).
 
     With a single variance the tables may be sparse (CSR); they are never made dense, and have no input derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import Linear
+    >>> Linear()(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[0., 0., 0.],
+           [0., 1., 2.],
+           [0., 2., 4.]])
     """
 
     variance: float | tuple[float, ...] = 1.0
@@ -109,6 +128,15 @@ class NeuralNetwork(Leaf):
     k = variance (2/pi) asin(U / sqrt(a c)), with U = 2 (bias + sum_j w_j x_j z_j),
     a = 1 + 2 (bias + sum_j w_j x_j^2) and c the same for z.
     With q = U / sqrt(a c) and bq the adjoint of q: bU = bq / sqrt(a c), ba = -bq q / (2 a).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import NeuralNetwork
+    >>> NeuralNetwork()(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[0.46, 0.35, 0.23],
+           [0.35, 0.59, 0.6 ],
+           [0.23, 0.6 , 0.73]])
     """
 
     variance: float = 1.0
@@ -177,6 +205,15 @@ class SmoothLinear(Leaf):
 
         ba = 2 rowsum(S) a + W c,    bc = 2 colsum(S) c + W'a,
         d/d log lengthscale_j = -sum_i ba_ij a_ij - sum_k bc_kj c_kj.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import SmoothLinear
+    >>> SmoothLinear()(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[2.  , 1.61, 1.14],
+           [1.61, 3.  , 3.61],
+           [1.14, 3.61, 6.  ]])
     """
 
     variance: float = 1.0

@@ -96,7 +96,17 @@ class Stationary(Homogeneous):
 
 @dataclass(frozen=True, repr=False)
 class SquaredExponential(Stationary):
-    """variance * exp(-r^2 / 2)."""
+    """variance * exp(-r^2 / 2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import SquaredExponential
+    >>> SquaredExponential(2.0, 0.5)(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[2.  , 0.27, 0.  ],
+           [0.27, 2.  , 0.27],
+           [0.  , 0.27, 2.  ]])
+    """
 
     def _profile(self, sq: Array) -> tuple[Array, Slope, dict[str, Slope]]:
         sq *= -0.5
@@ -106,7 +116,17 @@ class SquaredExponential(Stationary):
 
 @dataclass(frozen=True, repr=False)
 class Matern(Stationary):
-    """Matérn kernel of smoothness nu = 1/2, 3/2 or 5/2."""
+    """Matérn kernel of smoothness nu = 1/2, 3/2 or 5/2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import Matern
+    >>> Matern(lengthscale=2.0, nu=1.5)(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[1.  , 0.78, 0.48],
+           [0.78, 1.  , 0.78],
+           [0.48, 0.78, 1.  ]])
+    """
 
     nu: float = 2.5
 
@@ -144,7 +164,17 @@ class Matern(Stationary):
 
 @dataclass(frozen=True, repr=False)
 class RationalQuadratic(Stationary):
-    """variance * (1 + r^2 / (2 alpha))^-alpha: a mixture of lengthscales."""
+    """variance * (1 + r^2 / (2 alpha))^-alpha: a mixture of lengthscales.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import RationalQuadratic
+    >>> RationalQuadratic(alpha=0.5)(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[1.  , 0.71, 0.45],
+           [0.71, 1.  , 0.71],
+           [0.45, 0.71, 1.  ]])
+    """
 
     alpha: float = 1.0
 
@@ -181,6 +211,15 @@ class Periodic(Homogeneous):
 
     This is a squared exponential on the circle w(x) = (cos 2 pi x/period, sin 2 pi x/period), so both passes
     go through that kernel and the chain rule of w.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import Periodic
+    >>> Periodic(period=7.0)(np.array([[0.0], [1.0], [2.0]])).round(2)
+    array([[1.  , 0.69, 0.29],
+           [0.69, 1.  , 0.69],
+           [0.29, 0.69, 1.  ]])
     """
 
     lengthscale: float | tuple[float, ...] = 1.0

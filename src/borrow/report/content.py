@@ -27,7 +27,7 @@ from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
 from borrow.transfer.methods import estimator_name, key_of, label_of
-from borrow.transfer.problem import Problem, read_problem
+from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
 from borrow.transfer.verdict import probability
 
@@ -81,6 +81,16 @@ def summary(
     suggestions : what `borrow.suggest` returned. None asks it, where model and table allow, about rows without a
         target, or else about inputs that other tasks were measured at and the primary was not; False leaves it out.
     target : name of the target, for a model without a comparison.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> summary = borrow.report.summary(model=model, target="level")
+    >>> summary["data"]["kind"], summary["data"]["target"]
+    ('regression', 'level')
     """
     if comparison is None and model is None:
         raise ValueError("give a comparison, a fitted model, or both: there is nothing to report on")
@@ -125,6 +135,7 @@ def _of_comparison(
     verdicts = comparison.verdicts()
     parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
     primary = comparison.primaries[0] if len(verdicts) == 1 else None
+    encoder = None if problem is None else problem.encoder
     if problem is not None:
         for part in parts:
             part["misses"] = misses.with_inputs(part["misses"], problem.X, problem.features)
@@ -154,7 +165,7 @@ def _of_comparison(
         "covariance": covariance,
         "predictions": shown,
         "suggestions": suggested(suggestions, comparison.features if predictor is None else predictor.features),
-        "use": _use(comparison, verdicts.get(primary)),
+        "use": _use(comparison, verdicts.get(primary), encoder),
     }
     return content, predictor
 
@@ -194,10 +205,17 @@ def _about(predictor: Predictor | None) -> dict[str, str] | None:
     return None if predictor is None else {"class": type(predictor.model).__name__, "label": predictor.label}
 
 
+def _read(table: Any, comparison: Comparison, names: tuple[Any, ...]) -> Problem:
+    """The table, long or wide as it was when it was compared."""
+    if names[:2] != (VALUE, TASK) or {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}:
+        return read_problem(table, *names)
+    return read_problem(table, features=names[2], kind=names[3], targets=comparison.tasks)
+
+
 def _problem_of(comparison: Comparison, table: Any) -> Problem:
     """The data that were compared."""
     names = comparison.target, comparison.task, comparison.features, comparison.kind
-    problem = table if isinstance(table, Problem) else read_problem(table, *names)
+    problem = table if isinstance(table, Problem) else _read(table, comparison, names)
     if (digest := problem.digest()) != comparison.digest:
         raise ValueError(
             f"table is not the data that were compared: its digest is {digest[:12]}\u2026 and that of the "
@@ -420,8 +438,8 @@ def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> d
     }
 
 
-def _use(comparison: Comparison, verdict: Any) -> dict[str, str] | None:
-    """Code to copy: fit the method that the verdict advises, and predict."""
+def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] | None:
+    """Code to copy: fit the method that the verdict advises, and predict; text, dates and gaps want their encoder."""
     if verdict is None:
         return None
     task, target, inputs = comparison.task, comparison.target, list(comparison.features)
@@ -440,10 +458,12 @@ def _use(comparison: Comparison, verdict: Any) -> dict[str, str] | None:
     lines = [
         "import borrow",
         "import pandas as pd",
+        *(["from sklearn.pipeline import make_pipeline"] if encoder is not None else []),
         "",
         'table = pd.read_csv("table.csv")',
         f"inputs = {inputs!r}",
         f"model = borrow.{name}({given})",
+        *([f"model = make_pipeline(borrow.TableEncoder({task!r}), model)"] if encoder is not None else []),
         f"model.fit(table[[*inputs, {task!r}]], table[{target!r}])",
         f'new = pd.read_csv("new.csv")[[*inputs, {task!r}]]',
         asked,

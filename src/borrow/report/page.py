@@ -41,7 +41,20 @@ BADGES = {
 
 
 def write(path: str | os.PathLike[str], summary: Part) -> Path:
-    """Write the page; what was there before is replaced in one step, when the page is complete."""
+    """Write the page; what was there before is replaced in one step, when the page is complete.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> summary = borrow.report.summary(model=model, target="level")
+    >>> import tempfile, pathlib
+    >>> page = borrow.report.write(pathlib.Path(tempfile.mkdtemp()) / "level.html", summary)
+    >>> page.name
+    'level.html'
+    """
     target = Path(path)
     page = render(summary)
     if target.is_dir():
@@ -56,7 +69,20 @@ def write(path: str | os.PathLike[str], summary: Part) -> Path:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The summary inside a page that `write` made."""
+    """The summary inside a page that `write` made.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> summary = borrow.report.summary(model=model, target="level")
+    >>> import tempfile, pathlib
+    >>> page = borrow.report.write(pathlib.Path(tempfile.mkdtemp()) / "level.html", summary)
+    >>> borrow.report.read(page) == summary
+    True
+    """
     try:
         page = Path(path).read_text("utf-8")
     except UnicodeDecodeError:
@@ -75,7 +101,18 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def render(summary: Part) -> str:
-    """The whole page as text. Needs Jinja2, which `borrow[app]` brings."""
+    """The whole page as text. Needs Jinja2, which `borrow[app]` brings.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> summary = borrow.report.summary(model=model, target="level")
+    >>> borrow.report.render(summary)[:15]
+    '<!doctype html>'
+    """
     try:
         import jinja2
         from markupsafe import Markup

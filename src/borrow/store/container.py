@@ -54,6 +54,18 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     """Write an estimator (fitted or not) or a kernel to one file; what was there is replaced at once or not at all.
 
     `about` is put beside the description that `describe` gives: plain values only, under names of its own.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> import tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
+    >>> _ = borrow.store.save(model, place)
+    >>> place.stat().st_size > 0
+    True
     """
     place = Path(path)
     content, arrays = encode(value)
@@ -71,7 +83,21 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """What `save` wrote. Nothing in the file is executed, and only classes of a closed list are built."""
+    """What `save` wrote. Nothing in the file is executed, and only classes of a closed list are built.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> import tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
+    >>> _ = borrow.store.save(model, place)
+    >>> again = borrow.store.load(place)
+    >>> bool(again.predict([[1.5]], tasks="a") == model.predict([[1.5]], tasks="a"))
+    True
+    """
     page, members, size = _read(path)
     try:
         arrays = [read_array(members.pop(0), size) for _ in range(len(members))]
@@ -92,7 +118,20 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What is in the file, as plain values, without building it."""
+    """What is in the file, as plain values, without building it.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    >>> import tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
+    >>> _ = borrow.store.save(model, place)
+    >>> borrow.store.describe(place)["class"]
+    'PooledGPRegressor'
+    """
     page, members, size = _read(path)
     about = page.get("about")
     if not isinstance(about, dict):
@@ -207,7 +246,7 @@ def _about(value: Any) -> dict[str, Any]:
         names = schema.names if schema.names is not None else range(schema.n_features)
         about["features"] = [_shown(n) for n in names]
         about["task"] = _shown(schema.task)
-        about["tasks"] = [_shown(v) for v in schema.labels]
+        about["tasks"] = [_shown(v) for v in schema.tasks]
     for name in ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_"):
         if hasattr(value, name):
             about[name.rstrip("_")] = _shown(getattr(value, name))

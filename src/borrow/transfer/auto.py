@@ -69,7 +69,7 @@ class _Auto(TaskEstimator):
         chosen = max(weights, key=lambda key: weights[key])
         attributes = {
             **self._read_attributes(),
-            "tasks_": as_labels(schema.labels),
+            "tasks_": as_labels(schema.tasks),
             "primary_": primary,
             "comparison_": comparison,
             "verdict_": verdict,
@@ -152,6 +152,16 @@ class AutoRegressor(RegressorMixin, _Auto):
     tasks_ : labels of the tasks, sorted.
     fitted_ : everything that the fit found, in one frozen object.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> X = [[v] for v in x]
+    >>> model = borrow.AutoRegressor(primary="here", methods=["pooled"], cv=2)
+    >>> model.fit(X, table["level"], tasks=table["site"]).comparison_.verdict().primary
+    'here'
     """
 
     def predict(
@@ -219,6 +229,16 @@ class AutoClassifier(ClassifierMixin, _Auto):
     comparison_, verdict_, weights_, members_, because_, chosen_, method_, model_, encoder_, primary_, tasks_, fitted_ :
         as in `AutoRegressor`.
     n_features_in_, feature_names_in_ : as there.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X = [[0.1 * i] for i in range(24)]
+    >>> y = ["low" if i % 8 < 4 else "high" for i in range(24)]
+    >>> tasks = ["here"] * 8 + ["there"] * 16
+    >>> model = borrow.AutoClassifier(primary="here", methods=["pooled"], cv=2).fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.1]], tasks=["here"]).shape
+    (1, 2)
     """
 
     def predict(self, X: Any, tasks: Any = None) -> Any:

@@ -55,11 +55,12 @@ OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are le
 
 def compare(
     table: Any,
-    target: str,
-    task: str,
+    target: str | None = None,
+    task: str | None = None,
     primary: Any = None,
     methods: Any = "auto",
     *,
+    targets: Any = None,
     cv: Any = None,
     scoring: str | None = None,
     features: Any = None,
@@ -78,10 +79,12 @@ def compare(
 
     Parameters
     ----------
-    table : a data frame, or a dict of columns; one row per observation. The target may be missing, nothing else may. Or
-        a `borrow.transfer.problem.Problem`, which was read from one already.
+    table : a data frame, or a dict of columns; one row per observation. The target may be missing; text, dates and gaps
+        in the inputs are encoded (`borrow.TableEncoder`). Or a `borrow.transfer.problem.Problem`, which was read from
+        one already.
     target, task : columns that hold the target and the name of the task. Text, truth values and two whole numbers are
         labels (classification), other numbers are for regression; `kind` says it outright.
+    targets : columns that are a task each, instead of target and task: a wide table.
     primary : the task that matters; None compares for every task in turn.
     methods : "auto" for all that apply, or keys of `borrow.transfer.methods.LABELS`, and estimators of scikit-learn as
         (name, estimator), given the task as columns of zeros and ones, or (name, estimator, "primary"), given the
@@ -105,8 +108,19 @@ def compare(
     wanted : rows (a frame or array of inputs) that will be asked for: rows of the primary count by how much they are
         like them, and it is said where the wanted ones lie outside what was measured.
     max_minutes : after so many minutes no further fit is begun; the answer is from those that are done.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> found.table()["method"]
+    ['single', 'mean', 'ridge', 'ridge_tasks', 'pooled']
+    >>> found.verdict().primary
+    'here'
     """
-    problem = read_problem(table, target, task, features, kind, group=group, time=time)
+    problem = read_problem(table, target, task, features, kind, targets=targets, group=group, time=time)
     keys, skipped, own = choose(problem.kind, int(problem.seen.sum()), methods)
     alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
     primaries = read_primaries(problem, primary)
@@ -337,6 +351,14 @@ def quick_look(
     Parameters
     ----------
     table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> borrow.quick_look(table, "level", "site", "here", methods=["pooled"])["method"]
+    ['single', 'pooled']
     """
     problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
     if problem.kind != "regression":  # it was read before

@@ -62,6 +62,17 @@ class Comparison:
     row_weights, clusters : pairs of a row and its weight (`wanted=`), or what it was held out together with (`group=`,
         `time=`); rows that are not named count as one each.
     notes : what is to be said of the data, in sentences, by primary.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> found
+    <Comparison of 5 methods for 'here' on 2 folds: mean absolute error>
+    >>> len(found.folds("here", "pooled")), found.candidates("here")
+    (2, ['pooled'])
     """
 
     kind: str

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
@@ -32,6 +33,10 @@ from borrow.numerics.warned import warn
 from borrow.transfer.methods import build, wrap
 
 KINDS = ("regression", "classification")
+#: So many whole numbers in a row may be classes.
+MOST_CLASSES = 5
+#: Names of the columns that a wide table gets: the targets, and which of its columns they come from.
+VALUE, TASK = "value", "target"
 
 
 @dataclass(frozen=True)
@@ -114,23 +119,32 @@ class Problem:
 
 def read_problem(
     table: Any,
-    target: str,
-    task: str,
+    target: str | None = None,
+    task: str | None = None,
     features: Any = None,
     kind: str = "auto",
     encoder: Any = None,
+    targets: Sequence[str] | None = None,
     group: str | None = None,
     time: str | None = None,
 ) -> Problem:
     """A frame, or a dict of columns, as a problem; one that was read before is returned as it is.
 
-    Text, dates and gaps are encoded: by the fitted `encoder`, or by one that is fitted here where it is needed.
+    Text, dates and gaps are encoded: by the fitted `encoder`, or by one that is fitted here where it is needed. A table
+    with one column of `targets` per task is read as one row per input and task.
     `group` and `time` name columns that say what belongs together and what came when. They are inputs only where
     `features` names them.
     """
     if isinstance(table, Problem):
         return table
     frame, columns = _columns(table)
+    if targets is not None:
+        if target is not None or task is not None:
+            raise ValueError("targets has a column per task; leave out target and task")
+        target, task = VALUE, TASK
+        frame, columns = _long(frame, columns, list(targets), features)
+    if target is None or task is None:
+        raise ValueError("give target= and task=, or targets= where every task has a column of its own")
     _require([target], "target", columns)
     _require([task], "task", columns)
     if target == task:
@@ -201,7 +215,10 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
-    kind = _kind_of(present) if kind == "auto" else kind
+    if kind == "auto":
+        kind = _kind_of(present)
+        if kind == "regression" and like_classes(present):
+            warn(f"the target {name!r} is taken for numbers; kind='classification' if these whole numbers are labels")
     if kind == "regression":
         y = to_floats(np.array(entries, dtype=object), f"the target {name!r}")
         if np.isinf(y).any():
@@ -218,6 +235,16 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
             "is it the right column? For numbers give kind='regression'"
         )
     return kind, np.array(entries, dtype=object), classes
+
+
+def like_classes(present: Sequence[Any]) -> str:
+    """Words for a target of few whole numbers that may be labels, such as 1, 2 and 3; nothing where it is none."""
+    values = set(present)
+    whole = all(isinstance(v, (int, float)) and not isinstance(v, bool) and float(v).is_integer() for v in values)
+    if not whole or not 3 <= len(values) <= MOST_CLASSES or len(present) < 5 * len(values):
+        return ""
+    low, high = int(min(values)), int(max(values))
+    return f"a target of the whole numbers {low} to {high}" if low in (0, 1) and high - low == len(values) - 1 else ""
 
 
 def _kind_of(present: Sequence[Any]) -> str:
@@ -257,6 +284,28 @@ def _columns(table: Any) -> tuple[Any, dict[str, Any]]:
             f"table is {type(table).__name__}; expected a data frame (pandas, polars, Arrow) or a dict of columns"
         )
     return frame, {c: frame.get_column(c) for c in frame.columns}
+
+
+def _long(frame: Any, columns: Mapping[str, Any], targets: list[str], features: Any) -> tuple[Any, dict[str, Any]]:
+    """One row per input and task of a table that has one column of targets per task."""
+    _require(targets, "targets", columns)
+    if len(set(targets)) < max(len(targets), 2):
+        raise ValueError(f"targets={targets!r}: expected at least two different columns, one per task")
+    names = [c for c in columns if c not in targets] if features is None else features
+    names = [names] if isinstance(names, str) else list(names)
+    _require(names, "features", columns)
+    if clash := [n for n in names if n in (VALUE, TASK, *targets)]:
+        raise ValueError(f"the input column {clash[0]!r} has the name of a target or of a column made here; rename it")
+    if frame is not None:
+        numbers = [c for c in targets if columns[c].dtype.is_numeric()]
+        if len(numbers) == len(targets):
+            frame = frame.with_columns(nw.col(c).cast(nw.Float64) for c in targets)
+        long = frame.unpivot(on=targets, index=names, variable_name=TASK, value_name=VALUE)
+        return long, {c: long.get_column(c) for c in long.columns}
+    n = len(columns[targets[0]])
+    out = {c: [v for _ in targets for v in columns[c]] for c in names}
+    out |= {TASK: [c for c in targets for _ in range(n)], VALUE: [v for c in targets for v in columns[c]]}
+    return None, out
 
 
 def _require(names: Sequence[Any], role: str, columns: Mapping[str, Any]) -> None:

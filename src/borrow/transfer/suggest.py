@@ -74,6 +74,15 @@ def suggest(
     variance then left). For the RBF network the reduction is log gamma and nothing is said of what remains. With
     "minimise" and "maximise": improvement (by how much the best value is expected to be beaten), cost,
     improvement_per_cost, mean and std (of the function there, before the batch).
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, y, tasks=tasks)
+    >>> list(borrow.suggest(model, [[1.0], [9.0]], n=1, tasks=["a", "a"])["row"])
+    [1]
     """
     if goal not in GOALS:
         raise ValueError(f"goal={goal!r}: expected one of {list_labels(GOALS)}{did_you_mean(goal, GOALS)}")
@@ -93,7 +102,7 @@ def suggest(
     known = None if primary is None else primary_code(primary, schema.labels)
     rows, code = read_new(model, candidates, schema, tasks, known)
     if code is None:
-        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.labels)}")
+        raise ValueError(f"which task each candidate is for is not known; give tasks=, {list_labels(schema.tasks)}")
     prices = _prices(cost, code, schema.labels)
     noise = np.array([model.noise_[label] for label in schema.labels])[code]
     shown = _shown(candidates, rows, schema)

@@ -50,6 +50,16 @@ class Verdict:
     alone : key of the best method without the other data, which borrowing has to beat.
     weights, borrows : weight of every method in what `AutoRegressor` predicts, and the sum of those that borrow.
     because : the weights in words.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> x = [0.1 * i for i in range(24)]
+    >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
+    >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
+    >>> verdict = found.verdict()
+    >>> verdict.best, bool(verdict.low <= verdict.difference <= verdict.high)
+    ('pooled', True)
     """
 
     answer: str
@@ -171,12 +181,12 @@ def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
     if v.answer == SAME:
         near = f"within {100 * ROPE:.0f} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
         return [f"Take what is simplest, {alone}: the difference is {near}.", *_strong(v)]
-    worse = (
-        f"The {label_of(v.best or '')} does worse, which is said of it and not of the data: whether every method that can "
-        "drop a relation (focused, symmetric, rank1) does so too is not shown."
+    said = (
+        f"The {label_of(v.best or '')} does worse, which is said of it and not of the data: whether every method that "
+        "can drop a relation (focused, symmetric, rank1) does so too is not shown."
     )
     return [
-        *([worse] if v.low > 0 else []),
+        *([said] if v.low > 0 else []),
         f"To predict all the same, {auto}) weighs what may help by how well it did; with cautious=True it does without "
         "the other data until they are shown to help.",
         *_strong(v),

@@ -119,7 +119,8 @@ class FocusedGP(GPEstimator):
             )
 
     def _relatedness(self, fit: FocusedFit) -> Table:
-        objective = objective_of(fit.setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
+        objective = objective_of(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
         known = None if fit.uncertainty is None else fit.uncertainty.curvature
         with single_thread(int(np.diff(fit.cells.starts).max())):
             return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels, known)
@@ -154,6 +155,18 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     specific_kernels_ : dict by label of the kernels of what a secondary does not share.
     inducing_ : inputs on which the shared function is carried.
     background_ : dict by label of loadings on the background functions.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, y, tasks=tasks)
+    >>> mean, std = model.predict([[1.5], [2.5]], tasks="a", return_std=True)
+    >>> mean.shape, bool((std > 0).all())
+    ((2,), True)
+    >>> model.relatedness()["task"]
+    ['a', 'b']
     """
 
     def _exact_at(self, rows: Array) -> FocusedFit:
@@ -197,6 +210,17 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     ----------
     rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one per class, where there are
         more than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.FocusedGPClassifier(primary="a").fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

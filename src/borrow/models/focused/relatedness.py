@@ -7,6 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from borrow.covariance import SharedPosterior
+from borrow.data.labels import places_of
 from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.kernels import Constant, Kernel, Sum
@@ -47,7 +48,7 @@ def relatedness(
         own = 0.0 if kernel is None else _varying(kernel, X)
         total = shared + background + own
         share[t] = shared / total if total > 0 else 0.0
-    order = [setup.primary, *setup.secondaries]
+    order = [setup.primary, *(t for t in places_of(labels).tolist() if t != setup.primary)]
     columns = {
         "task": [labels[t] for t in order],
         "rows": np.diff(setup.cells.starts)[order] + setup.cells.dof[order].round().astype(int),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance.layout import STRETCH
-from borrow.data.labels import list_labels
+from borrow.data.labels import list_labels, sort_labels
 from borrow.data.scaling import TaskData
 from borrow.estimators.gp import EXACT, default_kernel
 from borrow.estimators.settings import numbers_by_label
@@ -39,9 +39,11 @@ def primary_code(primary: Any, labels: tuple[Hashable, ...]) -> int:
     if primary is None:
         if len(labels) == 1:
             return 0
-        raise ValueError(f"there are {len(labels)} tasks and no primary; give primary=, one of {list_labels(labels)}")
+        raise ValueError(
+            f"there are {len(labels)} tasks and no primary; give primary=, one of {list_labels(sort_labels(labels))}"
+        )
     if primary not in labels:
-        raise ValueError(f"primary={primary!r} is not a task; tasks are {list_labels(labels)}")
+        raise ValueError(f"primary={primary!r} is not a task; tasks are {list_labels(sort_labels(labels))}")
     return labels.index(primary)
 
 

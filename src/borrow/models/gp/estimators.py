@@ -164,6 +164,18 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     ----------
     kernels_ : dict by label of the kernels found.
     kernel_ : that of a single task, else the same dict.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.SingleTaskGPRegressor().fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
+    (2,)
+    >>> alone = borrow.SingleTaskGPRegressor(only="a").fit(X, y, tasks=tasks)
+    >>> alone.tasks_.tolist()
+    ['a']
     """
 
     def _read(self, *given: Any) -> tuple[Rows, Schema]:
@@ -232,6 +244,16 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     Attributes
     ----------
     inducing_ : the pseudo-inputs, None if exact.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.PooledGPRegressor().fit(X, y, tasks=tasks)
+    >>> same = model.predict([[1.5], [1.5]], tasks=["a", "b"])
+    >>> bool(same[0] == same[1])  # one function for all tasks
+    True
     """
 
     def _arrange(self, rows: Rows) -> TaskData:
@@ -255,6 +277,17 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     Attributes
     ----------
     kernels_ : dict by label of the kernels found; a list, one per class, where there are more than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.SingleTaskGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
@@ -277,6 +310,17 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     Attributes
     ----------
     inducing_ : the pseudo-inputs, None if exact; a list, one per class, where there are more than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.PooledGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _arrange(self, data: BinaryData) -> TaskData:

@@ -19,7 +19,7 @@ from borrow.estimators.base import Fitted, TaskEstimator
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
-from borrow.estimators.settings import is_number
+from borrow.estimators.settings import is_among, is_number
 from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.base_kernel import takes_sparse
@@ -39,7 +39,7 @@ class HierarchicalGP(TaskEstimator):
 
     _: KW_ONLY
     base_kernel: Any = None
-    mean_strength: float = 1.0
+    mean_strength: Any = 1.0
     covariance_strength: Any = "auto"
     noise: float | None = None
     learn_noise: bool = True
@@ -64,8 +64,10 @@ class HierarchicalGP(TaskEstimator):
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the base kernel given")
         pi, tau = self.mean_strength, self.covariance_strength
-        if not (is_number(pi) or pi == np.inf) or pi < 0:
-            raise ValueError(f"mean_strength={pi!r}: expected a number from 0 up; infinite for a mean of zero")
+        if not is_among(pi, ("auto",)) and (isinstance(pi, str) or not (is_number(pi) or pi == np.inf) or pi < 0):
+            raise ValueError(
+                f"mean_strength={pi!r}: expected a number from 0 up, infinite for a mean of zero, or 'auto'"
+            )
         if not (isinstance(tau, str) and tau == "auto") and (not (is_number(tau) or tau == np.inf) or tau <= 0):
             raise ValueError(f"covariance_strength={tau!r}: expected 'auto' or a positive number")
         check(self.device)
@@ -83,7 +85,7 @@ class HierarchicalGP(TaskEstimator):
         data = build(rows, self.normalize_y)
         settings = Settings(
             base_kernel=self.base_kernel,
-            pi=float(self.mean_strength),
+            pi=None if isinstance(self.mean_strength, str) else float(self.mean_strength),
             tau=None if isinstance(self.covariance_strength, str) else float(self.covariance_strength),
             noise=None if self.noise is None else float(self.noise) / float(np.mean(data.scaling.scale**2)),
             learn_noise=self.learn_noise,
@@ -146,7 +148,8 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     base_kernel : kernel that the learnt covariance is shrunk to; default squared exponential, linear for sparse X. A
         linear kernel takes sparse (CSR) tables, and with fewer columns than inputs it is fitted by its weights.
-    mean_strength : pi, how many tasks the prior mean of zero is worth; infinite fixes it at zero.
+    mean_strength : pi, how many tasks the prior mean of zero is worth; infinite fixes it at zero; "auto" chooses
+        between that and 1 on held-out rows.
     covariance_strength : tau, how many tasks the base kernel is worth; "auto" chooses tau and the number of EM
         iterations on held-out rows, no learning (an infinite tau) among the choices.
     noise : variance in the units of y, one for all scaled tasks, to start from; None starts from the base kernel's.
@@ -171,10 +174,22 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     mean_, covariance_ : the learnt mean and covariance on `X_`, in units of scaled targets.
     learned_kernel_ : eq. 19, a kernel like any other; `.raw()` is eq. 18.
     kernel_ : the base kernel found.
-    covariance_strength_ : tau, as given or chosen.
+    mean_strength_, covariance_strength_ : pi and tau, as given or chosen.
     choices_ : a table of the settings tried on held-out rows.
     objective_trace_ : the objective after every EM iteration.
     n_iter_, converged_ : iterations of EM, and whether it ended by itself.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5]], tasks="b").shape
+    (1,)
+    >>> new = model.adapt([[0.0], [1.0]], [3.0, 3.8])  # a task never seen, with two rows
+    >>> new.predict([[2.0]]).shape
+    (1,)
     """
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
@@ -283,19 +298,31 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     noise : of the targets -1 and +1; None chooses it, with tau and the number of iterations, by the area under the ROC
         curve of held-out rows.
     learn_noise : update it by EM (eq. 16); here it is held by default.
-    task, base_kernel, mean_strength, covariance_strength, prior, optimizer : as in `HierarchicalGPRegressor`.
+    mean_strength : as in `HierarchicalGPRegressor`; here chosen by default.
+    task, base_kernel, covariance_strength, prior, optimizer : as there.
     max_iter, tol, accelerate, random_state, unseen, workers, device : as there.
 
     Attributes
     ----------
     X_, mean_, covariance_, learned_kernel_, kernel_ : as in `HierarchicalGPRegressor`; of the last class against the
         rest where there are more than two.
-    covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
+    mean_strength_, covariance_strength_, choices_, objective_trace_, noise_, jitter_, n_iter_, converged_ : as there.
     log_marginal_likelihood_ : log evidence of the targets -1 and +1, summed over one against the rest.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.HierarchicalGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY
-    mean_strength: float = np.inf
+    mean_strength: Any = "auto"
     learn_noise: bool = False
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:

@@ -31,8 +31,10 @@ from borrow.models.hierarchical.model import (
     prior_at,
     start,
     sum_of_squares,
+    with_exact_mean,
 )
 from borrow.models.hierarchical.search import (
+    MEANS,
     NOISES,
     TAUS,
     Choice,
@@ -61,7 +63,7 @@ class Settings:
     """The constructor's arguments that the fit needs."""
 
     base_kernel: Any
-    pi: float
+    pi: float | None  # infinite for a mean of zero; None to choose it
     tau: float | None  # infinite for K = kappa; None to choose it
     noise: float | None  # in units of scaled targets
     learn_noise: bool
@@ -180,8 +182,11 @@ class Fit:
             "X_": self.X,
             "kernel_": self.basis.kernel,
             "objective_trace_": self.trace,
+            "mean_strength_": self.strengths.pi,
             "covariance_strength_": self.strengths.tau,
-            "choices_": Table({name: [t[name] for t in self.tried] for name in ("tau", "noise", "n_iter", "score")}),
+            "choices_": Table(
+                {name: [t[name] for t in self.tried] for name in ("pi", "tau", "noise", "n_iter", "score")}
+            ),
             "n_iter_": max(self.n_iter, 1),
             "converged_": self.converged,
             "jitter_": 0.0,
@@ -217,13 +222,14 @@ def learn(
     basis = basis_of(kernel, Z)
     problem = arrange(basis, cells, workers, device)
     rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
-    strengths = Strengths(settings.pi, np.inf, rows, noise, settings.learn_noise)
+    first = np.inf if settings.pi is None else settings.pi
+    strengths = Strengths(first, np.inf, rows, noise, settings.learn_noise, settings.accelerate)
     tau, n_iter, choice = settings.tau, settings.max_iter, None
-    if tau is None or settings.chooses_noise:
+    if tau is None or settings.pi is None or settings.chooses_noise:
         mean_variance = float(np.mean(kernel.diag(Z)))
         choice = _choose(problem, settings, strengths, mean_variance)
         if choice is not None:
-            noise = choice.noise
+            noise, strengths = choice.noise, replace(strengths, pi=choice.pi)
         elif settings.chooses_noise:
             noise = 0.3 * mean_variance
     if tau is None:
@@ -238,7 +244,7 @@ def learn(
         done = fit_em(problem, strengths, noise, n_iter, tol, settings.accelerate and not chosen)
         state, moments, trace, converged = done.state, done.statistics, done.trace, done.converged or chosen
     else:
-        state = start(problem.basis, noise)
+        state = with_exact_mean(start(problem.basis, noise), problem, strengths)
         moments = expect(state, problem, moments=False)
         trace, converged = [moments.evidence], True
     theta = to_host(functions(state, problem, moments))
@@ -254,10 +260,11 @@ def _choose(problem: Problem, settings: Settings, strengths: Strengths, mean_var
     taus = tuple(t * problem.m for t in TAUS) if settings.tau is None else (settings.tau,)
     if problem.m < 2 or not np.isfinite(taus[0]):
         taus = ()
+    means = (settings.pi,) if settings.pi is not None else MEANS if problem.m > 1 else MEANS[:1]
     if not folds or (problem.m < 2 and len(noises) == 1):
         return None
     score, margin = (ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
-    return choose(folds, few_of(folds, problem), strengths, taus, noises, score, margin, settings.max_iter)
+    return choose(folds, few_of(folds, problem), strengths, means, taus, noises, score, margin, settings.max_iter)
 
 
 def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -> None:

@@ -28,6 +28,7 @@ from borrow.models.hierarchical.model import (
     maximise,
     start,
     stretch,
+    with_exact_mean,
 )
 from borrow.numerics.linalg import Array
 
@@ -36,8 +37,10 @@ FOLDS = 4
 CHEAP = 2e9
 #: Settings stop when the held-out score has not risen for this many iterations.
 PATIENCE = 2
+#: pi, where it is chosen: no common mean, or one that is worth a task.
+MEANS = (np.inf, 1.0)
 #: tau in units of the number of tasks; the next is tried while it pays.
-TAUS = (1.0, 0.25, 0.05)
+TAUS = (1.0, 0.25, 0.05, 0.01, 0.002)
 #: Noise in units of the base kernel's mean variance, where it is chosen and not learnt.
 NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -74,7 +77,7 @@ def fit_em(
         return moments, moments.evidence + prior
 
     return em.run(
-        start(problem.basis, noise),
+        with_exact_mean(start(problem.basis, noise), problem, strengths),
         e_step,
         lambda state, moments: maximise(state, moments, problem, strengths),
         max_iter,
@@ -95,6 +98,7 @@ def hold_out(problem: Problem, random: np.random.RandomState) -> list[Problem]:
         n = first.stop - first.start
         kinds = np.unique(cells.y[first]) if len(tasks) == 1 else np.zeros(1)
         parts = [np.flatnonzero(cells.y[first] == k) for k in kinds] if len(kinds) == 2 else [np.arange(n)]
+        parts.sort(key=lambda part: (len(part), part[0]))  # the rarer label first, whichever it is
         for part in parts:
             if n > 1:
                 quarter = (np.arange(len(part)) + random.randint(FOLDS)) % FOLDS
@@ -156,6 +160,7 @@ class Step:
 class Choice:
     """A setting, where EM had come to when it scored best, and the scores of all settings."""
 
+    pi: float
     tau: float
     noise: float
     step: Step
@@ -164,7 +169,7 @@ class Choice:
 
 def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score, n_iter: int) -> Iterator[Step]:
     """EM on the rest of every fold, in step."""
-    states = [start(f.basis, noise) for f in folds]
+    states = [with_exact_mean(start(f.basis, noise), f, strengths) for f in folds]
     for i in range(n_iter + 1):
         found = [expect(s, f, i < n_iter) for s, f in zip(states, folds, strict=True)]
         answers = [
@@ -183,13 +188,14 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
 def held_out_run(folds: list[Problem], strengths: Strengths, noise: float, n_iter: int) -> Choice:
     """Answers for held-out rows at settings that were given, for probabilities."""
     *_, last = path(folds, strengths, noise, log_density, n_iter)
-    return Choice(strengths.tau, noise, last, [])
+    return Choice(strengths.pi, strengths.tau, noise, last, [])
 
 
 def choose(
     folds: list[Problem],
     few: list[Problem],
     strengths: Strengths,
+    means: tuple[float, ...],
     taus: tuple[float, ...],
     noises: tuple[float, ...],
     score: Score,
@@ -198,27 +204,29 @@ def choose(
 ) -> Choice:
     """The setting whose answers for held-out rows score best.
 
-    Every noise is tried with K = kappa on all folds, which is cheap; then, on few of them, the best noise and the next
-    smaller one with tau after tau until one is worse than the one before. Learning must beat not learning by `margin`
-    standard errors of the gain over tasks.
+    Every pi and noise is tried with K = kappa on all folds, which is cheap; then, on few of them, the best pi, its best
+    noise and the next smaller one with tau after tau until one is worse than the one before. Learning must beat not
+    learning by `margin` standard errors of the gain over tasks.
     """
     tried: list[dict[str, float]] = []
-    for noise in noises:
-        value = next(path(folds, strengths, noise, score, 0)).score
-        tried.append({"tau": np.inf, "noise": noise, "n_iter": 0, "score": value})
+    for pi in means:
+        for noise in noises:
+            value = next(path(folds, replace(strengths, pi=pi), noise, score, 0)).score
+            tried.append({"pi": pi, "tau": np.inf, "noise": noise, "n_iter": 0, "score": value})
     at = int(np.argmax([t["score"] for t in tried]))
+    strengths, at = replace(strengths, pi=means[at // len(noises)]), at % len(noises)
     base = next(path(few, strengths, noises[at], score, 0))
-    best = Choice(np.inf, noises[at], base, tried)
+    best = Choice(strengths.pi, np.inf, noises[at], base, tried)
     for noise in noises[max(at - 1, 0) : at + 1]:
         before = -np.inf
         for tau in taus:
             peak, when = -np.inf, 0
             for step in path(few, replace(strengths, tau=tau), noise, score, max_iter):
                 i, value, gain = step.n_iter, step.score, step.scores - base.scores
-                tried.append({"tau": tau, "noise": noise, "n_iter": i, "score": value})
+                tried.append({"pi": strengths.pi, "tau": tau, "noise": noise, "n_iter": i, "score": value})
                 sure = gain.mean() >= margin * gain.std() / np.sqrt(max(len(gain) - 1, 1))
                 if i > 0 and sure and value > best.step.score:
-                    best = Choice(tau, noise, step, tried)
+                    best = Choice(strengths.pi, tau, noise, step, tried)
                 if value > peak:
                     peak, when = value, i
                 if i - when >= PATIENCE:

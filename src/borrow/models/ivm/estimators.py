@@ -216,6 +216,15 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     log_marginal_likelihood_ : that of the chosen rows.
 
     Standard deviations do not count the uncertainty of the hyper-parameters.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskIVMRegressor(n_active=6).fit(X, y, tasks=tasks)
+    >>> len(model.active_), model.predict([[1.5]], tasks="a").shape
+    (6, (1,))
     """
 
     _: KW_ONLY
@@ -301,6 +310,17 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     active_, entropy_gain_, active_counts_, rounds_ : as in `MultiTaskIVMRegressor`; lists, one per class, where there
         are more than two.
     log_marginal_likelihood_ : that of the chosen rows' sites.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.MultiTaskIVMClassifier(n_active=6).fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

@@ -8,7 +8,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from borrow.data.labels import list_labels
+from borrow.data.labels import list_labels, places_of
 from borrow.models.multitask.settings import short
 from borrow.numerics.linalg import Array
 
@@ -81,7 +81,7 @@ def features_of(task_features: Any, labels: tuple[Hashable, ...]) -> Array | Non
             f"task_features has no entry for task {list_labels(missing)}; give one for every task, or drop these tasks"
         )
     rows = [np.atleast_1d(np.asarray(task_features[label])) for label in labels]
-    lengths = {label: row.shape for label, row in zip(labels, rows, strict=True)}
+    lengths = {labels[t]: rows[t].shape for t in places_of(labels)}
     if len(set(lengths.values())) > 1 or rows[0].ndim != 1:
         raise ValueError(f"task_features differ in length: {lengths}; give the same number of features for every task")
     for label, row in zip(labels, rows, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 
 from borrow.covariance import Design
 from borrow.data.cells import Codes, Rows
-from borrow.data.labels import encode, list_labels, sort_labels
+from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
 from borrow.estimators.gp import GPEstimator
@@ -56,10 +56,10 @@ class MultiTaskFit(GPFit):
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """Kernels, K^f, and how it was computed."""
-        setup, values = self.setup, self.values
+        setup, values, places = self.setup, self.values, places_of(labels)
         return {
             "kernel_": setup.kernel.with_theta(values["kernel"]),
-            "task_covariance_": setup.form.parts(values).B,
+            "task_covariance_": setup.form.parts(values).B[np.ix_(places, places)],
             "path_": setup.path,
             "inducing_": setup.Z,
         }
@@ -156,6 +156,17 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
     task_kernel_ : the kernel found on task features, None without them.
     objective_trace_ : the objective after every iteration of EM, None for gradients.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskGPRegressor(rank=1, diagonal="isotropic").fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
+    (2,)
+    >>> model.task_covariance_.shape  # in the order of model.tasks_
+    (2, 2)
     """
 
     _: KW_ONLY
@@ -177,7 +188,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             X, tasks = split_descriptors(X, descriptors)
         rows, schema = super()._read(X, y, tasks, sample_weight, replicates)
         if isinstance(self.task_features, Mapping):
-            labels = sort_labels([*schema.labels, *self.task_features])
+            labels = (*schema.labels, *sort_labels(v for v in self.task_features if v not in schema.labels))
             rows, schema = _relabel(rows, labels), replace(schema, labels=labels, wide=_moved(schema, labels))
         return rows, schema
 
@@ -277,7 +288,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     def _with_tasks(self, fitted: FittedRegression, unseen: list[Hashable]) -> FittedRegression:
         """The same fit, with further tasks that have no rows: one more conditioning at the learnt hyper-parameters."""
         old: MultiTaskFit = fitted.model
-        known, labels = fitted.schema.labels, sort_labels([*fitted.schema.labels, *unseen])
+        known, labels = fitted.schema.labels, (*fitted.schema.labels, *sort_labels(unseen))
         if old.setup.specific:
             raise ValueError("a task never seen has no kernel of its own: fit without specific_kernel= to predict it")
         assert old.rows is not None  # fitted to numbers
@@ -317,6 +328,17 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     ----------
     task_covariance_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one per class, where there are more
         than two.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.MultiTaskGPClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     def _check_settings(self) -> None:

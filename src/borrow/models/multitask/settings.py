@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import Design, choose_inducing
+from borrow.data.labels import places_of
 from borrow.data.scaling import TaskData, column_scales
 from borrow.estimators.gp import EXACT, default_kernel
 from borrow.estimators.settings import is_matrix, is_number
@@ -38,8 +39,9 @@ class TaskCovarianceSettings:
     task_kernel: Any
     learnt: bool  # False keeps a matrix as it was given
 
-    def form(self, M: int, features: Array | None, log_variance: float) -> tuple[Form, Values]:
+    def form(self, labels: tuple[Hashable, ...], features: Array | None, log_variance: float) -> tuple[Form, Values]:
         """The form of K^f that is asked for, and where its parameters start if the settings say so."""
+        M = len(labels)
         strength, kind, rank = prior_strength(self.task_prior, M), self.task_covariance, self.rank
         free = isinstance(kind, str) and kind == "free"
         if self.diagonal not in DIAGONALS:
@@ -69,7 +71,8 @@ class TaskCovarianceSettings:
             if kind not in forms:
                 raise ValueError(f"task_covariance={kind!r}: expected 'free', 'diagonal', 'uniform' or a matrix")
             return forms[kind], {}
-        B = check_matrix(kind, M)
+        codes = np.argsort(places_of(labels))  # the matrix is in the order of the sorted labels
+        B = check_matrix(kind, M)[np.ix_(codes, codes)]
         if not self.learnt:
             return Given(B), {}
         start = FreeForm(M, strength, log_variance)
@@ -92,7 +95,7 @@ def prepare(
     The likelihood's own parameters are for the caller to add.
     """
     kernel = correlation_kernel(default_kernel(data.column_scales, kernel, "kernel"))
-    form, start = given.form(len(data.labels), features, infer.log_variance)
+    form, start = given.form(data.labels, features, infer.log_variance)
     specific: list[Kernel | None] = []
     if specific_kernel is not None:
         plain = default_kernel(data.column_scales, None, "specific_kernel", tied=True)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import is_pairs, list_labels
+from borrow.data.labels import is_pairs, list_labels, places_of, sort_labels
 from borrow.data.read import read_training
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
@@ -140,8 +140,8 @@ class RBFFit:
             for p in found:
                 p["weights_"] = p["weights_"][0]
             return common | {n: {k: p[n] for k, p in zip(labels, found, strict=True)} for n in found[0]}
-        if self.design == "one":
-            found[0]["weights_"] = np.repeat(found[0]["weights_"], len(labels), axis=0)
+        weights, one = found[0]["weights_"], self.design == "one"
+        found[0]["weights_"] = np.repeat(weights, len(labels), axis=0) if one else weights[places_of(labels)]
         first = self.networks[0]
         if first.shared is None:
             return common | found[0]
@@ -197,6 +197,17 @@ class MultiTaskRBFRegressor(TaskRegressor):
     shared_centers_, shared_widths_, shared_weights_ : the level of all rows, of a two-level fit.
     shared_error_trace_, shared_loo_trace_, shared_ridge_ : the same of how it was chosen.
     bias_ridge_ : ridge of the tasks' constants, of a two-level fit.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> model = borrow.MultiTaskRBFRegressor(n_basis=3).fit(X, y, tasks=tasks)
+    >>> model.predict([[1.5]], tasks="a").shape
+    (1,)
+    >>> sorted(model.select([[0.5], [5.0]], 1, tasks="a"))  # which of two rows to label next
+    [np.int64(1)]
     """
 
     _: KW_ONLY
@@ -255,15 +266,17 @@ class MultiTaskRBFRegressor(TaskRegressor):
             model, labels = self._fit_of().model, self._fit_of().schema.labels
             features, task = self._read_new(X, tasks)
             if task is None:
-                raise ValueError(f"select needs the task of each row; give tasks=, one of {list_labels(labels)}")
+                raise ValueError(
+                    f"select needs the task of each row; give tasks=, one of {list_labels(sort_labels(labels))}"
+                )
             scales = model.input_scales
         else:
             rows, _ = read_training(self._unfitted(), X, np.zeros(np.shape(X)[0] if np.ndim(X) else 0), tasks)
             features, task, labels, scales = rows.X, rows.task, rows.labels, self._input_scales(rows)
         room = by_label(per_task, labels, "per_task", default=len(features))
-        for label, most in zip(labels, room, strict=True):
-            if not is_whole(most, 0):
-                raise ValueError(f"per_task of task {label!r} is {most!r}; expected a whole number of rows")
+        for t in places_of(labels):
+            if not is_whole(room[t], 0):
+                raise ValueError(f"per_task of task {labels[t]!r} is {room[t]!r}; expected a whole number of rows")
         if self.design == "one":
             task, room = np.zeros_like(task), [len(features)]
         stack, members = merge_inputs(features / scales, task, len(room))

@@ -89,7 +89,7 @@ def typical_distance(stack: Stack) -> float:
 
 def draw_pool(stack: Stack, candidates: Any, random: np.random.RandomState) -> Array:
     """Distinct inputs that may become centres: all of them, or a random part."""
-    distinct = np.unique(stack.X, axis=0)
+    distinct = stack.X[np.sort(np.unique(stack.X, axis=0, return_index=True)[1])]  # in the order of the rows
     each = 8 * (len(stack.y) + 3 * stack.n_tasks)
     most = CANDIDATE_BYTES // each if candidates == "auto" else len(distinct) if candidates == "all" else candidates
     most = min(max(int(most), 1), len(distinct))
@@ -120,12 +120,12 @@ def prepare(e: Any, rows: Rows, scales: Array) -> Problem:
     if e.design == "one":
         rows = replace(rows, task=np.zeros_like(rows.task), labels=("all",)).in_order()
     M, seen = len(rows.labels), rows.labelled()[0]
-    cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, M)
+    cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, M, seen.columns)
     scaling = target_scaling(cells, e.normalize_y)
     base = stack = stack_rows(seen, cells, scaling, scales)
     structure = None
     if e.basis == "unsupervised":
-        base = structure = stack_inputs(rows.X / scales, rows.task, rows.weight, M)
+        base = structure = stack_inputs(rows.X / scales, rows.task, rows.weight, M, rows.columns)
     width, settings = settings_of(e, base, structure)
     return Problem(stack, base, width, settings, scaling, e.candidates, check_random_state(e.random_state))
 

@@ -110,11 +110,11 @@ def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) 
     return Stack(**{**vars(cells), **scaled}, rows=leave)
 
 
-def stack_inputs(X: Array, task: Codes, weight: Array, n_tasks: int) -> Stack:
+def stack_inputs(X: Array, task: Codes, weight: Array, n_tasks: int, columns: Codes | None = None) -> Stack:
     """Rows without targets."""
     zero, one = np.zeros(len(X)), np.ones(len(X))
-    cells, none = merge(X, task, zero, weight, one, n_tasks), np.zeros(n_tasks)
-    rows = Rows(X, task, tuple(range(n_tasks)), zero, weight, one)
+    cells, none = merge(X, task, zero, weight, one, n_tasks, columns), np.zeros(n_tasks)
+    rows = Rows(X, task, tuple(range(n_tasks)), zero, weight, one, columns=columns)
     return stack_rows(rows, cells, Scaling(none, none + 1.0, 0.0), np.ones(X.shape[1]))
 
 

@@ -56,6 +56,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
+from borrow.data.labels import places_of
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
@@ -177,7 +178,7 @@ class Mixture(LogOdds):
         """The public attributes."""
         return {
             "clusters_": dict(zip(labels, self.state.phi.argmax(axis=1).tolist(), strict=True)),
-            "responsibilities_": self.state.phi,
+            "responsibilities_": self.state.phi[places_of(labels)],
             "bound_trace_": list(self.state.trace),
             "concentration_": self.state.alpha,
         }
@@ -213,6 +214,17 @@ class DirichletProcessClassifier(TaskClassifier):
     bound_trace_ : the lower bound of the evidence after every sweep.
     concentration_ : that of the Dirichlet process, as given or found.
     n_iter_, converged_ : sweeps, and whether the bound has stopped rising.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.DirichletProcessClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

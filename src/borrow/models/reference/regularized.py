@@ -53,6 +53,8 @@ from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 
 FOLDS = 5
+#: Slope, in spreads of the margins, of a sigmoid whose margins told nothing: it keeps their order.
+HARDLY = 0.01
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def solve(K: Array, y: Array, C: float, tol: float) -> tuple[Array, float]:
     """Coefficients of all rows and the intercept (1); rows of one class only are answered by that class."""
     if np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
-    machine = SVC(C=C, kernel="precomputed", tol=tol).fit(K, y)
+    machine = SVC(C=C, kernel="precomputed", tol=tol, random_state=0).fit(K, y)  # None would draw from NumPy's own
     coefficients = np.zeros(len(y))
     coefficients[machine.support_] = machine.dual_coef_[0]
     return coefficients, float(machine.intercept_[0])
@@ -103,7 +105,8 @@ def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Arr
 def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
     """Slope and offset of (3), with Platt's targets (n + 1)/(n + 2) in place of 1 and 1/(n + 2) in place of 0.
 
-    (1, 0) where there are no held-out margins, or where they say that the machine is wrong more often than right.
+    (1, 0) where there are no held-out margins. Where they say that the machine is wrong more often than right it is
+    not turned round, but hardly listened to: probabilities are those of the labels as a whole.
     """
     if margins is None:
         return 1.0, 0.0
@@ -113,7 +116,10 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
     twice, soft = np.tile(margins / spread, 2)[:, None], np.append(target, 1.0 - target)
     fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(twice, np.repeat([1, 0], len(y)), soft)
     slope = float(fit.coef_[0, 0]) / spread
-    return (slope, float(fit.intercept_[0])) if slope > 0 else (1.0, 0.0)
+    if slope > 0:
+        return slope, float(fit.intercept_[0])
+    slope, share = HARDLY / spread, float(target.mean())
+    return slope, float(np.log(share / (1.0 - share)) - slope * margins.mean())
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,17 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     Attributes
     ----------
     machines_ : a `Margin`; a list of them where there are more than two classes, one against the rest.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.RegularizedMultiTaskClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY

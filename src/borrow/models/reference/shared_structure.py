@@ -147,6 +147,17 @@ class SharedStructureClassifier(TaskClassifier):
     structure_ : (h, d), orthonormal in scaled columns; like the others a list where there are more than two classes.
     coef_, intercept_ : dicts by task label, in the units given.
     objective_trace_ : the objective after every round.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
+    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> model = borrow.SharedStructureClassifier().fit(X, y, tasks=tasks)
+    >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
+    (2, 2)
+    >>> model.predict([[-1.0], [4.0]], tasks=["a", "a"]).tolist()
+    ['no', 'yes']
     """
 
     _: KW_ONLY
