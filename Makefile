@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test docs lint types unit lowest golden attack mutants studies power bench screens clean
+.PHONY: demo test docs lint types unit lowest door golden attack mutants studies power bench screens clean
 
 .venv/app: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -49,6 +49,16 @@ lowest: out/lowest/installed
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 out/lowest/bin/python -m pytest -n 2 -W default::DeprecationWarning \
 		$(LOWEST:%=tests/test_%.py)
 
+# Five tables as people have them through every command and through Python, with `borrow[app]` and nothing else; minutes.
+out/door/installed: pyproject.toml
+	rm -rf out/door
+	$(PYTHON) -m venv out/door
+	out/door/bin/python $(INSTALL) --editable '.[app]'
+	@touch $@
+
+door: out/door/installed
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 out/door/bin/python tests/door/drive.py
+
 # Whether answers are those of b0d6f37, but for the differences that benchmarks/golden_changes.json lists with their reasons.
 golden: .venv/dev
 	$(BIN)/python benchmarks/golden.py
@@ -61,6 +71,10 @@ attack: .venv/dev
 # Single changes of the source that some test should notice: 300 of them, survivors by line. Goes on where it was.
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
+
+# Pictures of what a visitor sees, under docs/figures.
+screens: .venv/dev
+	$(BIN)/python benchmarks/screens.py
 
 # Long: every study of the docs (results and figures under docs/), and the benchmark.
 studies: .venv/dev

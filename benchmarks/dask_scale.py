@@ -95,7 +95,7 @@ def fit(setup: Setup, values: Any, iterations: int, workers: Any = None, tol: fl
     """Evidence at the start, and where L-BFGS ends."""
     objective, began = objective_with(setup, workers), time.perf_counter()
     first = objective(values)[0]
-    found = hyper.maximise(objective, values, bounds_of(values), iterations, tol=tol, memory=50)
+    found = hyper.maximise(objective, values, bounds_of(values, setup.cells), iterations, tol=tol, memory=50)
     return {
         "at the start": first,
         "at the end": found.objective,

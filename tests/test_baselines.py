@@ -99,12 +99,44 @@ def test_pooled_is_exact_to_300_rows_and_sparse_above():
     few = borrow.PooledGPRegressor().fit(X, y, tasks=["a", "b"] * 150)
     assert few.inducing_ is None
     X, y = data(301)
-    many = borrow.PooledGPRegressor().fit(X, y, tasks=["a", *["b"] * 300])
-    assert many.inducing_.shape[0] <= 30
+    many = borrow.PooledGPRegressor(normalize_y="common").fit(X, y, tasks=["a", *["b"] * 300])
+    assert many.inducing_.shape[0] <= 100
     grid = np.linspace(-3, 3, 50)[:, None]
-    exact = borrow.PooledGPRegressor(inducing=None).fit(X, y, tasks=["a", *["b"] * 300])
+    exact = borrow.PooledGPRegressor(inducing=None, normalize_y="common").fit(X, y, tasks=["a", *["b"] * 300])
     np.testing.assert_allclose(many.predict(grid, tasks="a"), exact.predict(grid, tasks="b"), atol=0.03)
     assert many.log_marginal_likelihood_ == pytest.approx(exact.log_marginal_likelihood_, abs=3.0)
+
+
+def test_pooled_tasks_have_their_own_level_and_scale():
+    """A task in other units answers in these, as if its rows were in the units of the others."""
+    X, y = data(80)
+    tasks = np.array(["a", "b"] * 40)
+    other = np.where(tasks == "b", 1000.0 * y + 5e4, y)
+    grid = np.linspace(-2.5, 2.5, 20)[:, None]
+    model = borrow.PooledGPRegressor().fit(X, other, tasks=tasks)
+    a, b = (model.predict(grid, tasks=t, return_std=True) for t in "ab")
+    truth = borrow.PooledGPRegressor(normalize_y="common").fit(X, y, tasks=tasks).predict(grid, tasks="a")
+    np.testing.assert_allclose(a[0], truth, atol=0.25 * y.std())
+    np.testing.assert_allclose((b[0] - 5e4) / 1000.0, truth, atol=0.25 * y.std())
+    assert model.noise_["b"] > 1e5 * model.noise_["a"]
+    raw = borrow.PooledGPRegressor(normalize_y="common").fit(X, other, tasks=tasks).predict(grid, tasks="a")
+    assert np.abs(raw - truth).max() > 1e4  # by choice, rows are taken as they are
+    out = model.leave_one_out()
+    assert len(out["y"]) == 80
+    assert np.corrcoef(out["y"], out["mean"])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_sparse_pooled_fits_converge(columns):
+    rng = np.random.default_rng(columns)
+    X = rng.normal(size=(400, columns))
+    y = np.sin(1.5 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.2 * rng.normal(size=400)
+    model = borrow.PooledGPRegressor().fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ < 100
+    exact = borrow.PooledGPRegressor(inducing=None).fit(X, y)
+    assert model.log_marginal_likelihood_ == pytest.approx(exact.log_marginal_likelihood_, abs=0.001 * 400)
+    assert {tuple(z) for z in model.inducing_.tolist()} <= {tuple(x) for x in X.tolist()}
 
 
 def test_pseudo_inputs_are_learnt():

@@ -198,6 +198,7 @@ def test_near_replicates_are_named():
         ([0.5, 1.5] * 21, "regression", ()),
     ],
 )
+@pytest.mark.filterwarnings("ignore:the target 'y' is taken for numbers")
 def test_the_kind_is_seen_from_the_target(values, kind, classes):
     problem = read_problem(TABLE.assign(y=values), "y", "who")
     assert (problem.kind, problem.classes) == (kind, classes)
@@ -747,8 +748,11 @@ def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
     found = borrow.compare(read, **{**QUICK, "cv": 2})
     assert (found.digest, found.rows) == (read.digest(), {"a": 12, "b": 15, "c": 15})
     assert borrow.quick_look(read, "y", "who", "a", ["pooled"])["method"] == ["single", "pooled"]
-    with pytest.raises(ValueError, match="'y' holds labels, and the quick look is for numbers"):
-        borrow.quick_look(labels, "y", "who", "a")
+    found = borrow.quick_look(labels, "y", "who", "a", ["pooled"])
+    assert list(found) == ["method", "error", "log_density", "calibration", "seconds", "note"]
+    whole = borrow.compare(labels, "y", "who", "a", ["pooled"], cv=(3, 1))
+    assert found["error"] == whole.table()["error"]
+    assert set(found["note"]) == {"coarse: three folds, dealt once"}
 
 
 KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)

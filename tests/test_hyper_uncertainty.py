@@ -1,39 +1,107 @@
 """Bands that count what is not known about the hyper-parameters."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import borrow
 from borrow import kernels
+from borrow.covariance.contracts import Prediction
 from borrow.datasets import focused_gap, transfer_family
-from borrow.models.focused import model as focused
-from borrow.numerics import optimise as hyper
+from borrow.inference.hyper_uncertainty import curvature_of_values, direction, hyper_uncertainty, student_points
+from borrow.inference.priors import kernel_prior, noise_prior
+from borrow.numerics.linalg import NotPositiveDefiniteError
+from borrow.numerics.optimise import pack
 
 
-def test_band_equals_the_delta_method_written_out():
-    """plug-in variance + J C^-1 J', J and C by differences of whole predictions and gradients."""
+def log_joint_and_prediction(X, y, grid, theta, noise, scales):
+    """Evidence, priors and prediction of one GP, written out."""
+    kernel = kernels.SquaredExponential(*np.exp(theta))
+    S = kernel(X) + noise * np.eye(len(X))
+    alpha, K = np.linalg.solve(S, y), kernel(grid, X)
+    value = -0.5 * y @ alpha - 0.5 * np.linalg.slogdet(S)[1]
+    value += kernel_prior(kernel, scales).log_density(theta)[0]
+    value += noise_prior().log_density(np.log([noise]))[0]
+    return value, K @ alpha, kernel.diag(grid) - np.einsum("ij,ji->i", K, np.linalg.solve(S, K.T))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_band_is_that_of_an_integral_over_the_hyper_parameters(seed):
+    """The second moment around the mean at the optimum, by a grid of all hyper-parameters."""
+    rng = np.random.default_rng(seed)
+    X, grid = rng.uniform(-3, 3, (12, 1)), np.linspace(-3, 3, 25)[:, None]
+    y = np.sin(1.3 * X[:, 0]) + 0.2 * rng.normal(size=12)
+    model = borrow.SingleTaskGPRegressor().fit(X, y)
+    mean, std = model.predict(grid, return_std=True)
+    fitted = model.fitted_
+    m, s = float(fitted.center[0]), float(fitted.scale[0])
+    centre = np.append(model.kernel_.theta, np.log(model.noise_[0] / s**2))
+    steps = np.linspace(-3.0, 3.0, 13)
+    points = centre + np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), -1).reshape(-1, 3)
+    found = [log_joint_and_prediction(X, (y - m) / s, grid, p[:2], np.exp(p[2]), X.std(axis=0)) for p in points]
+    w = np.exp([f[0] for f in found] - np.max([f[0] for f in found]))
+    w /= w.sum()
+    away = np.stack([f[1] for f in found]) - (mean - m) / s
+    whole = s * np.sqrt(w @ (np.stack([f[2] for f in found]) + away**2))
+    fixed = borrow.SingleTaskGPRegressor(kernel=model.kernel_, noise=model.noise_[0], optimizer=None).fit(X, y)
+    plain = fixed.predict(grid, return_std=True)[1]
+    assert np.mean(whole) > 1.15 * np.mean(plain)  # it is not nothing
+    assert np.mean(np.abs(std - whole)) < 0.5 * np.mean(whole - plain)
+    expected = fitted.expected_noise[0] / (s**2 * (w @ np.exp(points[:, 2])))
+    assert 0.75 < expected < 1.25
+
+
+def test_covariance_and_deviation_agree_and_secondaries_count():
     problem = focused_gap(2, random_state=0)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
-    setup, values, X = model.fitted_.model.setup, model.fitted_.model.values, problem.X_test[::10]
-    at = np.full(len(X), setup.primary)
-    plain = focused.condition(values, setup).posterior.predict(X, at, full=True).covariance
-    C = hyper.curvature(focused.objective_of(setup, model.fitted_.model.scales, "auto", 1.0), values)
-    x = hyper.pack(values)
-    J = np.zeros((len(X), len(x)))
-    for i in range(len(x)):
-        step = 1e-4 * np.eye(len(x))[i]
-        up, down = (
-            focused.condition(hyper.unpack(x + s * step, values), setup).posterior.predict(X, at).mean for s in (1, -1)
-        )
-        J[:, i] = (up - down) / 2e-4
-    assert np.all(np.array(list(model.rho_.values())) != 0)
-    scale = model.fitted_.scale[setup.primary] ** 2
-    expected = scale * (plain + J @ np.linalg.solve(C, J.T))
-    _, covariance = model.predict(X, return_cov=True)
-    _, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(covariance, expected, rtol=2e-3, atol=1e-4 * expected.max())
-    np.testing.assert_allclose(std**2, np.diag(covariance), rtol=1e-9)
-    assert np.mean(np.diag(expected) > 1.05 * scale * np.diag(plain)) > 0.5  # it is not nothing
+    X = problem.X_test[::10]
+    for task in model.tasks_:
+        _, covariance = model.predict(X, tasks=task, return_cov=True)
+        _, std = model.predict(X, tasks=task, return_std=True)
+        np.testing.assert_allclose(std**2, np.diag(covariance), rtol=1e-9)
+        assert np.linalg.eigvalsh(covariance)[0] > -1e-9 * np.trace(covariance)
+        plain = np.sqrt(np.diag(model.posterior_covariance(X, tasks=task)))
+        assert np.all(std >= plain - 1e-6)
+        assert std.mean() > (1.02 if task == "primary" else 1.005) * plain.mean()
+
+
+def test_quadratic_objective_gives_its_own_covariance():
+    """With a Gaussian posterior of the parameters and a mean that is linear in them, the band is the delta method's."""
+    C, slope = np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([0.5, -1.0])
+    found = {"a": np.array([0.3]), "b": np.array([-1.0])}
+
+    def evaluate(values):
+        z = pack(values) - pack(found)
+        return float(-0.5 * z @ C @ z), Line(slope @ z)
+
+    moves = [direction(found, a=1.0), direction(found, b=1.0)]
+    uncertainty = hyper_uncertainty(evaluate, found, moves)
+    wide = uncertainty.widen(Prediction(np.zeros(1), np.ones(1)), np.zeros((1, 1)), None)
+    assert wide.variance[0] - 1.0 == pytest.approx(slope @ np.linalg.solve(C, slope), rel=0.3)  # by 16 points
+    np.testing.assert_allclose(curvature_of_values(lambda z: float(-0.5 * z @ C @ z), 2), C, atol=1e-9)
+    alone = hyper_uncertainty(evaluate, found, moves[:1], moves[1:])
+    assert alone.of_variance[-1] == 0.0
+    assert alone.of_mean[-1] == pytest.approx(1.0 / (0.25 * C[1, 1]))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A prediction that is the same everywhere."""
+
+    mean: float
+
+    def predict(self, X, task):
+        return Prediction(np.full(len(X), self.mean), np.ones(len(X)))
+
+
+def test_points_are_spread_as_students_t():
+    for K in (1, 2, 3, 4):
+        T = student_points(K)
+        np.testing.assert_allclose(T.mean(axis=0), 0.0, atol=1e-12)
+        assert np.all((T**2).mean(axis=0) > 0.5)
+        assert np.all((T**2).mean(axis=0) < 3.5)
+        assert len(np.unique(T[:, 0])) == len(T)
 
 
 @pytest.mark.parametrize(
@@ -76,28 +144,46 @@ def test_bands_of_small_samples_cover():
         mean, std = model.predict(grid, return_std=True)
         covered.append(np.mean(np.abs(mean - f[10:]) < 1.645 * std))
         plug_in.append(np.mean(np.abs(mean - f[10:]) < 1.645 * fixed.predict(grid, return_std=True)[1]))
-    assert np.mean(covered) > np.mean(plug_in) + 0.02
-    assert np.mean(covered) > 0.8
+    print(np.mean(covered), np.mean(plug_in))
+    assert np.mean(covered) > np.mean(plug_in) + 0.05
+    assert np.mean(covered) > 0.86
 
 
-def test_at_the_edge_of_what_can_be_factored_the_step_goes_the_other_way():
-    from borrow.inference.hyper_uncertainty import hyper_uncertainty
-    from borrow.kernels import SquaredExponential
-    from borrow.numerics.linalg import NotPositiveDefiniteError
+def test_what_cannot_be_factored_has_no_weight():
+    found = {"noise": np.array([0.5])}
 
-    kernel, Z = SquaredExponential(1.0, 1.0), np.zeros((1, 1))
-    at = {"kernel": kernel.theta, "noise": np.array([0.5])}
-
-    def quadratic(low, high):
-        def evaluate(values):
+    def evaluate(low, high):
+        def inner(values):
             noise = float(values["noise"][0])
             if not low <= noise <= high:
                 raise NotPositiveDefiniteError("beyond the edge")
-            return {"kernel": -2.0 * values["kernel"], "noise": np.array([-3.0 * noise])}, np.array([noise])
+            return -1.5 * (noise - 0.5) ** 2, Line(noise)
 
-        return evaluate
+        return inner
 
-    whole = hyper_uncertainty(quadratic(-9, 9), at, kernel, Z)
-    edge = hyper_uncertainty(quadratic(-9, 0.5), at, kernel, Z)
-    np.testing.assert_allclose(edge.curvature, whole.curvature, atol=1e-8)
-    assert hyper_uncertainty(quadratic(0.5, 0.5), at, kernel, Z) is None
+    moves = [direction(found, noise=1.0)]
+    edge = hyper_uncertainty(evaluate(-9, 0.5), found, moves)
+    assert all(p.mean <= 0.5 for p in edge.posteriors)
+    assert edge.of_mean.sum() == pytest.approx(1.0)
+    assert hyper_uncertainty(evaluate(0.5, 0.5), found, moves) is None
+    assert hyper_uncertainty(evaluate(-9, 9), found, [direction(found)]) is None  # nothing moves
+    held = hyper_uncertainty(evaluate(-9, 9), found, moves, low={"noise": np.array([0.5])})
+    assert min(p.mean for p in held.posteriors) == 0.5
+
+
+def test_labels_are_less_certain_too():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    labels = X[:, 0] + 0.5 * rng.normal(size=30) > 0
+    model = borrow.SingleTaskGPClassifier().fit(X, labels)
+    kernel = model.kernels_[0]
+    fixed = borrow.SingleTaskGPClassifier(kernel=kernel, optimizer=None).fit(X, labels)
+    p, q = (np.abs(m.predict_proba(X)[:, 1] - 0.5).mean() for m in (model, fixed))
+    assert 0.7 * q < p < q
+
+
+def test_many_rows_are_taken_as_known():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1001, 1))
+    model = borrow.PooledGPRegressor().fit(X, X[:, 0] + 0.1 * rng.normal(size=1001))
+    assert model.fitted_.model.uncertainty is None

@@ -260,12 +260,16 @@ def test_fitted_model_is_the_multivariate_normal_of_the_rows(name, normalize_y):
     code, new_code = np.searchsorted(model.tasks_, tasks), np.searchsorted(model.tasks_, new_tasks)
     mean, cov, density = literal_posterior(model, X, code, y, X_new, new_code)
     assert model.log_marginal_likelihood_ == pytest.approx(density, abs=1e-8)
+    np.testing.assert_allclose(model.posterior_covariance(X_new, new_tasks), cov, atol=1e-8)
     found, found_cov = model.predict(X_new, new_tasks, return_cov=True)
-    np.testing.assert_allclose(found, mean, atol=1e-8)
-    np.testing.assert_allclose(found_cov, cov, atol=1e-8)
     again, std = model.predict(X_new, new_tasks, return_std=True)
+    np.testing.assert_allclose(found, mean, atol=1e-8)
     np.testing.assert_allclose(again, mean, atol=1e-8)
-    np.testing.assert_allclose(std, np.sqrt(np.diag(cov)), atol=1e-7)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(found_cov)), atol=1e-7)
+    if SETTINGS[name].get("optimizer", "") is not None:  # learnt: what is not known of it widens the bands
+        assert np.all(std > np.sqrt(np.diag(cov)) - 1e-8)
+        return
+    np.testing.assert_allclose(found_cov, cov, atol=1e-8)
     noise = np.array([model.noise_[t] for t in new_tasks])
     _, noisy = model.predict(X_new, new_tasks, return_std=True, include_noise=True)
     np.testing.assert_allclose(noisy, np.sqrt(np.diag(cov) + noise), atol=1e-7)
@@ -667,7 +671,8 @@ def test_inducing_inputs_are_their_own_dense_approximation(given, optimizer):
     at = np.array([0, 1, 2] * 4)[:11]
     cross = oracle.nystrom_covariance(GRID, at, X, task, *args)
     mean, cov = oracle.predict(K, cross, oracle.nystrom_covariance(GRID, at, GRID, at, *args, same=True), scaled, noise)
-    found, found_cov = model.predict(GRID, np.array(["a", "b", "c"])[at], return_cov=True)
+    asked = GRID, np.array(["a", "b", "c"])[at]
+    found, found_cov = model.predict(*asked), model.posterior_covariance(*asked)
     np.testing.assert_allclose(found, center[at] + scale[at] * mean, atol=1e-8)
     np.testing.assert_allclose(found_cov, cov * np.multiply.outer(scale[at], scale[at]), atol=1e-8)
 
@@ -799,9 +804,9 @@ def test_diagonal_form_is_independent_gps_with_the_same_kernel():
             normalize_y=False,
         ).fit(X[tasks == label], y[tasks == label])
         total += single.log_marginal_likelihood_
-        mine, its = model.predict(GRID, label, return_std=True), single.predict(GRID, return_std=True)
-        for one, other in zip(mine, its, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-9)
+        np.testing.assert_allclose(model.predict(GRID, label), single.predict(GRID), atol=1e-9)
+        mine, its = model.posterior_covariance(GRID, np.full(len(GRID), label)), single.posterior_covariance(GRID)
+        np.testing.assert_allclose(mine, its, atol=1e-9)
     assert model.log_marginal_likelihood_ == pytest.approx(total, abs=1e-9)
 
 
@@ -906,6 +911,8 @@ def test_whole_objective_has_the_right_slope(settings):
     assert plain(values)[0] == evidence
     # The priors that every GP estimator shares, and that of K^f, written out up to constants.
     weak = -0.5 * (np.log(0.5) - np.log(1.3)) ** 2 - 0.5 * np.sum((values["noise"] - np.log(0.1)) ** 2) / 4.0
+    D = np.sum((values["noise"] - values["noise"].mean()) ** 2)
+    weak += -0.5 * (4 + 3 - 1) * np.log(4 * 0.5**2 + D)  # noises of three tasks around each other
     if "specific" in values:
         weak += -1.5 * (np.log(0.8) - np.log(1.3)) ** 2  # of three tasks; their log variance is 0, the mode
     if "intercept" in values:

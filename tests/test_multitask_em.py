@@ -12,7 +12,7 @@ import oracles_multitask as oracle
 from borrow.covariance import Design
 from borrow.data.cells import merge
 from borrow.data.scaling import column_scales
-from borrow.inference.priors import NOISE_MEAN, NOISE_SD, kernel_prior
+from borrow.inference.priors import kernel_prior, noise_prior
 from borrow.kernels import Matern, SquaredExponential
 from borrow.models.multitask.em import em_step, maximise_by_em, update_kernel, update_noise, update_task_covariance
 from borrow.models.multitask.model import Setup, condition, objective_of
@@ -62,7 +62,7 @@ def test_updates_are_the_printed_ones(case):
     expected_B, expected_noise = oracle.em_updates(ROUGH(X), B, NOISE, Y)
     rows = np.isfinite(Y).sum(axis=0)
     np.testing.assert_allclose(update_task_covariance(B, adjoints.B, len(X), None), expected_B, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(update_noise(NOISE, by["noise"], rows, False), expected_noise, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(update_noise(NOISE, by["noise"], rows, 1e-6, False), expected_noise, rtol=0, atol=1e-8)
     new = em_step(values, setup, SCALES, None)
     np.testing.assert_allclose(setup.form.parts(new).B, expected_B, rtol=0, atol=1e-8)
     np.testing.assert_allclose(np.exp(new["noise"]), expected_noise, rtol=0, atol=1e-8)
@@ -152,11 +152,14 @@ def test_updates_with_priors_maximise_the_expected_log_posterior():
         assert of_matrix(other) < of_matrix(new)
     rows, by = np.array([9.0, 5.0, 0.0]), np.array([2.0, -1.5, 0.0])
     squares = NOISE * (rows + 2 * by)
-    u = np.log(update_noise(NOISE, by, rows, True))
-    slope = -0.5 * rows + 0.5 * squares * np.exp(-u) - (u - NOISE_MEAN) / NOISE_SD**2
+    u = np.log(update_noise(NOISE, by, rows, 1e-6, True))
+    slope = -0.5 * rows + 0.5 * squares * np.exp(-u) + noise_prior().log_density(u)[1]
     np.testing.assert_allclose(slope, 0.0, atol=1e-9)
-    assert u[2] == pytest.approx(NOISE_MEAN)  # no row: the mode of the prior
-    assert update_noise(NOISE, by, rows, False)[2] == NOISE[2]  # no row and no prior: as it was
+    least = 1.5 * np.exp(u.min())
+    held = update_noise(NOISE, by, rows, least, True)
+    assert held.min() == pytest.approx(least)
+    assert held.max() > np.exp(u.max())  # the floor of one draws the others
+    assert update_noise(NOISE, by, rows, 1e-6, False)[2] == NOISE[2]  # no row and no prior: as it was
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -159,6 +159,8 @@ def test_wide_tables_are_compared_and_fitted(place, wide, tmp_path):
     good("fit", place / "wide.csv", "--targets", "s1,s2,s3", "-m", "single", "--save", tmp_path / "m")
     found = pl.read_csv(good("predict", tmp_path / "m", place / "wide.csv", "--only").stdout.encode())
     assert found.columns[:6] == ["s1_mean", "s1_std_function", "s1_std_measurement", "s1_low", "s1_high", "s2_mean"]
+    wide.select("hour").write_csv(tmp_path / "hours.csv")  # one column, of a name that the model knows
+    assert pl.read_csv(good("predict", tmp_path / "m", tmp_path / "hours.csv", "--only").stdout.encode()).equals(found)
     one = borrow.SingleTaskGPRegressor().fit(wide.select("hour"), wide.select("s1", "s2", "s3"))
     np.testing.assert_allclose(found["s2_mean"], one.predict(wide.select("hour"))[:, 1], atol=1e-10)
 

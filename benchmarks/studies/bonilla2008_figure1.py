@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import matplotlib
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
@@ -74,7 +75,7 @@ def models(table: Responses, rows: int) -> dict:
     multi = borrow.MultiTaskGPRegressor
     out = {
         "no transfer": borrow.SingleTaskGPRegressor(),
-        "pooled": borrow.PooledGPRegressor(max_iter=200),
+        "pooled": borrow.PooledGPRegressor(normalize_y="common", max_iter=200),
         "diagonal": multi(task_covariance="diagonal"),
         "free form, paper": multi(
             kernel=SquaredExponential(1.0, (1.0,) * d), share_noise=True, task_prior=None, prior=None, max_iter=200
@@ -197,40 +198,88 @@ def per_program(data: str, results: list[dict]) -> dict:
     }
 
 
-def draw(data: str, results: list[dict]) -> None:
-    """Three programs and the average, as in the paper: where sharing helps most, in the middle, and least."""
-    table, sizes = load(data), sizes_of(data, results)
+#: How the data are called in the title, and what a task is.
+NAMES = {
+    "compiler": ("Compiler data", "program"),
+    "polybench": ("PolyBench", "program"),
+    "spear": ("SPEAR", "environment"),
+}
+LINES = {
+    "free form": figures.COLOURS["focused"],
+    "chosen": "#009E73",
+    "parametric": "#E69F00",
+    "free form, paper": figures.COLOURS["pooled"],
+}
 
-    def curve(method: str, t: int | None) -> np.ndarray:
-        return np.array(
-            [
-                [np.mean(r["error"][method]) if t is None else r["error"][method][t] for r in results if r["n"] == n]
-                for n in sizes
-                if any(r["n"] == n and method in r["error"] for r in results)
-            ]
-        )
 
-    gain = [curve("free form", t).mean() / curve("no transfer", t).mean() for t in range(len(table.tasks))]
-    order = np.argsort(gain)
-    shown = [int(order[0]), int(order[len(order) // 2]), int(order[-1]), None]
-    fig = Figure(figsize=(11, 3.2), layout="constrained")
-    axes = fig.subplots(1, 4)
-    lines = ("no transfer", "parametric", "free form, paper", "free form", "chosen")
-    for axis, t in zip(axes, shown, strict=True):
-        for i, method in enumerate(m for m in lines if any(m in r["error"] for r in results)):
-            values = curve(method, t)
-            x = np.arange(len(values)) + 0.06 * (i - 2)
-            axis.errorbar(
-                x, values.mean(axis=1), values.std(axis=1), color=f"C{i}", marker="o", ms=3, lw=1.2, label=method
+def message(sizes: list[int], ratio: list[float]) -> str:
+    """What the learnt covariance of tasks does to the error of all tasks."""
+    better = [n for n, r in zip(sizes, ratio, strict=True) if r < 1]
+    if not better:
+        return "sharing loses at every size"
+    if len(better) == len(sizes):
+        return f"sharing helps at every size, most at {sizes[int(np.argmin(ratio))]} settings"
+    return f"sharing helps up to {max(better)} settings, then it loses"
+
+
+def draw(data: str, found: dict) -> Figure:
+    """From the record: error over that of no transfer, for all tasks by method, and for each task by the learnt K^f."""
+    name, task = NAMES[data]
+    by = {(r["method"], r["settings"]): r["error / no transfer"] for r in found["table"]}
+    sizes = sorted({r["settings"] for r in found["table"]})
+    at = {n: i for i, n in enumerate(sizes)}
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(figsize=(9.5, 3.9), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        ends = []
+        for method, colour in LINES.items():
+            mine = [(at[n], by[method, n]) for n in sizes if (method, n) in by]
+            if mine:
+                x, y = zip(*mine, strict=True)
+                wide = 2.2 if method == "free form" else 1.3
+                left.plot(x, y, color=colour, lw=wide, marker="o", ms=3.5, zorder=4)
+                ends.append((y[-1], x[-1], method, colour))
+        for place, (y, x, method, colour) in zip(apart([e[0] for e in sorted(ends)]), sorted(ends), strict=True):
+            left.annotate(method, (x, y), (x + 0.12, place), color=colour, fontsize=8, va="center")
+        alone, shared = (found["per program"][m] for m in ("no transfer", "free form"))
+        ratios = {t: np.divide(shared[t], alone[t][: len(shared[t])]) for t in shared}
+        order = sorted(ratios, key=lambda t: ratios[t][-1])
+        named = [order[0], order[-1]]
+        for t, y in ratios.items():
+            colour = figures.COLOURS["focused"] if t == order[0] else figures.COLOURS["single"]
+            looks = {"color": colour, "lw": 1.8, "zorder": 4} if t in named else {"color": "#B9B9B9", "lw": 0.9}
+            right.plot(range(len(y)), y, **looks)
+            if t in named:
+                right.annotate(t, (len(y) - 1 + 0.08, y[-1]), color=colour, fontsize=8, va="center")
+        ratio = [by["free form", n] for n in sizes]
+        left.set_title(f"{name}: {message(sizes, ratio)}")
+        lost = sum(y[-1] > 1 for y in ratios.values())
+        right.set_title(f"At {sizes[-1]} settings it loses for {lost} of {len(ratios)} {task}s")
+        for ax in (left, right):
+            ax.plot((-0.2, len(sizes) - 1), (1, 1), color=figures.INK, lw=1.0, ls=figures.DASHES, zorder=3)
+            ax.set_yscale("log", base=2)
+            ax.set_yticks(
+                ticks := [t for t in (0.25, 0.5, 0.7, 1, 1.4, 2, 4, 8) if inside(t, ratios, by)], map(str, ticks)
             )
-        axis.set_xticks(range(len(sizes)), [str(n) for n in sizes])
-        axis.set_title("all tasks" if t is None else table.tasks[t], fontsize=10)
-        axis.set_xlabel("settings per task")
-        axis.set_ylim(bottom=0)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("mean absolute error")
-    fig.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=len(lines), frameon=False)
-    figures.save(fig, FIGURES / f"bonilla2008_{data}")
+            ax.minorticks_off()
+            ax.set_xticks(range(len(sizes)), sizes)
+            ax.set_xlim(-0.2, len(sizes) - 1 + 0.95)
+            ax.set_xlabel(f"settings measured of each {task}")
+        left.set_ylabel("error over that of no transfer (dashed: the same)")
+    return figure
+
+
+def apart(values: list[float], least: float = 0.055) -> list[float]:
+    """Places for labels in rising order, so that none covers the next; on a scale of logarithms."""
+    out = [np.log2(v) for v in values]
+    for i in range(1, len(out)):
+        out[i] = max(out[i], out[i - 1] + least * 2)
+    return [float(2.0**v) for v in out]
+
+
+def inside(tick: float, ratios: dict, by: dict) -> bool:
+    values = [v for y in ratios.values() for v in y] + [v for (m, _), v in by.items() if m in LINES]
+    return min(values) / 1.05 <= tick <= max(values) * 1.05
 
 
 def main() -> None:
@@ -245,7 +294,7 @@ def main() -> None:
         found = summarise(data, results)
         found["per program"] = per_program(data, results)
         write_result(f"bonilla2008_{data}", {"seeds": "[replication, settings]", **found})
-        draw(data, results)
+        figures.save(draw(data, found), FIGURES / f"bonilla2008_{data}")
         for row in found["table"]:
             sys.stdout.write(f"{data} {row}\n")
 

@@ -62,7 +62,7 @@ def models() -> dict:
             kernel=SquaredExponential(400.0, (1.0,) * 19), noise=100.0, **raw
         ),
         "no transfer": borrow.SingleTaskGPRegressor(),
-        "pooled": borrow.PooledGPRegressor(max_iter=100),
+        "pooled": borrow.PooledGPRegressor(normalize_y="common", max_iter=100),
         **{f"rank {p}": multi(rank=p, **COMMON) for p in (1, 2, 3, 5)},
         "rank 1 + intercept": multi(rank=1, intercept=True, **COMMON),
         "a 11' + b I": multi(task_covariance="uniform", **COMMON),

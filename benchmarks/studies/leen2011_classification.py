@@ -329,45 +329,49 @@ def targets(table: list[dict]) -> list[dict[str, Any]]:
     return rows
 
 
+#: Lines that the message is about, and the others, in grey.
 LINES = {
-    "single": (figures.COLOURS["single"], "-"),
-    "focused": (figures.COLOURS["focused"], "-"),
-    "pooled": (figures.COLOURS["pooled"], "-"),
-    "pooled, same question": (figures.COLOURS["pooled"], figures.DASHES),
-    "focused, shuffled labels": (figures.COLOURS["focused"], figures.DASHES),
-    "multi-task": ("#CC79A7", "-"),
-    "logistic": (figures.COLOURS["ridge"], "-"),
-    "shared structure": ("#009E73", "-"),
-    "Dirichlet process": ("#B8860B", "-"),
-    "regularized": ("#56B4E9", "-"),
+    "single": (figures.COLOURS["single"], "no transfer"),
+    "focused": (figures.COLOURS["focused"], "focused"),
+    "pooled": (figures.COLOURS["pooled"], "pooled"),
+    "multi-task": ("#009E73", "symmetric"),
 }
+OTHERS = ("pooled, same question", "focused, shuffled labels", "logistic", "shared structure", "regularized")
+#: Titles of the two columns; the figure of the record stands behind them.
+TITLES = ("{few} trials of the one: others' trials help", "All its trials: little is left to borrow")
 
 
 def figure_5(table: list[dict]) -> Figure:
-    """Log loss, error and AUC on the test half against the trials a secondary, for few and all primary trials."""
+    """Log loss, AUC and error on the test half against the trials a secondary, for few and all primary trials."""
     with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(figsize=(9.5, 8.0), layout="constrained")
+        figure = Figure(figsize=(9.5, 7.6), layout="constrained")
         axes = figure.subplots(3, 2, sharex=True, sharey="row")
         for column, size in enumerate((FEW, "all")):
             rows = [r for r in table if r["primary trials"] == size]
             x = np.arange(len(rows))
             for ax, metric in zip(axes[:, column], METRICS, strict=True):
-                for m, (colour, dash) in LINES.items():
+                for m in OTHERS:
+                    ax.plot(x, [r["mean"][m][metric] for r in rows], color="#C4C4C4", lw=0.9, zorder=2)
+                for m, (colour, label) in LINES.items():
                     y = np.array([r["mean"][m][metric] for r in rows])
-                    wide = 2.0 if m in ("focused", "single") else 1.0
-                    ax.plot(x, y, color=colour, linestyle=dash, linewidth=wide, marker="o", ms=3, label=m)
+                    ax.plot(x, y, color=colour, lw=2.0, marker="o", ms=3.5, label=label, zorder=4)
                     if m == "focused":
                         se = np.array([r["against single"][m][metric]["standard error"] for r in rows])
-                        ax.fill_between(x, y - se, y + se, color=colour, alpha=0.15, lw=0)
+                        ax.fill_between(x, y - se, y + se, color=colour, alpha=0.18, lw=0, zorder=3)
                 ax.set_xticks(x, [str(r["trials a secondary"]) for r in rows])
                 if column == 0:
                     ax.set_ylabel(metric)
-            axes[0, column].set_title(f"{size} primary trials")
-            axes[2, column].set_xlabel("trials of each secondary task")
-        top = np.max([[r["mean"][m]["log loss"] for m in ("single", "focused", "pooled")] for r in table])
-        low = np.min([[r["mean"][m]["log loss"] for m in LINES] for r in table])
-        axes[0, 0].set_ylim(low - 0.02, top + 0.12)
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+            gain = rows[-1]["mean"]["single"]["log loss"] - rows[-1]["mean"]["focused"]["log loss"]
+            axes[0, column].set_title(
+                f"{TITLES[column].format(few=FEW)} (log loss {-gain:+.3f})".replace("-", "\u2212")
+            )
+            axes[2, column].set_xlabel("trials of each of the other people")
+        shown = [[r["mean"][m]["log loss"] for m in LINES] for r in table]
+        axes[0, 0].set_ylim(np.min(shown) - 0.02, np.max(shown) + 0.02)
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        handles.append(axes[0, 0].lines[0])
+        labels.append("others of the table")
+        figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 

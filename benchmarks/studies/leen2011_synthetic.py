@@ -74,7 +74,7 @@ def one_fit(gap: str, draw: int, count: int) -> dict:
         out["paper"] = error(literal.predict(problem.X_test), problem)
         alone = borrow.SingleTaskGPRegressor().fit(problem.X[own], problem.y[own])
         out["single"] = error(alone.predict(problem.X_test), problem)
-        pooled = borrow.PooledGPRegressor().fit(problem.X, problem.y, tasks=problem.tasks)
+        pooled = borrow.PooledGPRegressor(normalize_y="common").fit(problem.X, problem.y, tasks=problem.tasks)
         out["pooled"] = error(pooled.predict(problem.X_test, tasks="primary"), problem)
     ridge = make_pipeline(PolynomialFeatures(3), StandardScaler(), RidgeCV(np.logspace(-4, 4, 17)))
     out["ridge"] = error(ridge.fit(problem.X[labelled], problem.y[labelled]).predict(problem.X_test), problem)

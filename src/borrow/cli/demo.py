@@ -63,7 +63,14 @@ def run(
         )
     asked = QUICK if quick else {**USUAL, "jobs": min(MOST_JOBS, joblib.cpu_count())}
     compare.run(
-        str(place), "speed-up", "program", primary, report=page if report else None, seed=seed, as_json=as_json, **asked
+        str(place),
+        "speed-up",
+        "program",
+        primary=primary,
+        report=page if report else None,
+        seed=seed,
+        as_json=as_json,
+        **asked,
     )
 
 

@@ -155,7 +155,8 @@ def open_rows(
     model: Any, data: str, delimiter: str | None, task: str | None, task_is: str | None, cost: Sequence[str] = ()
 ) -> RowReader:
     """What the model needs of a file: its inputs and tasks, and a column of costs beside these."""
-    source, schema = open_source(data, delimiter), model.fitted_.schema
+    schema = model.fitted_.schema
+    source = open_source(data, delimiter, [str(n) for n in schema.inputs or ()])
     source.require([] if task is None else [task], "--task")
     column = task if task is not None else schema.task if isinstance(schema.task, str) else None
     names = [c for c in source.columns if c != column] if schema.names is None else [str(n) for n in schema.inputs]

@@ -211,8 +211,8 @@ def _parquet(name: str, opened: Callable[[], Any], read: Callable[..., Any], **o
         fail(f"{name} is a damaged Parquet file: {first}")
 
 
-def open_source(place: str, delimiter: str | None = None) -> Source:
-    """A file, or standard input for `-`."""
+def open_source(place: str, delimiter: str | None = None, known: Sequence[str] = ()) -> Source:
+    """A file, or standard input for `-`; a file of one column must have one that is known."""
     if place == "-":
         if sys.stdin is None or sys.stdin.isatty():
             what = "closed" if sys.stdin is None else "a terminal"
@@ -221,14 +221,14 @@ def open_source(place: str, delimiter: str | None = None) -> Source:
         head = stream.read(BLOCK)
         if head[:4] == PARQUET:  # its table of contents is at the end
             head += stream.read()
-            return _source("standard input", lambda: io.BytesIO(head), delimiter)
-        return _source("standard input", lambda: nullcontext(_Chained(head, stream)), delimiter)
+            return _source("standard input", lambda: io.BytesIO(head), delimiter, known)
+        return _source("standard input", lambda: nullcontext(_Chained(head, stream)), delimiter, known)
     path = Path(place)
     refuse_absent(path)
     if path.is_dir():
         fail(f"{place!r} is a folder; give a CSV or Parquet file")
     try:
-        return _source(repr(place), lambda: path.open("rb"), delimiter)
+        return _source(repr(place), lambda: path.open("rb"), delimiter, known)
     except OSError as problem:
         fail(f"{place!r} cannot be read: {problem.strerror}")
 
@@ -250,7 +250,7 @@ def file_kind(path: Path) -> str:
     return next((kind for kind, begin in BEGINNINGS.items() if head.startswith(begin)), "table")
 
 
-def _source(name: str, opened: Callable[[], Any], delimiter: str | None) -> Source:
+def _source(name: str, opened: Callable[[], Any], delimiter: str | None, known: Sequence[str]) -> Source:
     """What the first bytes say of a table. They are looked at before anything is read."""
     head = _head(opened)
     if head[:2] == GZIP:
@@ -270,7 +270,7 @@ def _source(name: str, opened: Callable[[], Any], delimiter: str | None) -> Sour
     check_quotes(name, sample, records.quotes, separator, line, not len(records.ends))
     header = pl.read_csv(sample[: records.ends[0]], has_header=False, separator=separator, infer_schema=False)
     columns = tuple((c or "").strip() for c in header.row(0))
-    _check_header(columns, name)
+    _check_header(columns, name, known)
     source = Source(name, columns if columns[-1] else columns[:-1], separator, opened, len(columns))
     if not columns[-1]:
         ends = f"the first line of {name} ends with {source.separated_by}"
@@ -341,13 +341,13 @@ def _separator(sample: bytes, name: str, given: str | None) -> str:
     return asked
 
 
-def _check_header(columns: tuple[str, ...], name: str) -> None:
+def _check_header(columns: tuple[str, ...], name: str, known: Sequence[str]) -> None:
     numbers = sum(bool(re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", c, re.I)) for c in columns)
     first = f"the first line of {name}"
     refuse(
         {
             f"{name} has one column only, {columns[0]!r}: none of {', '.join(SEPARATORS.values())} separates its first "
-            "line; if something else does, say so with --delimiter": len(columns) == 1,
+            "line; if something else does, say so with --delimiter": len(columns) == 1 and columns[0] not in known,
             f"{first} holds numbers ({list_labels(columns, 4)}); it must name the columns": numbers > len(columns) / 2,
             f"{first} names no columns": not any(columns),
         }

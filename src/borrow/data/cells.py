@@ -69,7 +69,8 @@ class Cells(Stacked):
 
     A cell is the mean of its rows; `count` is its precision in units of one row. What the rows say beyond
     their means is kept per task: `dof` rows more than cells, `scatter` their sum of squares around the means,
-    `log_count` the constant, so that the evidence equals that of the rows written out.
+    `log_count` the constant, so that the evidence equals that of the rows written out. `least_noise` is the variance
+    that the resolution of the targets leaves in each row (`data.resolution`); None where nothing is known of it.
     """
 
     X: Array
@@ -79,6 +80,7 @@ class Cells(Stacked):
     dof: Array  # (M,)
     scatter: Array  # (M,)
     log_count: Array  # (M,)
+    least_noise: Array | None = None  # (M,)
 
     def only(self, t: int) -> Cells:
         """Task t as the only one."""
@@ -91,7 +93,8 @@ class Cells(Stacked):
         starts = np.concatenate([[0], np.cumsum(lengths)])
         at = np.arange(starts[-1]) + np.repeat(self.starts[codes] - starts[:-1], lengths)
         within = self.dof[codes], self.scatter[codes], self.log_count[codes]
-        return Cells(self.X[at], self.y[at], self.count[at], starts, *within)
+        least = None if self.least_noise is None else self.least_noise[codes]
+        return Cells(self.X[at], self.y[at], self.count[at], starts, *within, least)
 
 
 def compared(X: Array, columns: Codes | None) -> list[Array]:

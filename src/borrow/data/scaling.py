@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow.data.cells import Cells, Codes, Rows, begins, merge
+from borrow.data.resolution import least_noise, rounding_variance
 from borrow.numerics.linalg import Array
 
 
@@ -22,6 +23,11 @@ class Scaling:
     center: Array
     scale: Array
     log_volume: float
+
+    def typical(self) -> Scaling:
+        """The units of a typical task, where rows of several are one."""
+        scale = np.exp(np.log(self.scale).mean(keepdims=True))
+        return Scaling(self.center.mean(keepdims=True), scale, self.log_volume)
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,20 @@ class TaskData:
     scaling: Scaling
     column_scales: Array
     number: Codes | None = None  # of the first row of X that went into each cell
+    constant: tuple[Hashable, ...] = ()  # tasks of several rows whose targets are all equal
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""
         return np.vstack([self.cells.X[self.cells.of(t)], self.unlabelled[t]])
+
+    def only(self, t: int) -> TaskData:
+        """Task t alone, in the units that it has among all."""
+        cells, scale = self.cells.only(t), self.scaling.scale[[t]]
+        n_rows = len(cells.y) + float(cells.dof[0])
+        scaling = Scaling(self.scaling.center[[t]], scale, n_rows * float(np.log(scale[0])))
+        number = None if self.number is None else self.number[self.cells.of(t)]
+        constant = tuple(label for label in self.constant if label == self.labels[t])
+        return TaskData((self.labels[t],), cells, (self.unlabelled[t],), scaling, self.column_scales, number, constant)
 
 
 def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskData:
@@ -45,16 +61,41 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     seen, free = rows.in_order().labelled()
     cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, len(rows.labels), rows.columns)
     n_rows = np.diff(cells.starts) + cells.dof
-    scaling = scale(cells, n_rows, normalize, keep)
+    mean, variance = task_moments(cells, n_rows)
+    rounding = rounding_variance(seen, len(rows.labels))
+    variance = np.maximum(variance, rounding)  # NaN stays
+    scaling = scale(cells, n_rows, normalize, keep, (mean, variance))
+    least = least_noise(rounding, variance, n_rows)
     y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
-    cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2)
+    cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2, least_noise=least / scaling.scale**2)
     number = seen.number
     if number is not None:
         number = np.minimum.reduceat(number, np.flatnonzero(begins(seen.X, seen.task)))
-    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight), number)
+    equal = tuple(rows.labels[t] for t in np.flatnonzero((n_rows > 1) & np.isnan(variance)))
+    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight), number, equal)
 
 
-def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int]) -> Scaling:
+def task_moments(cells: Cells, n_rows: Array) -> tuple[Array, Array]:
+    """Mean and variance of every task's targets; NaN without a row, and the variance NaN where all are equal."""
+    M = len(n_rows)
+    mean, variance = np.full(M, np.nan), np.full(M, np.nan)
+    for t in np.flatnonzero(np.diff(cells.starts)).tolist():
+        at = cells.of(t)
+        total = cells.count[at].sum()
+        mean[t] = np.average(cells.y[at], weights=cells.count[at])
+        squares = cells.count[at] @ (cells.y[at] - mean[t]) ** 2 + cells.scatter[t]
+        if n_rows[t] > 1 and squares / total > (1e-10 * mean[t]) ** 2:  # else constant, but for rounding
+            variance[t] = squares / total
+    return mean, variance
+
+
+def scale(
+    cells: Cells,
+    n_rows: Array,
+    normalize: bool | str,
+    keep: Sequence[int],
+    moments: tuple[Array, Array] | None = None,
+) -> Scaling:
     """Centre and scale each task's targets; small tasks shrink towards the overall figures.
 
     Shrinkage is empirical Bayes: a task's mean moves towards the mean of the means by (sampling variance) /
@@ -62,6 +103,8 @@ def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int
     "common" takes the mean and standard deviation of all rows for every task, for targets in the same units.
     Tasks in `keep` keep their own figures (the mean if there is a row, the scale if there are two distinct
     targets) and do not enter the others': else flipping the sign of all secondaries would move the primary.
+    A task whose targets are all equal says nothing of its scale and has that of the others. `moments` are those of the
+    tasks where they are at hand.
     """
     M = len(n_rows)
     center, spread = np.zeros(M), np.ones(M)
@@ -71,14 +114,7 @@ def scale(cells: Cells, n_rows: Array, normalize: bool | str, keep: Sequence[int
         center[:] = overall
         spread[:] = np.sqrt(squares) if squares > (1e-10 * overall) ** 2 else 1.0
     elif normalize:
-        mean, variance = np.full(M, np.nan), np.full(M, np.nan)
-        for t in np.flatnonzero(np.diff(cells.starts)).tolist():
-            at = cells.of(t)
-            total = cells.count[at].sum()
-            mean[t] = np.average(cells.y[at], weights=cells.count[at])
-            squares = cells.count[at] @ (cells.y[at] - mean[t]) ** 2 + cells.scatter[t]
-            if n_rows[t] > 1 and squares / total > (1e-10 * mean[t]) ** 2:  # else constant, but for rounding
-                variance[t] = squares / total
+        mean, variance = task_moments(cells, n_rows) if moments is None else moments
         pool = ~np.isin(np.arange(M), keep) if len(keep) < M else np.ones(M, dtype=bool)
         seen = pool & np.isfinite(variance)
         typical = float(np.exp(np.mean(np.log(variance[seen])))) if seen.any() else np.nan

@@ -91,7 +91,8 @@ class GPEstimator(TaskEstimator):
                 f"({optimum.message}); raise max_iter (now {self.max_iter}){remedy}",
                 ConvergenceWarning,
             )
-        exact = [(n, i) for n, i in optimum.at_bound if n == "noise" and optimum.values[n][i] <= np.log(NOISE_FLOOR)]
+        floored = [(n, i) for n, i in optimum.at_bound if n == "noise" and optimum.values[n][i] < 0.0]
+        exact = [(n, i) for n, i in floored if optimum.values[n][i] <= np.log(NOISE_FLOOR)]
         if exact:
             which = list_labels([names[n][i] for n, i in exact], 4)
             text = f"{which} is at its floor of {NOISE_FLOOR:g} of the variance of y: the fit meets every target"
@@ -99,7 +100,10 @@ class GPEstimator(TaskEstimator):
                 log.info(text)
             else:
                 warn(f"{text}, which is overfitting unless they are exact; use prior='auto'", ConvergenceWarning)
-        loose = [at for at in optimum.at_bound if at not in exact]
+        if len(floored) > len(exact):
+            which = list_labels([names[n][i] for n, i in floored if (n, i) not in exact], 4)
+            log.info("%s is as small as the resolution of the targets allows", which)
+        loose = [at for at in optimum.at_bound if at not in floored]
         if not prior:
             loose += [at for at in plateau(objective, optimum, names["kernel"]) if at not in loose]
         if loose:

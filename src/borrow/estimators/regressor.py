@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import places_of
+from borrow.data.labels import list_labels, places_of
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
@@ -20,9 +20,11 @@ from borrow.estimators.base import Fitted, TaskEstimator, as_labels, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
+from borrow.inference.hyper_uncertainty import HyperUncertainty
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -58,6 +60,7 @@ class FittedRegression(Fitted):
     center: Array
     scale: Array
     noise: Array  # (M,), in the units of y
+    expected_noise: Array  # the same, with what is not known about it: of a new observation
 
 
 @dataclass(eq=False, repr=False)
@@ -105,6 +108,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         M = len(schema.labels)
         center, scale = (np.broadcast_to(v, M) for v in (scaling.center, scaling.scale))
         noise = np.broadcast_to(model.noise, M) * scale**2
+        expected = np.broadcast_to(model.expected_noise if isinstance(model, GPFit) else model.noise, M) * scale**2
         attributes = {
             **self._read_attributes(),
             "tasks_": as_labels(schema.tasks),
@@ -112,7 +116,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             "log_marginal_likelihood_": model.evidence - scaling.log_volume,
             **model.attributes(schema.labels),
         }
-        return FittedRegression(schema, model, shown(attributes, schema.labels), center, scale, noise)
+        return FittedRegression(schema, model, shown(attributes, schema.labels), center, scale, noise, expected)
 
     def predict(
         self,
@@ -192,7 +196,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             p = model.predict(rows, task, full, hyper)
         scale = fitted.scale[task]
         mean = fitted.center[task] + scale * p.mean
-        noise = fitted.noise[task] * include_noise
+        noise = fitted.expected_noise[task] * include_noise
         if p.covariance is not None:
             return mean, p.covariance * np.multiply.outer(scale, scale) + np.diag(noise)
         return mean, np.sqrt(p.variance * scale**2 + noise)
@@ -236,7 +240,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """Every distinct row predicted without it, at the hyper-parameters found: a quick look, and optimistic.
 
         Removing a row's own Gaussian site from its marginal is closed form: its precision falls by tau. Columns:
-        task, count (rows merged into one), y, mean, std (of an observation), in the units of y.
+        task, count (rows merged into one), y, mean, std (of an observation), in the units of y; of a typical task
+        where rows of several are one.
         """
         fitted: Any = self._fit_of()
         cells = fitted.model.cells
@@ -245,10 +250,10 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         tau = cells.count / noise
         m, v = fitted.model.marginals()
         mean, variance = cavity(m, v, Sites(tau * cells.y, tau))
-        labels = fitted.schema.labels
+        labels, units = fitted.schema.labels, Scaling(fitted.center, fitted.scale, 0.0)
         if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
-            labels = ("all tasks",)
-        center, scale = fitted.center[t], fitted.scale[t]
+            labels, units = ("all tasks",), units.typical()
+        center, scale = units.center[t], units.scale[t]
         columns = {
             "count": cells.count,
             "y": center + scale * cells.y,
@@ -270,6 +275,13 @@ class GPFit:
     n_iter: int
     converged: bool
     posterior: Any
+    uncertainty: HyperUncertainty | None = field(default=None, kw_only=True)
+
+    @property
+    def expected_noise(self) -> Array:
+        """The noise of a new observation: what is not known about it makes it more."""
+        expected = None if self.uncertainty is None else self.uncertainty.noise
+        return self.noise if expected is None else np.broadcast_to(expected, self.noise.shape)
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
@@ -277,9 +289,9 @@ class GPFit:
         return mean, variance
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows, at the hyper-parameters found."""
-        prediction: Prediction = self.posterior.predict(X, task, full)
-        return prediction
+        """Functions at new rows; what is not known about the hyper-parameters widens the bands."""
+        found: Prediction = self.posterior.predict(X, task, full)
+        return found if self.uncertainty is None or not hyper else self.uncertainty.widen(found, X, task)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes: those that all GP regressors have, and the model's own."""
@@ -344,18 +356,30 @@ class GPRegressor(TaskRegressor, GPEstimator):
         self._check_settings()
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
+        warn_constant(data)
         largest = self._largest_block(data)
         with self._places(len(data.cells.y), largest, largest) as place:
             model = self._fit(data, place(data.cells))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:
-        """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1."""
+        """Noise variances of the scaled targets to start from: those given, in the units of y, or 0.1 at least."""
         given = by_label(self.noise, data.labels, "noise", default=None)
         start = np.full(len(data.labels), 0.1)
+        if data.cells.least_noise is not None:
+            start = np.maximum(start, data.cells.least_noise)
         for t in places_of(data.labels):
             if (value := given[t]) is not None:
                 if not is_number(value) or value <= 0:
                     raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
                 start[t] = float(value) / data.scaling.scale[t] ** 2
         return start
+
+
+def warn_constant(data: TaskData) -> None:
+    """Name the tasks whose targets are all equal: they tell a level, and nothing of scale or noise."""
+    if data.constant:
+        warn(
+            f"the targets of task {list_labels(data.constant, 4)} are all equal: only its level can be learnt, and its "
+            "scale and noise are those of a typical task, or a guess where there is no other"
+        )

@@ -225,9 +225,11 @@ def _tasks(predictor: Predictor, tasks: Any, most: int) -> tuple[list[Any], int]
 
 def learnt(attributes: Mapping[str, Any]) -> str:
     """What a fit found, as HTML: one line per public attribute, large ones by their shape."""
+    said = {name: _short(value) for name, value in attributes.items() if not name.endswith("_in_")}
     rows = "".join(
-        f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(_short(value))}</td></tr>"
-        for name, value in attributes.items()
+        f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(words)}</td></tr>"
+        for name, words in said.items()
+        if words
     )
     return f"<details open><summary>learnt by the fit</summary><table><tbody>{rows}</tbody></table></details>"
 
@@ -239,7 +241,7 @@ def _short(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return _cut(", ".join(f"{k}: {_short(v)}" for k, v in value.items()))
+        return _cut(", ".join(f"{k}: {words}" for k, v in value.items() if (words := _short(v))))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return _cut(", ".join(_short(v) for v in value))
     return _cut(" ".join(str(value).split()))

@@ -1,114 +1,163 @@
-"""What is not known about the hyper-parameters, added to the band of the function.
+"""What is not known about the hyper-parameters, counted in the band of the function.
 
-The posterior of a function is for the hyper-parameters that were found. Their own uncertainty is, to first order,
-Gaussian with covariance C^-1, C the curvature of what was maximised; it moves the posterior mean by J = d mean/d
-values, which adds J C^-1 J' to the covariance (the delta method). The mean is k(x, Z) c, so J needs the derivative
-of the coefficients c, which comes with the differences that make C, and that of k by its own parameters.
+The posterior of a function is for the hyper-parameters that were found. How far others would do as well is explored
+along a few directions that matter most: all lengthscales together, the variance of the function, the noise, how much is
+shared. Points are spread around the optimum by the curvature of what was maximised (as INLA does; Rue, Martino and
+Chopin 2009, section 3.2), each is one evaluation without a gradient, and its weight says how likely it is:
+
+    weight_k = exp(objective at point k) / density of the spread at point k       (importance sampling)
+
+Single parameters that matter less, one lengthscale beside the others, are moved one at a time by a step h; with c_j the
+curvature along the move, they add (m_j - m)^2 / (h^2 c_j), the delta method by differences. With m, v the prediction at
+the optimum, m_k, v_k those at the points, the band is
+
+    variance = v max(1, sum_k w_k v_k / v) + sum_k w_k (m_k - m)^2 + sum_j (m_j - m)^2 / (h^2 c_j),
+
+the second moment around the mean at the optimum, which stays the prediction, and never less than v. A covariance is
+stretched alike.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from scipy.special import stdtrit
 
 from borrow.covariance.contracts import Prediction
-from borrow.kernels import Kernel
-from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, NotPositiveDefiniteError, to_host
+from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, pack, unpack
 
 log = logging.getLogger("borrow")
 
-#: Up to this many hyper-parameters the curvature is taken; beyond, bands are for the hyper-parameters found.
-MOST = 150
-STEP = 1e-4
-#: No direction is taken to be less certain than this curvature, that of the widest default prior, leaves it.
-LEAST_CURVATURE = 0.25
-#: Hyper-parameters that are weights and not logarithms.
-WEIGHTS = ("rho", "loadings")
+#: Above this many rows in all the hyper-parameters are taken as known: they nearly are, and a point costs as they do.
+MOST_ROWS = 1000
+#: Pairs of points for each direction beyond the first; degrees of freedom of their spread, a heavy-tailed Student's t.
+PAIRS, DOF = 4, 5.0
+#: By how much wider than the curvature says: beyond it the objective often falls more slowly.
+WIDER = 1.5
+#: The step of the differences that give the curvature: as wide as what is explored, in logarithms.
+STEP, SINGLE_STEP = 0.25, 0.5
+#: No direction is taken to be less certain than this curvature, about that of the widest default prior, leaves it.
+LEAST_CURVATURE = 0.3
+#: Points that are less likely than this are left out.
+LEAST_WEIGHT = 1e-3
 
-#: Derivatives of what is maximised, and the coefficients c, at given hyper-parameters.
-Evaluate = Callable[[Values], tuple[Values, Array]]
+#: What was maximised, and the posterior that belongs to it, at given hyper-parameters.
+Evaluate = Callable[[Values], tuple[float, Any]]
 
 
 @dataclass(frozen=True)
 class HyperUncertainty:
-    """Curvature of the objective, and what turns inputs into the half J C^-1/2 of the added covariance."""
+    """Posteriors at other hyper-parameters that explain the data nearly as well, and how much each counts."""
 
-    curvature: Array  # (P, P)
-    kernel: Kernel
-    Z: Array
-    coefficients: Array  # (m,)
-    by_coefficients: Array  # (m, P): dc C^-1/2
-    root: Array  # (p, P): rows of C^-1/2 that belong to the kernel's own parameters
-    device: Device | None = None
+    posteriors: list[Any]
+    of_variance: Array  # weights of their variances; they sum to 1
+    of_mean: Array  # weights of the squares by which their means differ from that of the optimum
+    noise: Array | None  # (M,): expected noise variance, at least that of the optimum; None for labels
 
-    def half(self, X: Array) -> Array:
-        """J C^-1/2 at new inputs: its rows' squares add to the variances, its Gram matrix to the covariance."""
-        X, Z, c = (place(v, self.device) for v in (X, self.Z, self.coefficients))
-        H = to_host(self.kernel(X, Z) @ place(self.by_coefficients, self.device))
-        theta = self.kernel.theta
-        for i, row in enumerate(self.root):
-            step = STEP * np.eye(len(theta))[i]
-            up, down = (self.kernel.with_theta(theta + s * step)(X, Z) for s in (1.0, -1.0))
-            H += np.multiply.outer(to_host((up - down) @ c) / (2.0 * STEP), row)
-        return H
+    def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
+        """The prediction at the optimum with the hyper-parameters' uncertainty added."""
+        others = [p.predict(X, task) for p in self.posteriors]
+        expected = self.of_variance @ np.stack([p.variance for p in others])
+        stretch = np.sqrt(np.maximum(1.0, expected / np.maximum(found.variance, 1e-300)))
+        moved = np.sqrt(self.of_mean)[:, None] * np.stack([p.mean - found.mean for p in others])
+        variance = found.variance * stretch**2 + np.einsum("kn,kn->n", moved, moved)
+        if found.covariance is None:
+            return Prediction(found.mean, variance)
+        covariance = found.covariance * np.multiply.outer(stretch, stretch) + moved.T @ moved
+        return Prediction(found.mean, variance, covariance)
+
+
+def direction(values: Values, **parts: Any) -> Values:
+    """A move of some of the hyper-parameters; the others stay."""
+    return {n: np.broadcast_to(parts.get(n, 0.0), v.shape).astype(float) for n, v in values.items()}
 
 
 def hyper_uncertainty(
     evaluate: Evaluate,
-    values: Values,
-    kernel: Kernel,
-    Z: Array,
-    held: npt.NDArray[np.bool_] | None = None,
-    device: Device | None = None,
+    found: Values,
+    directions: Sequence[Values],
+    singles: Sequence[Values] = (),
+    low: Values | None = None,
 ) -> HyperUncertainty | None:
-    """Curvature and derivative of the coefficients by one-sided differences; None with too many parameters.
+    """Explore the hyper-parameters around those found; None where there is nothing to move, or nothing else explains.
 
-    The step of a weight goes away from zero, so that flipping its sign flips its derivative exactly; that of a
-    logarithm, whose sign is a matter of units, goes up. `held` marks
-    parameters that are known: their curvature is reported, their uncertainty is not counted. At the edge of what can be
-    factored (no noise, no prior) the step goes the other way, and where neither can be taken nothing is added.
+    `directions` are moved together, `singles` one at a time. `low` are least values by name: points beyond them are put
+    there.
     """
-    x = pack(values)
-    if x.size > MOST:
+    x, moves = pack(found), [u for u in map(pack, directions) if np.any(u)]
+    if not moves:
         return None
-    gradient, c = evaluate(values)
-    g, signed = pack(gradient), pack({n: np.full(v.shape, n in WEIGHTS) for n, v in values.items()})
-    C, dc = np.empty((x.size, x.size)), np.empty((len(c), x.size))
-    for i in range(x.size):
-        away = -STEP if signed[i] and x[i] < 0 else STEP
-        for step in (away, -away):
-            moved = x.copy()
-            moved[i] += step
-            try:
-                there, c_there = evaluate(unpack(moved, values))
-            except NotPositiveDefiniteError as failure:
-                log.info("no covariance a step away from the hyper-parameters found: %s", failure)
-                continue
-            C[i], dc[:, i] = (g - pack(there)) / step, (c_there - c) / step
-            break
-        else:
-            return None
-    C = 0.5 * (C + C.T)
-    free = np.ones(x.size, dtype=bool) if held is None else ~held
-    e, U = np.linalg.eigh(C[np.ix_(free, free)])
-    root = np.zeros((x.size, int(free.sum())))
-    root[free] = U / np.sqrt(np.maximum(e, LEAST_CURVATURE))
-    return HyperUncertainty(C, kernel, Z, c, dc @ root, root[: kernel.n_theta], device)
+    U, least = np.column_stack(moves), {} if low is None else low
+
+    def at(z: Array) -> Values:
+        moved = unpack(x + U @ z, found)
+        return {n: np.maximum(v, least[n]) if n in least else v for n, v in moved.items()}
+
+    def value(z: Array) -> tuple[float, Any]:
+        return _evaluate(evaluate, at(z))
+
+    e, V = np.linalg.eigh(curvature_of_values(lambda z: value(z)[0], len(moves)))
+    # C = L L', spread = L^-T: unlike eigenvectors it has no signs to choose.
+    L = np.linalg.cholesky((V * np.maximum(e, LEAST_CURVATURE)) @ V.T)
+    spread = WIDER * np.linalg.inv(L).T
+    T = student_points(len(moves))
+    reached = [value(spread @ t) for t in T]
+    likely = np.array([v for v, _ in reached]) + 0.5 * (DOF + 1.0) * np.log1p(T**2 / DOF).sum(axis=1)
+    if not np.isfinite(likely).any():
+        return None
+    weights = np.exp(likely - likely.max())
+    weights = np.minimum(weights, weights.mean() * np.sqrt(len(T)))  # no single point decides (Ionides 2008)
+    keep = np.flatnonzero(weights > LEAST_WEIGHT * weights.sum())
+    weights = weights[keep] / weights[keep].sum()
+    noise = None
+    if "noise" in found:
+        other = np.stack([np.exp(at(spread @ T[k])["noise"]) for k in keep])
+        noise = np.maximum(weights @ other, np.exp(found["noise"]))
+    top, alone = evaluate(found)[0], []
+    for u in map(pack, singles):
+        (up, posterior), (down, _) = (_evaluate(evaluate, unpack(x + s * SINGLE_STEP * u, found)) for s in (1.0, -1.0))
+        c = (2.0 * top - up - down) / SINGLE_STEP**2
+        if np.isfinite(c):
+            alone.append((posterior, 1.0 / (SINGLE_STEP**2 * max(c, LEAST_CURVATURE))))
+    # Copies hold what a posterior is made from; its matrices are made again when it is first asked.
+    posteriors = [copy(p) for p in [*(reached[k][1] for k in keep), *(p for p, _ in alone)]]
+    of_mean = np.concatenate([weights, [w for _, w in alone]])
+    return HyperUncertainty(posteriors, np.concatenate([weights, np.zeros(len(alone))]), of_mean, noise)
 
 
-def add_hyper_variance(
-    p: Prediction, X: Array, uncertainty: HyperUncertainty | None, rows: npt.NDArray[np.bool_] | slice = slice(None)
-) -> Prediction:
-    """A prediction with the hyper-parameters' uncertainty added, at some of its rows or at all."""
-    if uncertainty is None or not len(X[rows]):
-        return p
-    H = np.zeros((len(X), uncertainty.by_coefficients.shape[1]))
-    H[rows] = uncertainty.half(X[rows])
-    variance = p.variance + np.einsum("ij,ij->i", H, H)
-    return Prediction(p.mean, variance, None if p.covariance is None else p.covariance + H @ H.T)
+def _evaluate(evaluate: Evaluate, at: Values) -> tuple[float, Any]:
+    try:
+        return evaluate(at)
+    except NotPositiveDefiniteError as failure:
+        log.info("no covariance beside the hyper-parameters found: %s", failure)
+        return -np.inf, None
+
+
+def curvature_of_values(f: Callable[[Array], float], K: int) -> Array:
+    """Minus the second derivatives of f at 0 by differences of values; one-sided where f is not finite."""
+    steps, top = STEP * np.eye(K), f(np.zeros(K))
+    up, down = (np.array([f(sign * s) for s in steps]) for sign in (1.0, -1.0))
+    up, down = np.where(np.isfinite(up), up, down), np.where(np.isfinite(down), down, up)
+    C = np.diag((2.0 * top - up - down) / STEP**2)
+    for i in range(K):
+        for j in range(i):
+            mixed = (f(steps[i] + steps[j]) - up[i] - up[j] + top) / STEP**2
+            C[i, j] = C[j, i] = -mixed
+    return np.where(np.isfinite(C), C, 0.0)
+
+
+def student_points(K: int) -> Array:
+    """Points that are spread as Student's t in K dimensions, each with its opposite: Roberts' additive recurrence."""
+    ratio = 2.0
+    for _ in range(40):  # the root of ratio^(K + 1) = ratio + 1
+        ratio = (1.0 + ratio) ** (1.0 / (K + 1.0))
+    n = PAIRS * max(2, K - 1)
+    uniform = (0.5 + np.multiply.outer(np.arange(1, n + 1), ratio ** -np.arange(1.0, K + 1.0))) % 1.0
+    points = stdtrit(DOF, uniform)
+    return np.concatenate([points, -points])

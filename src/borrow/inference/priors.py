@@ -18,7 +18,8 @@ from borrow.numerics.optimise import Objective, Values
 LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
 RELEVANCE_SD = 0.5  # log lengthscale of a column against the common one
 VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says (labels: `inference.ep.LOG_VARIANCE`)
-NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0
+NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0  # log noise
+NOISE_SPREAD, NOISE_DOF = 0.5, 4.0  # log noise of a task against the common one; the spread is learnt, from here
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
 ALIKE = 0.5  # correlation of two tasks' log lengthscales of the same column
 
@@ -163,12 +164,51 @@ def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
     return GaussianPrior(np.concatenate([p.mean for p in priors]), precision, tuple(groups))
 
 
-def noise_prior(n: int) -> GaussianPrior:
-    """log noise ~ N(log 0.1, 2^2), independently for each of n tasks, in units of the scaled targets."""
+@dataclass(frozen=True)
+class NoisePrior:
+    """Log noise, one per task: each weakly around a value known beforehand, and all around each other.
+
+    x_t ~ N(mean, sd^2), times x_t ~ N(level, s^2) with the level free and the spread s learnt: 1/s^2 has the gamma
+    prior of `dof` earlier tasks that differed by `spread`. With both gone and D the sum of squares of x_t - x.mean(),
+
+        log p = -sum_t (x_t - mean)^2 / (2 sd^2) - (dof + n - 1)/2 log(dof spread^2 + D),
+        d/dx_t = -(x_t - mean) / sd^2 - (dof + n - 1) (x_t - x.mean()) / (dof spread^2 + D).
+
+    Where tasks agree, one that differs is drawn to them; where they do not, none is. One task is N(mean, sd^2).
+    """
+
+    mean: float
+    sd: float
+    spread: float
+    dof: float
+
+    def log_density(self, value: Array) -> tuple[float, Array]:
+        """Up to a constant, with its derivative."""
+        d, off = value - value.mean(), value - self.mean
+        room, weight = self.dof * self.spread**2 + float(d @ d), self.dof + len(value) - 1.0
+        density = -0.5 * float(off @ off) / self.sd**2 - 0.5 * weight * float(np.log(room))
+        return density, -off / self.sd**2 - weight / room * d
+
+    def steepest(self, value: Array) -> float:
+        """A curvature such that the parabola of it that touches the log density here lies below it everywhere.
+
+        -log(room) lies above its tangent in D, and D is at most the sum of squares around any centre but the mean.
+        """
+        D = float(np.sum((value - value.mean()) ** 2))
+        return (self.dof + len(value) - 1.0) / (self.dof * self.spread**2 + D) + 1.0 / self.sd**2
+
+
+def noise_prior() -> NoisePrior:
+    """log noise of every task, in units of the scaled targets: log 0.1 give or take 2, and alike."""
+    return NoisePrior(NOISE_MEAN, NOISE_SD, NOISE_SPREAD, NOISE_DOF)
+
+
+def independent_noise_prior(n: int) -> GaussianPrior:
+    """log noise ~ N(log 0.1, 2^2), of each of n tasks for itself."""
     return GaussianPrior(np.full(n, NOISE_MEAN), sparse.eye_array(n, format="csr") / NOISE_SD**2)
 
 
-def independent_priors(priors: Mapping[str | tuple[str, ...], Prior] | Mapping[str, GaussianPrior]) -> Objective:
+def independent_priors(priors: Mapping[str | tuple[str, ...], Prior] | Mapping[str, Prior]) -> Objective:
     """The sum of priors on named parameters; a prior on several names is on their entries one after the other."""
     named = [((name,) if isinstance(name, str) else name, prior) for name, prior in priors.items()]
 

@@ -54,11 +54,11 @@ class Optimum:
     at_bound: list[tuple[str, int]] = field(default_factory=list)
 
 
-def bounds_around(start: Values, floors: Mapping[str, float] | None = None) -> dict[str, tuple[Array, Array]]:
+def bounds_around(start: Values, floors: Mapping[str, float | Array] | None = None) -> dict[str, tuple[Array, Array]]:
     """Bounds so wide that only what the data cannot identify meets them; `floors` are least values by name."""
     low = {n: v - LOG_BOUND for n, v in start.items()}
     for n, floor in (floors or {}).items():
-        low[n] = np.minimum(np.full_like(start[n], floor), start[n])
+        low[n] = np.minimum(np.broadcast_to(floor, start[n].shape), start[n])
     return {n: (low[n], v + LOG_BOUND) for n, v in start.items()}
 
 

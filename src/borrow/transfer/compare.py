@@ -48,6 +48,7 @@ from borrow.transfer.problem import Problem, plain, read_problem
 
 #: Up to so many secondaries `leave_out="auto"` leaves each out in turn, on all folds or on those of the first repeat.
 ALL_FOLDS_UP_TO, LEAVE_OUT_UP_TO = 3, 8
+COARSE = "coarse: three folds, dealt once"
 #: Weight that a method needs after one round of folds to go on to the next.
 IN_THE_RACE = 0.1
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
@@ -338,19 +339,22 @@ def quick_look(
     *,
     scoring: str | None = None,
     features: Any = None,
+    kind: str = "auto",
     random_state: Any = 0,
 ) -> Table:
-    """Leave-one-out on the primary at hyper-parameters fitted once: fast, and optimistic. Regression only.
+    """Leave-one-out on the primary at hyper-parameters fitted once: fast, and optimistic. Labels: three folds.
 
     One fit per method, and every row of the primary predicted without it in closed form. Hyper-parameters were learnt
     with the row that is left out, and so were the relations between tasks: the figures are optimistic, more so for
-    methods with more to learn. `compare` refits in every fold; this does not.
+    methods with more to learn. `compare` refits in every fold; this does not. Without a row its label is in closed form
+    for no classifier alike: labels get three folds, each fitted anew, which is coarse rather than optimistic.
 
-    Columns: method, error, log_density, coverage, seconds, note.
+    Columns: method, error, log_density, coverage (calibration for labels), seconds, note.
 
     Parameters
     ----------
-    table, target, task, primary, methods, scoring, features, random_state : as in `compare`; there must be a primary.
+    table, target, task, primary, methods, scoring, features, kind, random_state : as in `compare`; there must be a
+        primary.
 
     Examples
     --------
@@ -360,9 +364,12 @@ def quick_look(
     >>> borrow.quick_look(table, "level", "site", "here", methods=["pooled"])["method"]
     ['single', 'pooled']
     """
-    problem = replace(read_problem(table, target, task, features, "regression"), frame=None)
-    if problem.kind != "regression":  # it was read before
-        raise ValueError(f"the target {target!r} holds labels, and the quick look is for numbers; compare takes both")
+    problem = replace(read_problem(table, target, task, features, kind), frame=None)
+    if problem.kind == "classification":
+        more: dict[str, Any] = {"cv": (3, 1), "scoring": scoring, "leave_out": False, "random_state": random_state}
+        rough = compare(problem, target, task, primary, methods, **more).table()
+        names = ("method", "error", "log_density", "calibration", "seconds")
+        return Table({**{n: rough[n] for n in names}, "note": [COARSE] * len(rough["method"])})
     keys, _, _ = choose("regression", int(problem.seen.sum()), methods)
     keys = [key for key in keys if key not in REFERENCES]
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import choose_inducing
-from borrow.covariance.contracts import Prediction
-from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.base import one_or_list
@@ -20,8 +18,7 @@ from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
-from borrow.models.focused.model import Setup, condition, objective_of, primary_uncertainty
+from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of
 from borrow.models.focused.relatedness import relatedness
 from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
@@ -44,12 +41,6 @@ class FocusedFit(GPFit):
     setup: Setup
     values: Values
     scales: Array
-    uncertainty: HyperUncertainty | None
-
-    def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows; the hyper-parameters' uncertainty counts for the primary."""
-        p = super().predict(X, task, full)
-        return add_hyper_variance(p, X, self.uncertainty if hyper else None, task == self.setup.primary)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """Kernels, inducing inputs and weights."""
@@ -97,8 +88,7 @@ class FocusedGP(GPEstimator):
             names = parameter_names(data.labels, setup, self.background)
             self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
-            if isinstance(infer, ExactInference):
-                uncertainty = primary_uncertainty(setup, values, scales, self.prior, sd)
+            uncertainty = model_uncertainty(setup, values, scales, self.prior, sd)
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels)
@@ -107,7 +97,7 @@ class FocusedGP(GPEstimator):
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
         noise = np.exp(values.get("noise", np.zeros(len(data.labels))))
         common = data.cells, fit.evidence, noise, jitter, n_iter, converged, fit.posterior
-        return FocusedFit(*common, setup, values, scales, uncertainty)
+        return FocusedFit(*common, setup, values, scales, uncertainty=uncertainty)
 
     def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
@@ -121,9 +111,8 @@ class FocusedGP(GPEstimator):
     def _relatedness(self, fit: FocusedFit) -> Table:
         setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
         objective = objective_of(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
-        known = None if fit.uncertainty is None else fit.uncertainty.curvature
         with single_thread(int(np.diff(fit.cells.starts).max())):
-            return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels, known)
+            return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels)
 
 
 @register("focused", "focused GP", rank=3)

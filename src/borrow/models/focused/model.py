@@ -44,12 +44,12 @@ import numpy.typing as npt
 from borrow.covariance import Basis, SharedCovariance
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
-from borrow.inference.hyper_uncertainty import HyperUncertainty, hyper_uncertainty
+from borrow.inference.hyper_uncertainty import HyperUncertainty, direction
 from borrow.kernels import Kernel
-from borrow.models.gp.model import evidence_objective
+from borrow.models.gp.model import evidence_objective, explore, single_lengthscales
 from borrow.models.gp.task_model import TaskModel
 from borrow.numerics import optimise as hyper
-from borrow.numerics.linalg import Array, solve_lower_transposed, to_host
+from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -66,6 +66,8 @@ class Setup(TaskModel):
     background: Kernel | None = None
     background_Z: Array | None = None
     infer: Inference = EXACT
+
+    noise_in_common = False
 
     @property
     def secondaries(self) -> npt.NDArray[np.intp]:
@@ -140,7 +142,7 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
 
 def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels and noise."""
-    chosen = setup.weak_priors(scales, len(setup.specific))
+    chosen = setup.weak_priors(scales)
     if setup.background is not None:
         chosen["background"] = priors.kernel_prior(setup.background, scales)
     return priors.independent_priors(chosen)
@@ -157,19 +159,27 @@ def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | Non
     return reduce(hyper.with_prior, priors_of(setup, scales, prior, sd), focused_objective(setup))
 
 
-def primary_uncertainty(
+def model_uncertainty(
     setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None
 ) -> HyperUncertainty | None:
-    """How uncertain the hyper-parameters leave the primary's function; relations that were dropped count as known."""
+    """How uncertain the hyper-parameters leave the functions of all tasks.
+
+    Moved are the lengthscales of all kernels together; the variance of f^p with w = rho sqrt(v) held, so that the
+    secondaries stay as they are; how much is shared, by all rho alike; the noise of the primary; and lengthscales
+    of its kernel one at a time. What is uncertain of a secondary's own part alone is not counted.
+    """
     log_priors = priors_of(setup, scales, prior, sd)
-
-    def evaluate(at: Values) -> tuple[Values, Array]:
-        fit = condition(at, setup)
-        by_evidence = evidence_gradient(fit, at, setup)
-        gradient = reduce(hyper.with_prior, log_priors, lambda _: (0.0, by_evidence))(at)[1]
-        posterior = fit.posterior
-        u = posterior.a[posterior.prior.parameters.columns[0]]
-        return gradient, to_host(solve_lower_transposed(posterior.prior.carriers[0].L, u))
-
-    held = hyper.pack({n: (v == 0 if n == "rho" else np.zeros_like(v)) for n, v in values.items()}).astype(bool)
-    return hyper_uncertainty(evaluate, values, setup.kernel.with_theta(values["kernel"]), setup.Z, held)
+    kernel, own = setup.kernel, [k.marks("lengthscale") for k in setup.specific if k is not None]
+    lengths = {"kernel": kernel.marks("lengthscale"), "specific": np.concatenate([np.zeros(0), *own])}
+    if setup.background is not None:
+        lengths["background"] = setup.background.marks("lengthscale")
+    moves = [
+        direction(values, **lengths),
+        direction(values, kernel=kernel.marks("variance"), rho=-0.5 * values["rho"]),
+        direction(values, rho=values["rho"]),
+    ]
+    if "noise" in values:
+        moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))
+    log_prior = reduce(hyper.with_prior, log_priors, lambda at: (0.0, {n: np.zeros_like(v) for n, v in at.items()}))
+    singles = single_lengthscales(values, kernel)
+    return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)

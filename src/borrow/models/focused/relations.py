@@ -78,7 +78,7 @@ def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | Non
         gains[i] -= search.alone.objectives[t]
         if prior is not None:
             gains[i] += priors.kernel_prior(kernel, scales).log_density(own)[0]
-            gains[i] += priors.noise_prior(1).log_density(noise)[0]
+            gains[i] += priors.noise_prior().log_density(noise)[0]
         if weight_sd is not None:
             gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / weight_sd**2
     return gains

@@ -91,7 +91,7 @@ def optimise(
     given = {**alone.values, "rho": values["rho"]} if rho_given else None
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     objective = objective_of(setup, scales, how.prior, how.weight_sd)
-    search = Search(setup, objective, bounds_of(candidates[0]), alone, how.max_iter)
+    search = Search(setup, objective, bounds_of(candidates[0], setup.cells), alone, how.max_iter)
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
     best = hyper.race(objective, candidates, search.bounds, how.max_iter, warmup)
     best = flip_signs_that_help(search, best)

@@ -20,13 +20,14 @@ from borrow.estimators.labels import EPClassifier, EPLabels, as_task_data, at_fi
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, add_hyper_variance
+from borrow.inference.hyper_uncertainty import HyperUncertainty
 from borrow.kernels import Kernel
 from borrow.models.gp.model import (
     KEPT,
     Learnt,
     check_exact_memory,
     condition_single,
+    fit_on_rows,
     fit_single,
     number_of_inducing,
     single_objective,
@@ -63,19 +64,20 @@ class PlainGP(GPEstimator):
         scales: Array,
         infer: Inference,
         Z: Array | None = None,
+        learn_Z: bool = False,
         where: str = "",
     ) -> FittedGP:
         """Learn kernel, likelihood and pseudo-inputs unless they are to be kept; `where` ends names in warnings."""
         found, uncertainty = Learnt(kernel, likelihood, KEPT, Z), None
         if self.optimizer is not None and len(tasks.cells.y):
-            found = fit_single(tasks, kernel, likelihood, scales, self.prior, self.max_iter, infer, Z)
+            how = tasks, kernel, likelihood, scales, self.prior, self.max_iter, infer
+            found = fit_single(*how, Z, learn_Z) if Z is None or learn_Z else fit_on_rows(*how, Z)
             names = {"kernel": kernel.parameter_names(), "noise": ["noise"]}
-            if found.Z is not None:
-                names["Z"] = [f"pseudo-input {i // found.Z.shape[1]}" for i in range(found.Z.size)]
             names = {n: [v + where for v in vs] for n, vs in names.items()}
-            self._warn_unfinished(found.optimum, names, single_objective(tasks, found.kernel, infer, scales))
-            if isinstance(infer, ExactInference):
-                uncertainty = single_uncertainty(tasks, found, scales, self.prior)
+            # Where a pseudo-input lies may well not matter, and is nothing that a user could do something about.
+            told = replace(found.optimum, at_bound=[at for at in found.optimum.at_bound if at[0] != "Z"])
+            self._warn_unfinished(told, names, single_objective(tasks, found.kernel, infer, scales, found.Z))
+            uncertainty = single_uncertainty(tasks, found, scales, self.prior, infer)
         # Last, as its matrices are kept.
         fit = condition_single(tasks, found.kernel, found.likelihood, at_final_tolerance(infer), found.Z)
         warn_ep(fit, where)
@@ -89,6 +91,12 @@ class SingleTaskFit(GPFit):
     kernels: list[Kernel]
     uncertainties: list[HyperUncertainty | None]
 
+    @property
+    def expected_noise(self) -> Array:
+        """That of each task's own GP."""
+        own = zip(self.noise, self.uncertainties, strict=True)
+        return np.array([s2 if u is None or u.noise is None else u.noise[0] for s2, u in own])
+
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
         mean, variance = zip(*(p.marginals() for p in self.posterior), strict=True)
@@ -100,8 +108,9 @@ class SingleTaskFit(GPFit):
         covariance = np.zeros((len(X), len(X))) if full else None
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
-            p = self.posterior[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
-            p = add_hyper_variance(p, X[at], self.uncertainties[t] if hyper else None)
+            alone, known = np.zeros(len(at), dtype=np.intp), self.uncertainties[t]
+            p = self.posterior[t].predict(X[at], alone, full)
+            p = p if known is None or not hyper else known.widen(p, X[at], alone)
             mean[at], variance[at] = p.mean, p.variance
             if covariance is not None:
                 covariance[np.ix_(at, at)] = p.covariance
@@ -184,9 +193,7 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
 
     def _arrange(self, rows: Rows) -> TaskData:
         whole = build(rows, self.normalize_y, range(len(rows.labels)))
-        if self.only is None:
-            return whole
-        return replace(build(rows.only(self.only), self.normalize_y, (0,)), column_scales=whole.column_scales)
+        return whole if self.only is None else whole.only(rows.labels.index(self.only))
 
 
 @dataclass(frozen=True)
@@ -195,12 +202,10 @@ class PooledFit(GPFit):
 
     kernel: Kernel
     Z: Array | None
-    uncertainty: HyperUncertainty | None
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Every row, whatever its task."""
-        p = super().predict(X, np.zeros(len(X), dtype=np.intp), full)
-        return add_hyper_variance(p, X, self.uncertainty if hyper else None)
+        return super().predict(X, np.zeros(len(X), dtype=np.intp), full, hyper)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The kernel and the pseudo-inputs."""
@@ -220,25 +225,27 @@ class PooledGP(PlainGP):
         if m is None:
             check_exact_memory(tasks)
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
-        fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, Z)
+        fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, Z, learn_Z=self.inducing != "auto")
         kernel, _, optimum, Z = fit.learnt
         jitter = fit.posterior.prior.jitter
         common = data.cells, fit.evidence, fit.noise, jitter, optimum.n_iter, optimum.converged, fit.posterior
-        return PooledFit(*common, kernel, Z, fit.uncertainty)
+        return PooledFit(*common, kernel, Z, uncertainty=fit.uncertainty)
 
 
 @register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPRegressor(GPRegressor, PooledGP):
-    """One GP for the rows of all tasks as if they were one; sparse with 30 learnt pseudo-inputs above 300 rows.
+    """One GP for the rows of all tasks as if they were one, each task with its own level and scale.
 
-    Targets are centred and scaled once for all rows.
+    Above 300 rows it is an approximation on 100 of their inputs.
 
     Parameters
     ----------
-    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
-    task, kernel, noise, normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`;
-        one noise for all tasks.
+    inducing : "auto" (as above), None (exact always), or a number of pseudo-inputs that are learnt too.
+    normalize_y : True (the default) puts tasks in common units, by the level and scale of each; "common" takes all rows
+        as they are, centred and scaled by one figure; False neither.
+    task, kernel, noise, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`; one noise for all
+        tasks, in common units.
     unseen : as in every `GPRegressor`.
 
     Attributes
@@ -259,8 +266,17 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     def _arrange(self, rows: Rows) -> TaskData:
         if isinstance(self.noise, Mapping):
             raise ValueError("noise is a dict by task; a pooled GP has one noise for all rows: give a number")
-        pooled = replace(rows, task=np.zeros_like(rows.task), labels=("all tasks",))
-        return build(pooled, self.normalize_y)
+        each = build(rows, self.normalize_y)
+        center, scale = each.scaling.center[rows.task], each.scaling.scale[rows.task]
+        pooled = replace(rows, y=(rows.y - center) / scale, task=np.zeros_like(rows.task), labels=("all tasks",))
+        data = build(pooled, False)
+        least = None if each.cells.least_noise is None else each.cells.least_noise.min(keepdims=True)
+        cells = replace(data.cells, least_noise=least)
+        return replace(data, cells=cells, scaling=each.scaling, constant=each.constant)
+
+    def _start_noise(self, data: TaskData) -> Array:
+        """In the units of a typical task."""
+        return super()._start_noise(replace(data, scaling=data.scaling.typical()))
 
 
 @register("single", "no transfer", rank=0)
@@ -299,11 +315,11 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
 @register("pooled", "pooled", rank=1)
 @dataclass(eq=False, repr=False)
 class PooledGPClassifier(EPClassifier, PooledGP):
-    """One GP for all rows as if they were one task's, by EP; sparse with 30 learnt pseudo-inputs above 300 rows.
+    """One GP for all rows as if they were one task's, by EP; above 300 rows an approximation on 100 of their inputs.
 
     Parameters
     ----------
-    inducing : "auto" (as above), None (exact always) or a number of pseudo-inputs.
+    inducing : "auto" (as above), None (exact always), or a number of pseudo-inputs that are learnt too.
     task, kernel, likelihood, prior, optimizer, max_iter, random_state, device : as in every `EPClassifier`.
     unseen : as in every `EPClassifier`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class TaskModel:
     kernel: Kernel
     specific: Sequence[Kernel | None]  # None where a task has no kernel of its own
     infer: Inference
+    #: Are the tasks' noises drawn to each other? Not where sharing is weighed against not sharing: it would weigh too.
+    noise_in_common: ClassVar[bool] = True
 
     @property
     def cells(self) -> Cells:
@@ -62,13 +64,14 @@ class TaskModel:
         own = zip(labels, self.specific, strict=False)
         return [f"{n} of task {label!r}" for label, k in own if k is not None for n in k.parameter_names()]
 
-    def weak_priors(self, scales: Array, n_noises: int) -> dict[str | tuple[str, ...], Prior]:
+    def weak_priors(self, scales: Array) -> dict[str | tuple[str, ...], Prior]:
         """The priors that all GP estimators share, on the kernels and the noise; relevance of columns is in common."""
         own = [k for k in self.specific if k is not None]
         of_kernels = priors.exchangeable_lengthscales([self.kernel, *own], scales, self.infer.log_variance)
         chosen: dict[str | tuple[str, ...], Prior] = {("kernel", "specific") if own else "kernel": of_kernels}
         if isinstance(self.infer, ExactInference):
-            chosen["noise"] = priors.noise_prior(n_noises)
+            n = len(self.cells.starts) - 1
+            chosen["noise"] = priors.noise_prior() if self.noise_in_common else priors.independent_noise_prior(n)
         return chosen
 
 

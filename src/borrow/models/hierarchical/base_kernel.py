@@ -121,7 +121,7 @@ def fit_base(
     lengthscales = kernel.marks("lengthscale")
     rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * lengthscales}
     if prior is not None:
-        on = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior(1)}
+        on: dict[str, priors.Prior] = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior()}
         objective = hyper.with_prior(objective, priors.independent_priors(on))
     bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
     optimum = hyper.race(objective, [begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)

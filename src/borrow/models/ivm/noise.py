@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 
 from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Cells, Codes
-from borrow.inference.priors import GaussianPrior
+from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active
 from borrow.numerics.linalg import Array, symmetric_eigen
@@ -74,14 +74,17 @@ def spectra(kernel: Kernel, cells: Cells, active: Active) -> dict[int, Spectrum]
     return out
 
 
-def noise_from_rest(parts: dict[int, Spectrum], log_noise: Array, prior: GaussianPrior | None) -> Array:
-    """log noise at which these rows are likeliest: one for all tasks, or one for each, as `log_noise` has it."""
+def noise_from_rest(parts: dict[int, Spectrum], log_noise: Array, prior: Prior | None) -> Array:
+    """log noise at which these rows are likeliest: one for all tasks, or one for each, as `log_noise` has it.
+
+    The prior of a task's noise is given that of the others as they are in `log_noise`.
+    """
 
     def best(which: list[Spectrum], entry: int) -> float:
         def cost(log_s2: float) -> float:
             value = sum(s.log_density(float(np.exp(log_s2))) for s in which)
             if prior is not None:
-                value -= 0.5 * (log_s2 - prior.mean[entry]) ** 2 * prior.precision.diagonal()[entry]
+                value += prior.log_density(np.where(np.arange(len(log_noise)) == entry, log_s2, log_noise))[0]
             return -value
 
         costs = [cost(g) for g in GRID]

@@ -15,7 +15,7 @@ from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import ep
 from borrow.inference.likelihoods import Probit
-from borrow.inference.priors import GaussianPrior
+from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import (
     Active,
@@ -75,7 +75,7 @@ class Problem(ABC):
         """What the user calls the hyper-parameters."""
         return {"kernel": self.kernel.parameter_names()}
 
-    def weak_priors(self) -> dict[str, GaussianPrior]:
+    def weak_priors(self) -> dict[str, Prior]:
         """Those that are switched on, by name of the hyper-parameter."""
         return {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales)}
 
@@ -124,10 +124,10 @@ class Regression(Problem):
         noise = ["noise"] if self.n_noise == 1 else [f"noise of task {label!r}" for label in labels]
         return {**super().parameter_names(labels), "noise": noise}
 
-    def weak_priors(self) -> dict[str, GaussianPrior]:
+    def weak_priors(self) -> dict[str, Prior]:
         """On the kernel and on the noise."""
         kernel = super().weak_priors()
-        return {**kernel, "noise": priors.noise_prior(self.n_noise)} if kernel else {}
+        return {**kernel, "noise": priors.noise_prior()} if kernel else {}
 
     def objective(self, active: Active) -> Objective:
         """Evidence of the chosen rows and of the scatter within cells, by kernel and noise (sec. 5).

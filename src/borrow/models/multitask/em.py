@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from borrow.inference import priors
-from borrow.inference.priors import NOISE_MEAN, NOISE_SD
+from borrow.models.gp.model import bounds_of
 from borrow.models.multitask.model import Setup, condition, objective_of
 from borrow.models.multitask.search import starts_of
 from borrow.models.multitask.task_covariance import FreeForm
@@ -50,21 +50,22 @@ def update_task_covariance(B: Array, bB: Array, N: int, strength: float | None) 
     return (moment + strength * np.eye(len(B))) / (N + strength)
 
 
-def update_noise(noise: Array, by_log: Array, rows: Array, prior: bool) -> Array:
-    """sigma^2 <- <|y - f|^2> / rows (sec. 2.2); with the prior, argmax -rows/2 u - SS/2 exp(-u) - (u - m)^2/2s^2."""
+def update_noise(noise: Array, by_log: Array, rows: Array, least: Any, prior: bool) -> Array:
+    """sigma^2 <- <|y - f|^2> / rows (sec. 2.2), no less than `least`; with the prior p, argmax
+    -rows/2 u - SS/2 exp(-u) + log p(u)."""
     squares = noise * (rows + 2.0 * by_log)
     mode = squares / np.maximum(rows, 1.0)
     if not prior:
-        return np.maximum(np.where(rows > 0, mode, noise), hyper.NOISE_FLOOR)
-    u = np.log(noise)
-    for _ in range(50):  # concave in u; a step never goes further than 1
-        slope = -0.5 * rows + 0.5 * squares * np.exp(-u) - (u - NOISE_MEAN) / NOISE_SD**2
-        bend = 0.5 * squares * np.exp(-u) + 1.0 / NOISE_SD**2
-        step = np.clip(slope / bend, -1.0, 1.0)
+        return np.maximum(np.where(rows > 0, mode, noise), least)
+    u, on_noise = np.log(noise), priors.noise_prior()
+    for _ in range(1000):  # the log prior has a parabola below it: no step goes too far, nor further than 1
+        slope = -0.5 * rows + 0.5 * squares * np.exp(-u) + on_noise.log_density(u)[1]
+        bend = 0.5 * squares * np.exp(-u) + on_noise.steepest(u)
+        step = np.maximum(u + np.clip(slope / bend, -1.0, 1.0), np.log(least)) - u
         u = u + step
         if np.max(np.abs(step)) < 1e-12:
             break
-    return np.maximum(np.exp(u), hyper.NOISE_FLOOR)
+    return np.exp(u)
 
 
 def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: str | None, max_iter: int) -> Array:
@@ -105,8 +106,10 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     by_noise, noise = by["noise"], np.exp(values["noise"])
     if setup.share_noise:
         by_noise, rows = np.array([by_noise.sum()]), np.array([rows.sum()])
+    least = np.exp(bounds_of({"noise": values["noise"]}, setup.cells)["noise"][0])
     B = update_task_covariance(form.parts(values).B, adjoints.B, len(setup.design.inputs), form.strength)
-    values = {**values, **form.of_matrix(B), "noise": np.log(update_noise(noise, by_noise, rows, prior is not None))}
+    noise = update_noise(noise, by_noise, rows, least, prior is not None)
+    values = {**values, **form.of_matrix(B), "noise": np.log(noise)}
     if not setup.kernel.n_theta:
         return values
     posterior: Any = condition(values, setup).posterior
@@ -149,7 +152,7 @@ def maximise_by_em(
 
     values = max(starts_of(setup, values), key=value_of)
     trace, converged, n_iter = [value_of(values)], False, 0
-    low = hyper.bounds_around(values, {"noise": float(np.log(hyper.NOISE_FLOOR))})
+    low = bounds_of(values, setup.cells)
     while not converged and n_iter < max_iter:
         n_iter += 2
         first, value = step_from(values, trace[-1])
@@ -166,5 +169,5 @@ def maximise_by_em(
         converged = value - trace[-1] < tol
         trace.append(value)
     message = "converged" if converged else "STOP: TOTAL NO. OF ITERATIONS REACHED LIMIT"
-    stuck = [("noise", int(i)) for i in np.flatnonzero(values["noise"] <= np.log(hyper.NOISE_FLOOR))]
+    stuck = [("noise", int(i)) for i in np.flatnonzero(values["noise"] <= low["noise"][0])]
     return Optimum(values, trace[-1], n_iter, 3 * n_iter, converged, message, stuck), trace

@@ -20,7 +20,7 @@ from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
 from borrow.models.multitask.descriptors import descriptor_columns, features_of, split_descriptors
 from borrow.models.multitask.em import maximise_by_em
-from borrow.models.multitask.model import Setup, choose_path, condition, transfer_cancels
+from borrow.models.multitask.model import Setup, choose_path, condition, model_uncertainty, transfer_cancels
 from borrow.models.multitask.search import optimise
 from borrow.models.multitask.settings import TaskCovarianceSettings, inducing_inputs, parameter_names, prepare
 from borrow.models.multitask.task_covariance import FreeForm
@@ -87,20 +87,21 @@ class MultiTaskGP(GPEstimator):
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> MultiTaskFit:
         setup, values = self._prepare(data, tasks, infer, likelihood)
-        n_iter, converged, trace = 0, True, None
+        n_iter, converged, trace, uncertainty = 0, True, None, None
         if self.optimizer is not None:
             setup, optimum, trace = self._search(setup, values, data.column_scales)
             values, n_iter, converged = optimum.values, max(optimum.n_iter, 1), optimum.converged
             # Only its value is asked for, and only where there are no priors but that of K^f.
             value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
             self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
+            uncertainty = model_uncertainty(setup, values, data.column_scales, self.prior)
         else:
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))
         warn_ep(fit)
         noise = np.broadcast_to(np.exp(values.get("noise", np.zeros(1))), setup.M).copy()
         common = data.cells, fit.evidence, noise, fit.posterior.prior.jitter, n_iter, converged, fit.posterior
-        return MultiTaskFit(*common, setup, values, trace)
+        return MultiTaskFit(*common, setup, values, trace, uncertainty=uncertainty)
 
     def _prepare(
         self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values

@@ -43,9 +43,10 @@ from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks
 from borrow.covariance.kronecker import CompletePosterior
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
+from borrow.inference.hyper_uncertainty import HyperUncertainty, direction
 from borrow.kernels import Kernel
 from borrow.kernels.compose import Product, Sum
-from borrow.models.gp.model import evidence_objective
+from borrow.models.gp.model import evidence_objective, explore, single_lengthscales
 from borrow.models.gp.task_model import TaskModel
 from borrow.models.multitask.blocks import adjoints_of_parts, prior_of_blocks
 from borrow.models.multitask.task_covariance import Form, LowRank
@@ -152,7 +153,7 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
 
 def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
     """The weak priors that all GP estimators share, on kernels, noise and intercept."""
-    chosen = setup.weak_priors(scales, 1 if setup.share_noise else setup.M)
+    chosen = setup.weak_priors(scales)
     if setup.intercept:
         chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.eye(1) / priors.VARIANCE_SD**2)
     return priors.independent_priors(chosen)
@@ -162,6 +163,23 @@ def objective_of(setup: Setup, scales: Array, prior: str | None) -> hyper.Object
     """What is maximised: the evidence, and the priors that are switched on; that of K^f belongs to its form."""
     objective = hyper.with_prior(multitask_objective(setup), setup.form.log_prior)
     return objective if prior is None else hyper.with_prior(objective, log_prior_of(setup, scales))
+
+
+def model_uncertainty(setup: Setup, values: Values, scales: Array, prior: str | None) -> HyperUncertainty | None:
+    """How uncertain the hyper-parameters leave the functions: lengthscales, K^f and noise, each moved as a whole.
+
+    Single lengthscales of k^x are moved too; single entries of K^f and the noise of single tasks are not.
+    """
+    own = [k.marks("lengthscale") for k in setup.specific if k is not None]
+    lengths = direction(values, kernel=setup.kernel.marks("lengthscale"), specific=np.concatenate([np.zeros(0), *own]))
+    moves = [lengths, direction(values, **setup.form.growth(values)), direction(values, noise=1.0)]
+
+    def log_prior(at: Values) -> tuple[float, Values]:
+        on_kernels = 0.0 if prior is None else log_prior_of(setup, scales)(at)[0]
+        return on_kernels + setup.form.log_prior(at)[0], {}
+
+    singles = single_lengthscales(values, setup.kernel)
+    return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)
 
 
 def transfer_cancels(posterior: Any) -> bool:

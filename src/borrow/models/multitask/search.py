@@ -93,7 +93,7 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
     """Maximise the evidence, and the priors, from the better of the starts."""
     starts = starts_of(setup, values) if not isinstance(setup.form, Given) else [values]
-    bounds = bounds_of(starts[0])
+    bounds = bounds_of(starts[0], setup.cells)
     # The plain likelihood creeps for hundreds of steps towards a singular K^f, and so do loadings of many tasks
     # towards each other: there, stop when ten steps together gain next to nothing.
     loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"

@@ -128,6 +128,11 @@ class Form(ABC):
         """The prior, where it is on."""
         return 0.0, {}
 
+    def growth(self, values: Values) -> Values:
+        """The move of the parameters that makes all of K^f larger: d/da of exp(a) K^f."""
+        halves = {n: 0.5 * values[n] for n in ("factor", "loadings") if n in values}
+        return halves | {n: np.ones_like(values[n]) for n in ("own", "uniform") if n in values}
+
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """What to call each parameter in a warning."""
         return {}
@@ -292,6 +297,10 @@ class Features(Form):
             assert adjoints.weights is not None  # a path gives one or the other
             bB = linalg.cholesky_pullback(linalg.cholesky_jittered(K)[0], adjoints.weights)
         return {"task_kernel": back(0.5 * (bB + bB.T)).theta}
+
+    def growth(self, values: Values) -> Values:
+        """The variance of the kernel on features."""
+        return {"task_kernel": self.kernel.marks("variance")}
 
     def start(self, C: Array) -> Values:
         """The kernel as it was given."""

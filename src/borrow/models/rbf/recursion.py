@@ -19,7 +19,7 @@ itself is (y - f)/(1 - h/k).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class LeaveOut:
 class Stack(Cells):
     """Cells of all tasks in scaled units, with what leaving a row out needs; without targets `y` is zero."""
 
-    rows: LeaveOut
+    rows: LeaveOut = field(kw_only=True)
 
     @property
     def n_tasks(self) -> int:
