@@ -8,7 +8,7 @@ import borrow
 from borrow.transfer.verdict import Verdict
 
 
-def problem(related, seed=0, n=24, m=80):
+def problem(related, seed=0, n=16, m=80):
     rng = np.random.default_rng(seed)
     x = rng.uniform(0, 24, n + m)  # rows of the primary are too far apart to follow the waves
     own = np.where(np.arange(n + m) < n, np.sin(2 * x), np.sin(2 * x) if related else rng.normal(size=n + m))
@@ -151,7 +151,7 @@ def test_suggest_takes_it(helped):
         ({"primary": "q"}, "primary='q' is not a task; tasks are 'a', 'b'"),
         ({"primary": None}, "2 tasks and no primary"),
         ({"methods": ["magic"]}, "methods names 'magic'"),
-        ({"cv": 99}, "cv=99: expected 2 to 24 folds"),
+        ({"cv": 99}, "cv=99: expected 2 to 16 folds"),
         ({"task": "nobody"}, "'nobody' is not a column"),
     ],
 )
