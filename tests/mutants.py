@@ -38,7 +38,7 @@ TESTS = (
     "ivm_vs_dense", "memory", "multitask", "multitask_classifier", "multitask_em", "multitask_vs_dense", "priors",
     "shards", "store", "suggest", "table", "testing", "verdict",
 )  # fmt: skip
-MOST_SECONDS = 120.0  # of tests for one mutant
+MOST_SECONDS = 25.0, 120.0  # of tests for one mutant, the first time and for a survivor that is tried again
 SEED, SAMPLE = 0, 300
 
 OPERATORS = {
@@ -221,14 +221,14 @@ def record(names):
         place.write_text(json.dumps(known))
 
 
-def tests_for(mutant, known):
+def tests_for(mutant, known, most):
     """Tests that run the line, quickest first; for a line that runs when the file is imported, those that use it."""
     of_file = {n: v for n, v in known.items() if mutant.file in v["lines"]}
     running = [n for n, v in of_file.items() if mutant.line in v["lines"][mutant.file]]
     chosen, total = [], 0.0
     for name in sorted(running or of_file, key=lambda n: of_file[n]["seconds"]):
         total += of_file[name]["seconds"]
-        if total > MOST_SECONDS and chosen:
+        if total > most and chosen:
             break
         chosen.append(name)
     return chosen, total
@@ -237,9 +237,9 @@ def tests_for(mutant, known):
 # Trying them. ---------------------------------------------------------------------------------------------------------
 
 
-def try_mutant(mutant, copy, known):
+def try_mutant(mutant, copy, known, most):
     """What came of it: killed, survived, or no test runs its line; and by which test."""
-    tests, seconds = tests_for(mutant, known)
+    tests, seconds = tests_for(mutant, known, most)
     if not tests:
         return "survived", "no test runs the line"
     path = copy / "src" / "borrow" / mutant.file
@@ -248,29 +248,40 @@ def try_mutant(mutant, copy, known):
     log = copy / "log"
     child = os.fork()
     if child == 0:
-        limit = int(20 + 4 * seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-        with log.open("w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-            os.chdir(copy)
-            os.environ["PYTHONPATH"] = str(copy / "src")
-            sys.path.insert(0, str(copy / "src"))
-            import pytest
-
-            os._exit(int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", *tests])))
+        try:
+            in_child(tests, copy, log, int(10 + 1.5 * seconds))
+        finally:
+            os._exit(3)  # whatever happens, it does not go on as its parent
     _, status = os.waitpid(child, 0)
     path.write_text(whole)
     if status == 0:
         return "survived", f"{len(tests)} tests"
     failed = [line for line in log.read_text().splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return "killed", failed[0][:160] if failed else f"status {status}"
+    if not failed and os.waitstatus_to_exitcode(status) > 0:
+        raise RuntimeError(f"the tests could not be run: {log.read_text()[-2000:]}")
+    return "killed", failed[0][:160] if failed else "it took too long"
+
+
+def in_child(tests, copy, log, seconds):
+    """Run tests on the copy of the source, and end with their exit code."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    with log.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(copy)
+    os.environ["PYTHONPATH"] = str(copy / "src")
+    sys.path.insert(0, str(copy / "src"))
+    import pytest
+
+    os._exit(int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", *tests])))
 
 
 def run(sample, again):
     """Try the sample; what was tried on this commit before is not tried again."""
-    import numpy  # noqa: F401  # loaded once, before the processes part
+    import narwhals  # noqa: F401  # all loaded once, before the processes part
+    import numpy  # noqa: F401
     import pandas  # noqa: F401
+    import polars  # noqa: F401
     import pytest  # noqa: F401
     import scipy.optimize
     import scipy.stats  # noqa: F401
@@ -290,7 +301,7 @@ def run(sample, again):
             if mutant.key in excused or (before and not (again and before["came"] == "survived")):
                 continue
             start = time.monotonic()
-            came, by = try_mutant(mutant, copy, known)
+            came, by = try_mutant(mutant, copy, known, MOST_SECONDS[again])
             result = {"key": mutant.key, "line": mutant.line, "came": came, "by": by, "commit": commit,
                       "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
             file.write(json.dumps(result) + "\n")

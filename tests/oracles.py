@@ -5,6 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 
+def focused_exact_prior(X, task, rho, kernel, specific):
+    """The same without inducing inputs, row by row: rho_t rho_s k^p(x, x') + [t = s] k_t(x, x')."""
+    K = np.zeros((len(X), len(X)))
+    for i in range(len(X)):
+        for j in range(len(X)):
+            xi, xj, own = X[i : i + 1], X[j : j + 1], specific[task[i]]
+            K[i, j] = rho[task[i]] * rho[task[j]] * float(np.squeeze(kernel(xi, xj)))
+            if task[i] == task[j] and own is not None:
+                K[i, j] += float(np.squeeze(own(xi, xj)))
+    return K
+
+
 def focused_prior(X, task, rho, kernel, specific, Z, loadings=None, background=None, background_Z=None):
     """Joint covariance of all rows' function values, Leen et al. (2011) eqs. (5)-(9), row by row.
 

@@ -517,10 +517,11 @@ def fake(monkeypatch):
         value = float(np.sum(job.split.test)) / 7 + len(job.method) / 3
         record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
         record |= {"n_train": len(job.split.train), "n_test": len(job.split.test), "rows": job.split.test.tolist()}
-        scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": [], "std": []}
+        each = [0.5] * len(job.split.test)
+        scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": each, "std": each}
         by_row = value + np.linspace(0, 0.1, len(job.split.test))
         scores |= {"losses": by_row.tolist(), "log_densities": (-by_row).tolist()}
-        return record | scores | {"y": [], "seconds": 0.5, "warnings": [], "failure": None}
+        return record | scores | {"y": each, "seconds": 0.5, "warnings": [], "failure": None}
 
     monkeypatch.setattr(run, "evaluate", evaluate)
     return calls

@@ -12,6 +12,7 @@ from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations
 from borrow.models.focused.alone import fit_alone
+from borrow.models.focused.scoring import Ascent
 from borrow.numerics.optimise import Optimum
 
 
@@ -52,6 +53,23 @@ def test_zero_rho_is_single_task(inducing, normalize_y):
     expected, expected_std = alone.predict(problem.X_test, return_std=True)
     np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-9)
     np.testing.assert_allclose(std, expected_std, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("exact_rows", [1000, 0])
+def test_zero_rho_is_single_task_with_many_rows(exact_rows, monkeypatch):
+    """700 rows of the primary, in both algebras: none of them is left out, and no cap is silent."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", exact_rows)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(760, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=760)
+    tasks = np.repeat(["primary", "noise"], [700, 60])
+    fixed = {"kernel": kernels.SquaredExponential(1.2, (0.5, 0.9, 0.9)), "noise": 0.02, "optimizer": None}
+    model = borrow.FocusedGPRegressor(primary="primary", rho=0.0, **fixed).fit(X, y, tasks=tasks)
+    alone = borrow.SingleTaskGPRegressor(**fixed).fit(X[:700], y[:700])
+    new = rng.normal(size=(50, 3))
+    assert (model.inducing_ is None) == (exact_rows > 0)
+    for a, b in zip(model.predict(new, return_std=True), alone.predict(new, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_one_task_is_single_task_after_optimising():
@@ -223,10 +241,11 @@ def test_inducing_is_taken_as_said(inducing, size):
     assert len(model.inducing_) == size
 
 
-def test_auto_inducing_reaches_into_the_gap_of_a_primary_that_lists_no_rows_there():
+def test_auto_inducing_reaches_into_the_gap_of_a_primary_that_lists_no_rows_there(monkeypatch):
     problem = focused_gap(2, random_state=4)
     labelled = np.isfinite(problem.y)
     tasks = np.array(problem.tasks)[labelled]
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
     model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X[labelled], problem.y[labelled], tasks=tasks)
     assert np.any(np.abs(model.inducing_) < 2.4)
     K, Kz = model.kernel_(problem.grid, model.inducing_), model.kernel_(model.inducing_)
@@ -261,9 +280,9 @@ def test_sharing_gain_is_what_the_objective_loses_without_the_relation():
     setup, scales = found(model).setup, found(model).scales
     alone = fit_alone(setup, found(model).values, scales, "auto", 500)
     objective = focused.objective_of(setup, scales, "auto", 1.0)
-    search = relations.Search(setup, objective, {}, alone, 500)
+    search = relations.Search(Ascent(setup, scales, "auto", 1.0), {}, alone, 500)
     best = Optimum(found(model).values, objective(found(model).values)[0], 0, 0, True, "")
-    gains = relations.sharing_gains(search, best, scales, "auto", 1.0)
+    gains = relations.sharing_gains(search, best)
     for i in range(3):
         cut = relations.cut_relations(found(model).values, np.arange(3) == i, search)
         assert gains[i] == pytest.approx(best.objective - objective(cut)[0], abs=1e-5)

@@ -1,14 +1,18 @@
 """The structured focused model against the literal dense equations (5)-(9)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import borrow
 import oracles
 from borrow import kernels
-from borrow.covariance import Basis, SharedCovariance, Sites
+from borrow.covariance import Basis, Design, SharedCovariance, Sites
 from borrow.data.cells import merge
 from borrow.models.focused import model as focused
+from borrow.models.focused import scoring
+from borrow.numerics import optimise as hyper
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
 KERNELS = {
@@ -126,7 +130,11 @@ def dense_evidence(problem, setup, values):
             "background": setup.background.with_theta(values["background"]),
             "background_Z": setup.background_Z,
         }
-    K = oracles.focused_prior(X, task, rho, setup.kernel.with_theta(values["kernel"]), specific, Z, **more)
+    kernel = setup.kernel.with_theta(values["kernel"])
+    if setup.design is None:
+        K = oracles.focused_prior(X, task, rho, kernel, specific, Z, **more)
+    else:
+        K = oracles.focused_exact_prior(X, task, rho, kernel, specific)
     return oracles.gaussian_log_density(y, K + np.diag(np.exp(values["noise"])[task]))
 
 
@@ -143,6 +151,55 @@ def check_gradients(problem, setup, values):
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_gradient_equals_differences_of_the_dense_evidence(name, problem):
     check_gradients(problem, *setup_of(problem, KERNELS[name]))
+
+
+@pytest.mark.parametrize("name", ["ard", "matern32", "sum"])
+def test_every_gradient_of_the_exact_form_equals_differences_of_the_dense_evidence(name, problem):
+    setup, values = setup_of(problem, KERNELS[name])
+    check_gradients(problem, replace(setup, design=Design.of(setup.cells)), values)
+
+
+def test_inducing_inputs_at_every_row_are_the_exact_form(problem):
+    """Both algebras on one model: predictions, gains of single tasks, and which signs the evidence wants."""
+    setup, values = setup_of(problem, KERNELS["matern32"])
+    exact = replace(setup, design=Design.of(setup.cells))
+    structured = replace(setup, Z=np.unique(setup.cells.X, axis=0))
+    new, task = np.random.default_rng(1).uniform(-2, 2, (6, 2)), np.array([0, 1, 2, 3, 4, 1])
+    a, b = (focused.condition(values, s).posterior for s in (exact, structured))
+    at_rows = setup.cells.X[[0, 8, 12]], np.array([1, 1, 0])
+    np.testing.assert_allclose(a.predict(*at_rows).mean, b.predict(*at_rows).mean, atol=1e-8)
+    assert a.predict(new, task).mean.shape == (6,)
+    np.testing.assert_allclose(a.evidence_given_others, b.evidence_given_others, rtol=1e-7)
+    G, H = a.sign_products(), b.sign_products()
+    off = ~np.eye(5, dtype=bool)
+    np.testing.assert_allclose(G[off], H[off], rtol=1e-6, atol=1e-9)
+
+
+def test_directions_are_derivatives_of_the_covariance_times_the_coefficients(problem):
+    """(K + noise)^-1 and its derivatives by differences of the literal matrix, for scoring steps and the band."""
+    X, task, y, Z = problem
+    keep = np.sort([i for i in range(len(y)) if i not in (3, 4)])
+    problem = X[keep], task[keep], y[keep], Z
+    setup, values = setup_of(problem, KERNELS["ard"])
+    setup = replace(setup, design=Design.of(setup.cells))
+    cells = setup.cells
+
+    def covariance(values):
+        own = [
+            None if k is None else k.with_theta(values["specific"][p])
+            for k, p in zip(setup.specific, setup.specific_parts, strict=True)
+        ]
+        rho, kernel = np.insert(values["rho"], PRIMARY, 1.0), setup.kernel.with_theta(values["kernel"])
+        K = oracles.focused_exact_prior(cells.X, cells.task, rho, kernel, own)
+        return K + np.diag(np.exp(values["noise"])[cells.task])
+
+    posterior = focused.condition(values, setup).posterior
+    beta = np.linalg.solve(covariance(values), cells.y)
+    D = scoring.directions(values, setup, posterior)
+    x = hyper.pack(values)
+    for i in range(x.size):
+        up, down = (covariance(hyper.unpack(x + s * 1e-5 * np.eye(x.size)[i], values)) for s in (1, -1))
+        np.testing.assert_allclose(D[:, i], (up - down) @ beta / 2e-5, rtol=1e-4, atol=1e-6)
 
 
 def test_background_functions_equal_the_dense_formula(problem):

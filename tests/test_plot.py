@@ -85,8 +85,7 @@ def test_two_inputs_of_three_are_drawn_and_the_third_is_held(rows):
     with pytest.raises(ValueError, match="expected tasks of the model"):
         model.plot(inputs="u", tasks=["d"])
     ax = model.plot_tasks()
-    R = model.task_covariance_ / np.sqrt(np.outer(*2 * [np.diag(model.task_covariance_)]))
-    np.testing.assert_allclose(ax.images[0].get_array(), R)
+    np.testing.assert_allclose(ax.images[0].get_array(), model.task_correlations_)
 
 
 def test_labels_are_drawn_as_probabilities_over_inputs_that_are_given(rows):

@@ -239,11 +239,11 @@ def test_correlations_of_both_models():
     table = make_table(d=1)
     X, tasks = np.array(table["x1"])[:, None], table["task"]
     symmetric = borrow.MultiTaskGPRegressor(max_iter=30).fit(X, table["y"], tasks=tasks)
-    B = symmetric.task_covariance_
+    R = symmetric.task_correlations_
     found = content.correlations(Predictor.of(symmetric), "b")
     assert found["tasks"][0] == "b"
     i, j = list(symmetric.tasks_).index("b"), list(symmetric.tasks_).index(found["tasks"][1])
-    assert found["values"][0][1] == pytest.approx(B[i, j] / np.sqrt(B[i, i] * B[j, j]), abs=1e-3)
+    assert found["values"][0][1] == pytest.approx(R[i, j], abs=1e-3)
     focused = content.shared_correlations(["p", "q", "r"], np.array([1.0, 0.5, -0.5]), "p")
     assert focused["tasks"] == ["p", "q", "r"]
     assert focused["values"] == [[1.0, 0.5, -0.5], [0.5, 1.0, -0.25], [-0.5, -0.25, 1.0]]
@@ -607,10 +607,9 @@ def test_relations_are_those_of_the_model_that_is_shown():
         warnings.simplefilter("ignore")  # five iterations
         model.fit(X, table["y"], tasks=table["task"])
     rows = report.summary(found, model, suggestions=False)["parts"][0]["secondaries"]["rows"]
-    B, at = model.task_covariance_, list(model.tasks_)
+    R, at = model.task_correlations_, list(model.tasks_)
     for row in rows:
-        i, j = at.index("a"), at.index(row["task"])
-        assert row["correlation"] == pytest.approx(B[i, j] / np.sqrt(B[i, i] * B[j, j]))
+        assert row["correlation"] == pytest.approx(R[at.index("a"), at.index(row["task"])])
 
 
 def test_brier_score_is_that_of_scikit_learn():

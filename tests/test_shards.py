@@ -164,7 +164,8 @@ def test_fitted_models_answer_alike_without_their_workers(model):
             assert_allclose(one.leave_one_out()[column], spread.leave_one_out()[column], rtol=1e-7)
 
 
-def test_a_learnt_focused_model_is_the_same_with_its_standard_errors():
+def test_a_learnt_focused_model_is_the_same_with_its_standard_errors(monkeypatch):
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)  # so few rows would stay here
     X, y, tasks = table(sizes=(10, 12, 8, 11), d=1)
     model = borrow.FocusedGPRegressor(primary="t0", n_restarts=0, max_iter=200)
     one, spread = (clone(model).set_params(workers=w).fit(X, y, tasks=tasks) for w in (None, 1))
@@ -174,6 +175,7 @@ def test_a_learnt_focused_model_is_the_same_with_its_standard_errors():
 
 
 def test_standard_errors_task_by_task_are_the_same(monkeypatch):
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)  # so few rows would stay here
     monkeypatch.setattr("borrow.models.focused.relatedness.WHOLE", 1)
     X, y, tasks = table(sizes=(10, 12, 8, 11), d=1)
     model = borrow.FocusedGPRegressor(primary="t0", optimizer=None, rho=0.7, noise=0.05)
@@ -183,7 +185,8 @@ def test_standard_errors_task_by_task_are_the_same(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["FocusedGPClassifier", "HierarchicalGPClassifier", "MultiTaskIVMClassifier"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_classifiers_answer_alike(kind):
+def test_classifiers_answer_alike(kind, monkeypatch):
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)  # so few rows would stay here
     X, y, tasks = table(sizes=(9, 8, 12, 7), labels=True)
     extra = {"primary": "t0", "max_iter": 4} if kind == "FocusedGPClassifier" else {}
     extra |= {"n_active": 20, "max_iter": 10} if "IVM" in kind else {}

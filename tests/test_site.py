@@ -71,6 +71,17 @@ def test_search_finds_a_name_and_leads_there(site, browser):
     assert browser.run("document.querySelector('.found').innerText") == "Nothing found"
 
 
+@pytest.mark.parametrize(
+    ("word", "cure"),
+    [("categorical", "howto/tables.html"), ("missing", "howto/missing_data.html"), ("seasonal", "howto/forecast.html")],
+)
+def test_search_finds_the_cure(site, browser, word, cure):
+    browser.open(site / "index.html")
+    browser.run(f"(input.value = {word!r}, input.dispatchEvent(new Event('input')))")
+    links = browser.run("[...document.querySelectorAll('.found a')].map(a => a.href)")
+    assert any(cure in link for link in links), links
+
+
 def test_dark_differs(site, browser):
     colours = "(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))"
     light = browser.open(site / "index.html", scheme="light").run(colours)

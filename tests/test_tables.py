@@ -1,6 +1,7 @@
 """Tables as people have them, through the commands: text, dates and gaps, wide ones, classes that are numbers."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,12 @@ def model(place):
         "fit", place / "stays.csv", "--target", "days", "--task", "hospital", "-m", "pooled", "--save", place / "m"
     )
     return place / "m", told
+
+
+def test_info_knows_dates_and_does_not_take_them_for_tasks(place):
+    told = good("info", place / "stays.csv").stdout
+    assert re.search(r"^admitted +dates +0 +45 ", told, re.M)
+    assert "could name the task: hospital, ward." in told
 
 
 def test_text_dates_and_gaps_are_fitted_announced_and_predicted(place, model):

@@ -24,6 +24,7 @@ from scipy import sparse
 
 sys.path.insert(0, str(Path(__file__).parent))
 import files
+import ledgers
 import tables
 
 import borrow
@@ -303,11 +304,12 @@ class Asker:
         return "died", f"exit code {code}\n{told}"
 
 
-def hostile_stores(rng, seconds, parts=None, most=10):
+def hostile_stores(rng, seconds, parts=None, most=10, least=1):
     """Stored models of every estimator, changed at random, with checksums that are right: loaded and asked.
 
     A file is refused, or its model raises an exception or answers. It never ends the process, takes it more than ten
-    seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign.
+    seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign, and the time does
+    after `least` cases.
     """
     parts = corpus() if parts is None else parts
     names = sorted(parts)
@@ -319,7 +321,7 @@ def hostile_stores(rng, seconds, parts=None, most=10):
             path.write_bytes(mutated(parts[name], changes))
             return asker.ask(path)
 
-        while time.monotonic() < until and len(failures) < most:
+        while (time.monotonic() < until or tried < least) and len(failures) < most:
             name = names[tried % len(names)]
             picked = rng.integers(len(CHANGES), size=1 + rng.geometric(0.6))
             changes = [(CHANGES[i], int(rng.integers(2**32))) for i in picked]
@@ -365,8 +367,8 @@ def left_behind(case, failed):
     small = case.shrunk() if hasattr(case, "shrunk") else case
     kind = type(case).__name__
     place = OUT / f"{kind.lower()}-{case.number}.py"
-    module = "tables" if isinstance(case, tables.Case) else "files"
-    lines = ["import sys", f"sys.path.insert(0, {str(Path(__file__).parent)!r})", f"from {module} import {kind}"]
+    lines = ["import sys", f"sys.path.insert(0, {str(Path(__file__).parent)!r})"]
+    lines.append(f"from {type(case).__module__} import {kind}")
     if isinstance(small, bytes):
         lines.append(f"print({case!r}.failure({small!r}))")
     else:
@@ -380,6 +382,7 @@ def left_behind(case, failed):
 
 CAMPAIGNS = {
     "hostile stores": hostile_stores,
+    "hostile ledgers": partial(numbered, ledgers.LedgerCase),
     "random tables": partial(numbered, partial(tables.Case, "answers")),
     "the same call again": partial(numbered, partial(tables.Case, "again")),
     "tables told otherwise": partial(numbered, partial(tables.Case, "retold")),

@@ -15,7 +15,7 @@ import tables
 SECONDS = 60 * float(os.environ.get("BORROW_ATTACK_MINUTES", "0"))
 #: Cases of each campaign in a test; signals are sent to whole commands, which take seconds each.
 FEW = {"random tables": 54, "the same call again": 16, "tables told otherwise": 16, "labels alike": 18,
-       "malformed files": 60, "signals": 3}  # fmt: skip
+       "malformed files": 60, "signals": 3, "hostile ledgers": 100}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FEW)

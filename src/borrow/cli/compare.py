@@ -46,7 +46,6 @@ def run(
     data: o.Data,
     target: o.Target = None,
     task: o.Task = None,
-    targets: o.Targets = None,
     primary: Annotated[
         str | None, typer.Option("--primary", "-p", help="The task that matters; default: every task in turn.")
     ] = None,
@@ -90,6 +89,7 @@ def run(
     ] = False,
     features: o.Features = None,
     ignore: o.Ignore = None,
+    targets: o.Targets = None,
     kind: o.Kind = "auto",
     labels: o.Labels = False,
     numbers: o.Numbers = False,

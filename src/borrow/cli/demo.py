@@ -62,16 +62,8 @@ def run(
             "",
         )
     asked = QUICK if quick else {**USUAL, "jobs": min(MOST_JOBS, joblib.cpu_count())}
-    compare.run(
-        str(place),
-        "speed-up",
-        "program",
-        primary=primary,
-        report=page if report else None,
-        seed=seed,
-        as_json=as_json,
-        **asked,
-    )
+    columns = {"target": "speed-up", "task": "program", "primary": primary}
+    compare.run(str(place), **columns, report=page if report else None, seed=seed, as_json=as_json, **asked)
 
 
 def measurements(seed: int, secondaries: int) -> pl.DataFrame:

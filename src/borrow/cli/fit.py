@@ -51,7 +51,6 @@ def run(
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Column that names the task of a row; default: one task.")
     ] = None,
-    targets: o.Targets = None,
     primary: Annotated[str | None, typer.Option("--primary", "-p", help="The task that matters.")] = None,
     method: Annotated[
         str,
@@ -66,6 +65,7 @@ def run(
     save: Annotated[Path, typer.Option("--save", "-o", help="File for the model.")] = Path("model.borrow"),
     features: o.Features = None,
     ignore: o.Ignore = None,
+    targets: o.Targets = None,
     kind: o.Kind = "auto",
     labels: o.Labels = False,
     numbers: o.Numbers = False,

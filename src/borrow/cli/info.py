@@ -139,7 +139,11 @@ class Column:
             low = min((v for v in least if v is not None), default=None)
             high = max((v for v in most if v is not None), default=None)
             return {**about, "kind": "numbers", "infinite": sum(infinite), "least": low, "most": high}
+        from borrow.data.encode import are_dates
+
         kind = "text" if all(numbers) or self.dtype == pl.String else str(self.dtype)
+        if self.dtype == pl.String and self.values and are_dates(self.values):
+            kind = "dates"
         return {**about, "kind": kind, "values": to_json(list(self.values)[:LISTED])}
 
 

@@ -18,7 +18,6 @@ from borrow.cli import options as o
 from borrow.cli.columns import as_labels, as_numbers, as_text, find_label, match_label
 from borrow.cli.output import check_files, fail, library_warnings, print_json, tell_warnings
 from borrow.cli.read import CLOSENESS, Source, open_source, refuse_absent
-from borrow.data.encode import Numbers
 from borrow.data.labels import did_you_mean, list_labels
 
 EXAMPLE = "borrow predict model.borrow new.csv --output predicted.csv"
@@ -134,6 +133,8 @@ class RowReader:
 
     def rows(self, frame: pl.DataFrame, before: int = 0) -> Rows:
         """Rows that were read, which stand behind so many others."""
+        from borrow.data.encode import Numbers
+
         source, encoder, remedy = self.source, self.schema.encoder, "the model expects a number there"
         plain = self.names if encoder is None else [str(d.name) for d in encoder.columns_ if isinstance(d, Numbers)]
         numbers = as_numbers(source, frame.select(plain), remedy, before)

@@ -15,7 +15,6 @@ from borrow.cli.columns import Table, as_numbers, find_label
 from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, library_warnings, number, print_result
 from borrow.cli.predict import Rows, load_model, open_rows, write_table
 from borrow.data.labels import did_you_mean
-from borrow.transfer.suggest import GOALS
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
 #: Inputs looked at where no candidates are given.
@@ -56,6 +55,8 @@ def run(
     over its own inputs and the candidates'. With --goal minimise or maximise an improvement is what the best value
     is expected to gain.
     """
+    from borrow.transfer.suggest import GOALS
+
     check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
     reader = open_rows(model, candidates, delimiter, task, task_is, cost=cost or [])

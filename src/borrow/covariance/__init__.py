@@ -2,9 +2,9 @@
 
 from borrow.covariance.carrier import Basis
 from borrow.covariance.contracts import Adjoints, Covariance, Moments, Posterior, Prediction, Sites
-from borrow.covariance.dense import DenseTasks
+from borrow.covariance.dense import DensePosterior, DenseTasks
 from borrow.covariance.design import Design
-from borrow.covariance.inducing import choose_inducing
+from borrow.covariance.inducing import choose_inducing, spread_inducing
 from borrow.covariance.kronecker import CompleteTasks
 from borrow.covariance.lowrank import LowRankTasks
 from borrow.covariance.shared import SharedCovariance, SharedPosterior
@@ -14,6 +14,7 @@ __all__ = [
     "Basis",
     "CompleteTasks",
     "Covariance",
+    "DensePosterior",
     "DenseTasks",
     "Design",
     "LowRankTasks",
@@ -24,4 +25,5 @@ __all__ = [
     "SharedPosterior",
     "Sites",
     "choose_inducing",
+    "spread_inducing",
 ]

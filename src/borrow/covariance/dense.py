@@ -157,6 +157,32 @@ class DensePosterior(Rebuilt):
         theta, by_sites = prior.back(prior.to_inputs(Q)).theta, self.sites.by_parameters(noise)
         return Adjoints(by_sites, [theta], B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
 
+    @cached_property
+    def evidence_given_others(self) -> list[float]:
+        """log N of every task's unit-noise observations given all the others: what leaving the task out costs.
+
+        Given the others, the observations of task t are Gaussian with precision P_tt, the block of A^-1, and s_t less
+        their mean is P_tt^-1 alpha_t.
+        """
+        P, found = linalg.inverse_from_factor(self.L), []
+        for t in range(len(self.prior.B)):
+            at = self.prior.rows(t)
+            L = linalg.cholesky(linalg.copy(P[at, at]), overwrite=True)
+            half = linalg.solve_lower(L, self.alpha[at])
+            rows = at.stop - at.start
+            found.append(-0.5 * (float(half @ half) - linalg.log_determinant(L) + rows * LOG_2PI))
+        return found
+
+    def sign_products(self) -> Array:
+        """(M, M) G such that the evidence is 1/2 e'Ge and a constant where the signs e of tasks' functions are chosen.
+
+        Turning the sign of task t turns the blocks of A that it shares with others: A becomes e A e.
+        """
+        _, s = unit_noise(as_type_of(self.prior.X, self.sites.nu), as_type_of(self.prior.X, self.sites.tau))
+        apart = as_type_of(s, _membership(self.prior.task, to_host(s), len(self.prior.B)))
+        half = linalg.solve_lower(self.L, linalg.rows_first(apart.T))
+        return to_host(-(half.T @ half))
+
     def information(self, directions: Array) -> Array:
         """1/2 D'(K + noise)^-1 D, D (n, p) the derivatives of K + noise by p parameters times the coefficients.
 

@@ -373,9 +373,14 @@ class SharedPosterior(TwoPassPosterior):
         """w alpha of every row, on the host: what a covariance with the rows is multiplied with."""
         return np.concatenate([part for (part,) in self._ask("coefficients")])
 
-    def task_terms(self) -> Array:
-        """b_t of every task, one per row: flipping the sign of task t's weights flips its row and leaves B alone."""
-        return np.concatenate([part for (part,) in self._ask("task_terms")])
+    def sign_products(self) -> Array:
+        """(M, M) G such that the evidence is 1/2 e'Ge and a constant where the signs e of tasks' weights are chosen.
+
+        Flipping the sign of task t flips b_t and leaves B alone: G[t, t'] = b_t' B^-1 b_t'.
+        """
+        terms = np.concatenate([part for (part,) in self._ask("task_terms")])
+        half = linalg.solve_lower(to_host(self.LB), np.ascontiguousarray(terms.T))
+        return half.T @ half
 
     @cached_property
     def evidence_given_others(self) -> list[float]:

@@ -97,6 +97,19 @@ class Cells(Stacked):
         return Cells(self.X[at], self.y[at], self.count[at], starts, *within, least)
 
 
+def thin(cells: Cells, most: int) -> Cells:
+    """At most `most` cells of every task, evenly spaced in their order; what is kept of their rows shrinks alike."""
+    sizes = np.diff(cells.starts)
+    if sizes.max(initial=0) <= most:
+        return cells
+    kept = [np.linspace(0, n - 1, min(n, most)).astype(np.intp) + i for n, i in zip(sizes, cells.starts, strict=False)]
+    at, lengths = np.concatenate(kept), np.array([len(k) for k in kept])
+    share = lengths / np.maximum(sizes, 1)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    within = cells.dof * share, cells.scatter * share, cells.log_count * share
+    return Cells(cells.X[at], cells.y[at], cells.count[at], starts, *within, cells.least_noise)
+
+
 def compared(X: Array, columns: Codes | None) -> list[Array]:
     """The columns as keys for `np.lexsort`, which takes the last one first."""
     return list(X.T[::-1] if columns is None else X.T[columns[::-1]])

@@ -19,14 +19,14 @@ import datetime
 import logging
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
 import narwhals.stable.v1 as nw
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
@@ -339,6 +339,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         columns, frame = _columns(X), as_frame(X)
+        if frame is None and not isinstance(X, Mapping):
+            validate_data(self, X=X, skip_check_array=True, reset=False)  # the number of columns
         known = {d.name: d for d in self.columns_}
         if extra := [n for n in columns if n not in known]:
             raise ValueError(f"X has the column {list_labels(extra)}, which fit did not see; leave it out")
@@ -354,6 +356,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 native_namespace=nw.get_native_namespace(frame),
             ).to_native()
         return out if isinstance(X, Mapping) else np.column_stack(list(out.values()))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the columns that `transform` gives."""
@@ -392,15 +399,8 @@ def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
 
 
 def _needs(values: Any) -> bool:
-    series = _series(values)
-    if series is not None and not (series.dtype.is_numeric() or series.dtype in (nw.Boolean, nw.Object)):
-        return not _all_numbers(series.to_list())
-    array = np.asarray(series.to_numpy() if series is not None else values)
-    if array.dtype.kind in "mM":
-        return True
-    if array.dtype.kind == "f":
-        return bool(np.isnan(array).any())
-    return array.dtype.kind not in "iubc" and not _all_numbers(array.tolist())
+    found = _floats(values)
+    return not _all_numbers(_plain_list(values)) if found is None else bool(np.isnan(found).any())
 
 
 def _all_numbers(entries: list[Any]) -> bool:
@@ -416,6 +416,9 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
     series = _series(values)
     if series is not None and series.dtype in (nw.Categorical, nw.Enum):
         return _levels_of(name, values, max_levels)
+    stored = _floats(values)
+    if stored is not None and np.isfinite(stored).any():
+        return _numbers_of(name, values)
     entries = [v for v in _plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
     if not entries:
         return LeftOut(name, "it holds no value")
@@ -423,8 +426,7 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
     if not text:
         if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
             return _dates_of(name, values, None)
-        found = _numbers(values, name)
-        return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+        return _numbers_of(name, values)
     return _of_text(name, values, entries, max_levels)
 
 
@@ -432,8 +434,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     """Text: numbers that were written out, dates, levels, or what only names the row."""
     numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
     if all(numeric):
-        found = _numbers(values, name)
-        return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+        return _numbers_of(name, values)
     if sum(numeric) >= len(entries) / 2:
         odd = entries[numeric.index(False)]
         row = _plain_list(values).index(odd)
@@ -442,7 +443,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
             "nothing is known"
         )
     texts = [str(v).strip() for v in entries]
-    if all(_ISO.fullmatch(v) for v in texts):
+    if are_dates(texts):
         return _dates_of(name, values, None)
     if all(_LOCAL.fullmatch(v) for v in texts):
         return _dates_of(name, values, _day_first(name, texts))
@@ -460,6 +461,17 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
         every = "every row" if len(distinct) == len(texts) else "most rows"
         return LeftOut(name, f"it has a different text in {every}, as names and identifiers have")
     return _levels_of(name, values, max_levels)
+
+
+def are_dates(texts: Iterable[str]) -> bool:
+    """Whether every text is a date such as 2020-12-31, with or without a time."""
+    return all(_ISO.fullmatch(v) for v in texts)
+
+
+def _numbers_of(name: Hashable, values: Any) -> Numbers:
+    """Numbers, their median, and how many are missing."""
+    found = _numbers(values, name)
+    return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
 
 
 def _levels_of(name: Hashable, values: Any, max_levels: int) -> Levels:
@@ -507,10 +519,8 @@ def _columns(X: Any) -> dict[Hashable, Any]:
     frame = as_frame(X)
     if frame is not None:
         return {c: frame.get_column(c) for c in frame.columns}
-    array = np.asarray(X) if hasattr(X, "dtype") else np.array(X, dtype=object)
-    if array.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {array.ndim}D array instead: X must be rows by columns")
-    return dict(enumerate(array.T))
+    array = X if hasattr(X, "dtype") or hasattr(X, "toarray") else np.array(X, dtype=object)
+    return dict(enumerate(check_array(array, dtype=None, ensure_all_finite=False, input_name="X").T))
 
 
 def _task_of(task: Any, columns: Mapping[Hashable, Any]) -> Any:
@@ -538,14 +548,21 @@ def _plain_list(values: Any) -> list[Any]:
 
 def _numbers(values: Any, name: Hashable) -> Array:
     """A column as floats, NaN in gaps; spans of time in days, times of day in hours."""
-    entries = _plain_list(values)
-    kinds = {type(v) for v in entries}
-    if any(issubclass(k, (str, datetime.time, datetime.timedelta, np.timedelta64)) for k in kinds):
-        entries = [_as_number(v) for v in entries]
-    found = to_floats(np.array(entries, dtype=object), f"column {name!r}")
+    found = _floats(values)
+    if found is None:
+        found = to_floats(np.array([_as_number(v) for v in _plain_list(values)], dtype=object), f"column {name!r}")
     if np.isinf(found).any():
         raise ValueError(f"column {name!r} is infinite (inf) in {name_some(np.flatnonzero(np.isinf(found)).tolist())}")
     return found
+
+
+def _floats(values: Any) -> Array | None:
+    """A column that is stored as numbers, as floats; None where it is stored otherwise."""
+    series = _series(values)
+    if series is not None and not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        return None
+    array = np.asarray(series.to_numpy() if series is not None else values)
+    return array.astype(float) if array.dtype.kind in "iubf" else None
 
 
 def _as_number(value: Any) -> Any:

@@ -155,8 +155,8 @@ def identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> list[str]:
     With one task that may as well be the day; with several, days come back.
     """
     return [
-        f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it out if it "
-        "only names the rows"
+        f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it out "
+        "(features=, or --ignore) if it only names the rows"
         for name, values in columns.items()
         if n_tasks > 1 and len(values) >= MANY_ROWS and bool(np.all(values == np.round(values)))
         if len(np.unique(values)) == len(values)

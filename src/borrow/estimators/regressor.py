@@ -20,7 +20,7 @@ from borrow.estimators.base import Fitted, TaskEstimator, as_labels, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
-from borrow.inference.hyper_uncertainty import HyperUncertainty
+from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
@@ -275,7 +275,7 @@ class GPFit:
     n_iter: int
     converged: bool
     posterior: Any
-    uncertainty: HyperUncertainty | None = field(default=None, kw_only=True)
+    uncertainty: HyperUncertainty | UncertaintyByTask | None = field(default=None, kw_only=True)
 
     @property
     def expected_noise(self) -> Array:

@@ -105,10 +105,9 @@ def remembered(predictor: Predictor) -> Points | None:
 def task_correlations(model: Any) -> tuple[list[Any], Array] | None:
     """Labels of tasks and correlations between their functions, as the model has them; None where it has none."""
     labels = list(model.fitted_.schema.tasks)
-    B = np.asarray(getattr(model, "task_covariance_", 0.0), dtype=float)
-    if B.shape == (len(labels), len(labels)) and len(labels) > 1:
-        scale = np.sqrt(np.maximum(np.diag(B), np.finfo(float).tiny))
-        return labels, B / np.multiply.outer(scale, scale)
+    found = getattr(model, "task_correlations_", None)
+    if isinstance(found, np.ndarray) and len(labels) > 1:  # a list: one per class
+        return labels, found
     related = model.relatedness() if hasattr(model, "rho_") else None
     if related is None or isinstance(related, list):  # a list: one per class
         return None

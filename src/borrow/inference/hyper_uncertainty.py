@@ -73,6 +73,37 @@ class HyperUncertainty:
         return Prediction(found.mean, variance, covariance)
 
 
+@dataclass(frozen=True)
+class UncertaintyByTask:
+    """That of tasks that share nothing: each has its own."""
+
+    parts: list[HyperUncertainty | None]
+    found: Array | None  # (M,): noise variances at the optimum; None for labels
+
+    @property
+    def noise(self) -> Array | None:
+        """Expected noise variance of each task."""
+        if self.found is None:
+            return None
+        known = zip(self.parts, self.found, strict=True)
+        return np.array([v if p is None or p.noise is None else float(p.noise[0]) for p, v in known])
+
+    def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
+        """The prediction at the optimum, each row widened by its own task's uncertainty."""
+        variance, covariance = found.variance.copy(), None if found.covariance is None else found.covariance.copy()
+        for t in np.unique(task):
+            part, at = self.parts[t], np.flatnonzero(task == t)
+            if part is None:
+                continue
+            block = None if covariance is None else covariance[np.ix_(at, at)]
+            own = Prediction(found.mean[at], variance[at], block)
+            wider = part.widen(own, X[at], np.zeros(len(at), dtype=np.intp))
+            variance[at] = wider.variance
+            if covariance is not None:
+                covariance[np.ix_(at, at)] = wider.covariance
+        return Prediction(found.mean, variance, covariance)
+
+
 def direction(values: Values, **parts: Any) -> Values:
     """A move of some of the hyper-parameters; the others stay."""
     return {n: np.broadcast_to(parts.get(n, 0.0), v.shape).astype(float) for n, v in values.items()}

@@ -21,7 +21,7 @@ VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says 
 NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0  # log noise
 NOISE_SPREAD, NOISE_DOF = 0.5, 4.0  # log noise of a task against the common one; the spread is learnt, from here
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
-ALIKE = 0.5  # correlation of two tasks' log lengthscales of the same column
+ALIKE = 0.0  # correlation of two tasks' log lengthscales of the same column
 
 
 class Prior(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
-from borrow.numerics.linalg import Array
+from borrow.numerics.linalg import Array, namespace
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,10 @@ class Sum(Composite):
     def _adjoints_of(values: list[Array]) -> Callable[[Array], Iterator[Array]]:
         n = len(values)
         return lambda b: repeat(b, n)
+
+    def tangents(self, X: Array, weight: Array, v: Array) -> Array:
+        """Those of the parts, one after the other."""
+        return namespace(X).concatenate([k.tangents(X, weight, v) for k in self.parts], axis=1)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))

@@ -83,15 +83,21 @@ class Stationary(Homogeneous):
 
     def tangents(self, X: Array, weight: Array, v: Array) -> Array:
         """dk/d log l_j = -2 S (a_j - c_j)^2 with the square expanded: two thin matrix products for all columns."""
-        if self.free() != (("lengthscale", X.shape[1]),):
+        free = dict(self.free())
+        if free.pop("lengthscale", 0) != X.shape[1] or free.keys() - {"variance"}:
             return super().tangents(X, weight, v)
         X, _ = _centred(X, None)
         A = X / self._columns("lengthscale", X)
-        S = self._profile(squared_distances(A, A))[1]()
+        profile, slope, _ = self._profile(squared_distances(A, A))
+        S = slope()
         S *= weight
         A2 = A * A
         squares = A2 * (S @ v)[:, None] + S @ (v[:, None] * A2)
-        return -2.0 * self.variance * (squares - 2.0 * A * (S @ (v[:, None] * A)))
+        by_lengthscale = -2.0 * self.variance * (squares - 2.0 * A * (S @ (v[:, None] * A)))
+        if not free:
+            return by_lengthscale
+        by_variance = self.variance * ((weight * profile) @ v)
+        return namespace(X).concatenate([by_variance[:, None], by_lengthscale], axis=1)
 
 
 @dataclass(frozen=True, repr=False)

@@ -85,9 +85,14 @@ class _Limit:
 
     def _set(self, numbers: list[int]) -> None:
         for library, number in zip(self.of_process, numbers, strict=True):
-            # Newer versions of threadpoolctl let one thread of the program alone set OpenBLAS and ignore others without
-            # a word; here the lock and the count of holders see to it that they do not disturb each other.
-            getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+            # Newer versions of threadpoolctl let one thread of the program alone set OpenBLAS, until it lets go, and
+            # ignore others without a word; here the lock and the count of holders keep them from disturbing each other.
+            let_go = getattr(library, "clear_controlling_thread", None)
+            if let_go is not None:
+                let_go(force=True)
+            library.set_num_threads(number)
+            if let_go is not None:
+                let_go(force=True)
 
 
 _limit = _Limit()

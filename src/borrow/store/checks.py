@@ -97,7 +97,7 @@ def read_sparse(kind: Any, parts: list[Any], shape: tuple[int, int]) -> Any:
 
 
 def check_keys(keys: list[Any]) -> None:
-    """The keys of a dict: single values, or tuples of them, and not so that most of them have one hash."""
+    """Keys of a dict, or labels, which become such: single values, or tuples of them, most with hashes apart."""
     if not all(map(_is_key, keys)):
         raise PageError("a dict has a key that is neither a single value nor a tuple of some")
     if len(keys) > 1000 and len({hash(k) for k in keys}) < len(keys) // 20:
@@ -131,6 +131,8 @@ def check_fields(kind: type, state: dict[str, Any], size: int) -> None:
     if issubclass(kind, BaseEstimator):
         return
     for name, value in state.items():
+        if name in _LABELS and isinstance(value, (list, tuple)):
+            check_keys(list(value))
         whole = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size
         if whole and not -size <= value.min() <= value.max() <= size:
             raise PageError(f"{name} of {kind.__name__} points beyond the file")
@@ -140,5 +142,7 @@ def check_fields(kind: type, state: dict[str, Any], size: int) -> None:
             raise PageError(f"the rows of {kind.__name__} are not where it says")
 
 
+#: Fields that hold labels of tasks and names of columns.
+_LABELS = ("labels", "names", "others")
 #: Fields that say how many there are of something, and how many there may be whatever the size of the file.
 _COUNTS = {"n_tasks": 0, "M": 0, "n_features": 2**31}

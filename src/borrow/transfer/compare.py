@@ -43,6 +43,7 @@ from borrow.transfer.folds import (
 )
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger
+from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import ALONE, REFERENCES, choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
@@ -156,9 +157,11 @@ def compare(
         "classes": list(problem.classes),
         "skipped": skipped,
         "alone": alone,
+        "own": list(own),
         "row_weights": weights,
         "clusters": clusters_of(problem, folds),
         "notes": notes,
+        "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
     }
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
@@ -166,6 +169,7 @@ def compare(
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
     bare = replace(problem, frame=None, more=own)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
+        refuse_odd_lines(store, about, ledger.done)
         work = _Work(ledger, n_jobs, progress, until)
         order = sorted(keys, key=lambda m: m not in alone)  # a method is finished before the next is begun
         jobs = [Job(p, m, s) for m in order for p in primaries for s in folds[p] if s.repeat == 0]

@@ -32,6 +32,7 @@ from borrow.transfer.decide import (
     widened,
 )
 from borrow.transfer.folds import record_key
+from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import DROPS, REFERENCES, label_of
 from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
 
@@ -58,10 +59,11 @@ class Comparison:
     classes : of a classification.
     skipped : dict by method of why it does not apply.
     relations : how the focused model on all rows relates the tasks, one dict per primary.
-    alone : keys of the methods that do without the other data.
+    alone, own : keys of the methods that do without the other data, and names of those that the user gave.
     row_weights, clusters : pairs of a row and its weight (`wanted=`), or what it was held out together with (`group=`,
         `time=`); rows that are not named count as one each.
     notes : what is to be said of the data, in sentences, by primary.
+    encoding : what became of columns that were no plain numbers, one line each.
 
     Examples
     --------
@@ -92,7 +94,9 @@ class Comparison:
     classes: list[Any] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     relations: list[dict[str, Any]] = field(default_factory=list)
+    encoding: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=lambda: ["single"])
+    own: list[str] = field(default_factory=list)
     row_weights: list[list[Any]] = field(default_factory=list)
     clusters: list[list[Any]] = field(default_factory=list)
     notes: list[list[Any]] = field(default_factory=list)
@@ -310,7 +314,9 @@ class Comparison:
     def read(cls, path: str | os.PathLike[str]) -> Comparison:
         """The comparison in a store file, finished or not."""
         header, lines = ledger.read(path)
-        return cls.of_lines(header["about"], lines)
+        about: Any = header.get("about")
+        refuse_odd_lines(path, about, lines)
+        return cls.of_lines(about, lines)
 
     @classmethod
     def of_lines(cls, about: Mapping[str, Any], lines: Records) -> Comparison:

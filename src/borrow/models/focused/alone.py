@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from borrow.inference import Result
+from borrow.covariance import Design
+from borrow.data.cells import thin
+from borrow.inference import ExactInference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
-from borrow.models.gp.model import condition_single, fit_single
+from borrow.models.focused.scoring import Ascent
+from borrow.models.gp.model import bounds_of, condition_single, fit_single, single_priors
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks, TaskShard
+
+#: At most so many rows of a task race its starts.
+RACE_ROWS = 150
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,9 @@ class Alone:
     primary: Result | None
     stretch: float
     stretches: Array
-    objectives: Array  # (M,): what each task's own fit reached, NaN where there was none
+    clear: list[Kernel]  # their kernels
+    evidences: Array  # (M,): what each task's own fit reached, NaN where there was none
+    prior_of_primary: float  # log density of the priors where the primary's own fit ended
     found: dict[int, tuple[Kernel, Values]]  # the secondaries' own kernels and noises, by task code
 
     def secondary(self, setup: Setup, t: int) -> Any:
@@ -41,8 +49,15 @@ class Alone:
         return self._stretched(setup, min(self.stretch, self.stretches.min(initial=np.inf)))
 
     def typical(self, setup: Setup) -> Values:
-        """The shared kernels with the lengthscale that the secondaries typically show."""
-        return self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+        """The shared kernels with the lengthscales that the secondaries typically show, one per column if they have."""
+        out = self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+        shared = setup.kernel.marks("lengthscale").astype(bool)
+        clear = [k for k in self.clear if k.marks("lengthscale").sum() == shared.sum() > 1]
+        if clear:
+            lengths = [k.theta[k.marks("lengthscale").astype(bool)] for k in clear]
+            out["kernel"] = out["kernel"].copy()
+            out["kernel"][shared] = np.median(lengths, axis=0)
+        return out
 
     def _stretched(self, setup: Setup, stretch: float) -> Values:
         more = stretch - self.stretch
@@ -62,13 +77,13 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
     how = scales, prior, max_iter, setup.infer
     each = [found for part in setup.tasks.each(_fit_shard, how, starts) for found in part]
-    objectives = np.full(len(templates), np.nan)
+    evidences = np.full(len(templates), np.nan)
     secondaries: dict[int, tuple[Kernel, Values]] = {}
-    primary, own, stretches = None, 0.0, []
+    primary, own, stretches, clear = None, 0.0, [], []
     for t, (template, found) in enumerate(zip(templates, each, strict=True)):
         if found is None or template is None:
             continue
-        theta, likelihood, objectives[t] = found
+        theta, likelihood, evidences[t] = found
         kernel, lengths = template.with_theta(theta), template.marks("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
         for name, value in likelihood.items():
@@ -82,16 +97,47 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
             noise = np.exp(likelihood["noise"][0]) if likelihood else 1.0
             if kernel.diag(setup.cells.X[setup.cells.of(t)]).mean() > noise:
                 stretches.append(stretch)
-    return Alone(alone, primary, own, np.array(stretches), objectives, secondaries)
+                clear.append(kernel)
+    at_primary = {n: v[[setup.primary]] if n == "noise" else v for n, v in alone.items() if n in ("kernel", "noise")}
+    by_prior = 0.0 if prior is None else single_priors(setup.kernel, scales, "noise" in alone)(at_primary)[0]
+    return Alone(alone, primary, own, np.array(stretches), clear, evidences, by_prior, secondaries)
 
 
 def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
-    """Theta, the likelihood's parameters and the objective of each task's own fit; None without a row or a kernel."""
+    """Theta, the likelihood's parameters and the evidence of each task's own fit; None without a row or a kernel."""
     tasks, out = PlacedTasks(shard.cells, device=shard.device), list[Any]()
     for t, (template, likelihood) in enumerate(starts):
         own, found = tasks.only(t), None
         if len(own.cells.y) and template is not None:
-            kernel, likelihood, optimum, _ = fit_single(own, template, likelihood, *how)
-            found = kernel.theta, likelihood, optimum.objective
+            scales, prior, max_iter, infer = how
+            if isinstance(infer, ExactInference) and own.device is None:
+                found = fit_own(own, template, likelihood, scales, prior, max_iter)
+            else:
+                kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
+                found = kernel.theta, likelihood, condition_single(own, kernel, likelihood, infer).evidence
         out.append(found)
     return out
+
+
+def fit_own(
+    tasks: PlacedTasks, template: Kernel, likelihood: Values, scales: Array, prior: str | None, max_iter: int
+) -> tuple[Array, Values, float]:
+    """The GP of one task, which is the focused model with a primary alone: theta, log noise and evidence.
+
+    As in `fit_single` a second start has a fifth of the lengthscales. Many rows are thinned for the race of the two.
+    """
+    start: Values = {"kernel": template.theta, "rho": np.zeros(0), "specific": np.zeros(0), **likelihood}
+    rough = {**start, "kernel": template.theta + np.log(0.2) * template.marks("lengthscale")}
+    few = thin(tasks.cells, RACE_ROWS)
+    ascents = [_ascent_of(PlacedTasks(cells), template, scales, prior) for cells in (few, tasks.cells)]
+    bounds = bounds_of(start, tasks.cells)
+    best = ascents[0].race([start, rough], bounds, max_iter, 0)
+    if few is not tasks.cells:
+        best = ascents[1].maximise(best.values, bounds, max_iter)
+    found = {n: best.values[n] for n in likelihood}
+    return best.values["kernel"], found, best.objective - ascents[1].log_prior(best.values)
+
+
+def _ascent_of(tasks: PlacedTasks, kernel: Kernel, scales: Array, prior: str | None) -> Ascent:
+    setup = Setup(tasks, 0, kernel, [None], tasks.cells.X, design=Design.of(tasks.cells))
+    return Ascent(setup, scales, prior, None)

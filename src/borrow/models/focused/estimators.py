@@ -18,8 +18,9 @@ from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
-from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of
+from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
+from borrow.models.focused.scoring import Ascent
 from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
@@ -44,17 +45,19 @@ class FocusedFit(GPFit):
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """Kernels, inducing inputs and weights."""
-        prior, secondaries = self.posterior.prior, self.setup.secondaries
+        setup, values = self.setup, self.values
+        own = setup.specific_kernels(values)
         return {
-            "kernel_": prior.carriers[0].basis.kernel,
-            "inducing_": self.setup.Z,
-            "rho_": dict(zip(labels, prior.weights[:, 0].tolist(), strict=True)),
-            "specific_kernels_": {labels[t]: prior.specific[t] for t in secondaries},
+            "kernel_": setup.kernel.with_theta(values["kernel"]),
+            "inducing_": setup.Z if setup.design is None else None,
+            "rho_": dict(zip(labels, task_weights(values, setup)[:, 0].tolist(), strict=True)),
+            "specific_kernels_": {labels[t]: own[t] for t in setup.secondaries},
         }
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes of a regressor."""
-        loadings = {labels[t]: self.posterior.prior.weights[t, 1:].tolist() for t in self.setup.secondaries}
+        weights = task_weights(self.values, self.setup)
+        loadings = {labels[t]: weights[t, 1:].tolist() for t in self.setup.secondaries}
         return {**super().attributes(labels), "background_": loadings}
 
 
@@ -110,9 +113,9 @@ class FocusedGP(GPEstimator):
 
     def _relatedness(self, fit: FocusedFit) -> Table:
         setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
-        objective = objective_of(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        ascent = Ascent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
         with single_thread(int(np.diff(fit.cells.starts).max())):
-            return relatedness(fit.setup, fit.values, fit.posterior, objective, self._fit_of().schema.labels)
+            return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels)
 
 
 @register("focused", "focused GP", rank=3)
@@ -129,7 +132,9 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         default squared exponential plus a constant.
     rho, noise : starting values (the values, with `optimizer=None`); a number or a dict by label. Noise variances are
         in the units of y; rho and kernel variances refer to scaled targets.
-    inducing : "auto", "primary" (the paper's), a number of inputs, or an array of them.
+    inducing : inputs that carry the shared function. "auto" needs none where all pairs of rows can be written out (up
+        to 1,000 rows: exact), else takes those of the primary and as many of the others as it takes; None is exact at
+        any size; "primary" (the paper's), a number of inputs, or an array of them.
     rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
@@ -142,7 +147,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     ----------
     rho_ : dict by label: how much of the primary's function a task carries, for scaled targets; 1 for the primary.
     specific_kernels_ : dict by label of the kernels of what a secondary does not share.
-    inducing_ : inputs on which the shared function is carried.
+    inducing_ : inputs on which the shared function is carried; None where nothing is approximated.
     background_ : dict by label of loadings on the background functions.
 
     Examples
@@ -162,6 +167,8 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         """The model conditioned again with inducing inputs at the rows too, up to MOST_INDUCING in all."""
         model: FocusedFit = self._fit_of().model
         setup, values = model.setup, model.values
+        if setup.design is not None:
+            return model
         kernel, most = setup.kernel.with_theta(values["kernel"]), max(MOST_INDUCING, len(setup.Z))
         Z = choose_inducing(kernel, setup.Z, np.unique(rows, axis=0), most, 1e-8)
         with single_thread(len(Z)):

@@ -6,6 +6,7 @@ G. Leen, J. Peltonen, S. Kaski: Focused multi-task learning using Gaussian proce
 |------------------|------------------------------|---------------------------------------------------|
 | f^p              | the shared function          | carried by u at `Z`, m inducing inputs            |
 | X of the primary | `Z`                          | (m, d), see below                                 |
+| D_t + rho^2 V V' | `design`                     | all pairs of rows, where that is cheaper          |
 | k^p              | `kernel`                     |                                                   |
 | rho_t            | `values["rho"]`              | (M - 1,), the primary's is 1                      |
 | K_t^spec         | `values["specific"]`         | kernels of the secondaries, theta one after other |
@@ -41,7 +42,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from borrow.covariance import Basis, SharedCovariance
+from borrow.covariance import Basis, DenseTasks, Design, SharedCovariance
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, direction
@@ -62,10 +63,11 @@ class Setup(TaskModel):
     primary: int
     kernel: Kernel
     specific: list[Kernel | None]  # None for the primary, and where a secondary has no specific part
-    Z: Array
+    Z: Array  # inducing inputs; where the rows are written out, only where the variance of f^p is looked at
     background: Kernel | None = None
     background_Z: Array | None = None
     infer: Inference = EXACT
+    design: Design | None = None  # all pairs of rows written out, nothing approximated; None: carried by Z
 
     noise_in_common = False
 
@@ -85,8 +87,11 @@ def task_weights(values: Values, setup: Setup) -> Array:
     return R
 
 
-def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance:
-    """The joint prior of all tasks' functions (eq. 9), kept in its structured form."""
+def prior_of_tasks(values: Values, setup: Setup) -> SharedCovariance | DenseTasks:
+    """The joint prior of all tasks' functions (eq. 9): every pair of rows, or in its structured form."""
+    if setup.design is not None:  # eqs. 5, 8: cov(f_t, f_s) = rho_t rho_s k^p + [t = s] K_t^spec
+        r, kernel = task_weights(values, setup)[:, 0], setup.kernel.with_theta(values["kernel"])
+        return DenseTasks(setup.design, kernel, np.multiply.outer(r, r), specific=list(setup.specific_kernels(values)))
     bases, basis_of = [Basis(setup.kernel.with_theta(values["kernel"]), setup.Z)], [0]  # eqs. 6, 7: f^p through f^p(Z)
     if setup.background is not None and setup.background_Z is not None:  # sec. 3
         bases.append(Basis(setup.background.with_theta(values["background"]), setup.background_Z))
@@ -108,11 +113,14 @@ def focused_objective(setup: Setup) -> hyper.Objective:
 def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     """The adjoints of the evidence handed on to all of `values`."""
     adjoints, by = fit.gradient()
-    assert adjoints.weights is not None  # tasks share functions by their weights
-    by |= {"kernel": adjoints.bases[0], "rho": adjoints.weights[setup.secondaries, 0]}
+    weights = adjoints.weights
+    if weights is None:  # B = r r', so d/dr = 2 bB r
+        assert adjoints.B is not None
+        weights = 2.0 * adjoints.B @ task_weights(values, setup)
+    by |= {"kernel": adjoints.bases[0], "rho": weights[setup.secondaries, 0]}
     by["specific"] = setup.by_specific(adjoints)
     if "loadings" in values:
-        by |= {"background": adjoints.bases[1], "loadings": adjoints.weights[setup.secondaries, 1:]}
+        by |= {"background": adjoints.bases[1], "loadings": weights[setup.secondaries, 1:]}
     return {n: by[n] for n in values}
 
 

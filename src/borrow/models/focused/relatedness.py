@@ -6,12 +6,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from borrow.covariance import SharedPosterior
+from borrow.covariance import DensePosterior, SharedPosterior
+from borrow.covariance.carrier import unit_noise
 from borrow.data.labels import places_of
 from borrow.data.table import Table
-from borrow.inference import priors
+from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel, Sum
-from borrow.models.focused.model import Setup
+from borrow.models.focused.model import task_weights
+from borrow.models.focused.scoring import Ascent, observed_curvature
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -22,29 +24,25 @@ WHOLE = 150
 
 
 def relatedness(
-    setup: Setup,
+    ascent: Ascent,
     values: Values,
-    posterior: SharedPosterior,
-    objective: hyper.Objective,
+    posterior: SharedPosterior | DensePosterior,
     labels: tuple[Hashable, ...],
-    known: Array | None = None,
 ) -> Table:
     """The table of `FocusedGPRegressor.relatedness`."""
-    prior = posterior.prior
-    M = len(labels)
-    rho, se, share = prior.weights[:, 0], np.zeros(M), np.ones(M)
+    setup = ascent.setup
+    M, weights, own_kernels = len(labels), task_weights(values, setup), setup.specific_kernels(values)
+    rho, se, share = weights[:, 0], np.zeros(M), np.ones(M)
     if len(setup.secondaries):
-        se[setup.secondaries] = standard_errors(setup, values, posterior, objective, known)
+        se[setup.secondaries] = standard_errors(ascent, values, posterior)
     for t in setup.secondaries:
         X = setup.cells.X[setup.cells.of(int(t))]
         X = X if len(X) else setup.Z
-        shared, background, kernel = (
-            rho[t] ** 2 * prior.carriers[0].basis.kernel.diag(X).mean(),
-            0.0,
-            prior.specific[t],
-        )
+        shared = rho[t] ** 2 * setup.kernel.with_theta(values["kernel"]).diag(X).mean()
+        background, kernel = 0.0, own_kernels[t]
         if setup.background is not None:
-            background = float((prior.weights[t, 1:] ** 2).sum() * prior.carriers[1].basis.kernel.diag(X).mean())
+            common = setup.background.with_theta(values["background"])
+            background = float((weights[t, 1:] ** 2).sum() * common.diag(X).mean())
         own = 0.0 if kernel is None else _varying(kernel, X)
         total = shared + background + own
         share[t] = shared / total if total > 0 else 0.0
@@ -66,15 +64,16 @@ def _varying(kernel: Kernel, X: Array) -> float:
     return float(sum(k.diag(X).mean() for k in parts if not isinstance(k, Constant)))
 
 
-def standard_errors(
-    setup: Setup, values: Values, posterior: SharedPosterior, objective: hyper.Objective, known: Array | None = None
-) -> Array:
+def standard_errors(ascent: Ascent, values: Values, posterior: SharedPosterior | DensePosterior) -> Array:
     """Of rho, at the optimum; NaN where the curvature is not positive (the optimum is flat or was not reached)."""
-    if hyper.pack(values).size <= WHOLE:
-        C = hyper.curvature(objective, values) if known is None else known
+    setup = ascent.setup
+    if setup.design is not None or hyper.pack(values).size <= WHOLE:
+        exact = setup.design is not None
+        known = observed_curvature(ascent, values) if exact else hyper.curvature(ascent.objective, values)
         at = len(values["kernel"]) + np.arange(len(values["rho"]))
-        return np.sqrt(_inverse_diagonal(C)[at])
-    return np.array([_own_block(setup, values, posterior, int(t), i) for i, t in enumerate(setup.secondaries)])
+        return np.sqrt(_inverse_diagonal(known)[at])
+    assert isinstance(posterior, SharedPosterior)
+    return np.array([_own_block(ascent, values, posterior, int(t), i) for i, t in enumerate(setup.secondaries)])
 
 
 def _inverse_diagonal(C: Array) -> Array:
@@ -86,37 +85,48 @@ def _inverse_diagonal(C: Array) -> Array:
     return np.where(variance > 0, variance, np.nan)
 
 
-def _own_block(setup: Setup, values: Values, posterior: SharedPosterior, t: int, i: int) -> float:
+def _own_block(ascent: Ascent, values: Values, posterior: SharedPosterior, t: int, i: int) -> float:
     """Curvature by the task's own rho, kernel and noise, the other tasks and the shared kernel held fixed.
 
     Given the others the shared function is N(a', P') with P'^-1 = B - W_t'W_t, so the task alone is Gaussian with mean
-    G_t a' and covariance E_t + noise + G_t P' G_t': a small dense problem whatever the number of tasks.
+    G_t a' and covariance E_t + G_t P' G_t': a small dense problem whatever the number of tasks. Labels are the sites
+    that EP made of them.
     """
+    setup = ascent.setup
     rows, kernel, part = setup.cells.of(t), setup.specific[t], setup.specific_parts[t]
     n = rows.stop - rows.start
     if n == 0:
         return np.nan
-    known, carrier = posterior.of_task(t), posterior.prior.carriers[0]
+    known = posterior.of_task(t)
     LB, a = known.without(0)
-    X, y, count = (v[rows] for v in (setup.cells.X, setup.cells.y, setup.cells.count))
+    cells = setup.cells.only(t)
     first, G = known.prior.columns[0], known.prior.G.copy()
     V, residual = known.prior.carried[0].V, known.prior.carried[0].residual
-    dof, scatter = setup.cells.dof[t], setup.cells.scatter[t]
+    sites, numbers = posterior.sites.on_host(), "noise" in values
 
     def log_density(x: Array) -> float:
-        rho, noise = x[0], np.exp(x[-1])
+        rho, own = x[0], x[1 : 1 + part.stop - part.start]
+        nu, tau, constant = sites.nu[rows], sites.tau[rows], 0.0
+        if numbers:
+            likelihood = Gaussian(cells, np.exp(x[-1:]))
+            nu, tau = likelihood.sites()
+            constant = likelihood.log_normaliser(tau)
+        w, s = unit_noise(nu, tau)
         G[:, first] = rho * V
-        half = linalg.right_solve_transposed(G, LB)
-        S = half @ half.T
-        S.flat[:: n + 1] += rho**2 * residual + noise / count
+        half = linalg.right_solve_transposed(w[:, None] * G, LB)
+        A = half @ half.T
         if kernel is not None:
-            S += kernel.with_theta(x[1:-1])(X)
-        L = linalg.cholesky(S)
-        z = linalg.solve_lower(L, y - G @ a)
-        return float(-0.5 * (z @ z + linalg.log_determinant(L) + dof * x[-1] + scatter / noise))
+            A += w[:, None] * kernel.with_theta(own)(cells.X) * w
+        linalg.add_diagonal(A, 1.0 + w * w * rho**2 * residual)
+        L = linalg.cholesky(A)
+        z = linalg.solve_lower(L, s - w * (G @ a))
+        moved = {**values, "rho": values["rho"].copy(), "specific": values["specific"].copy()}
+        moved["rho"][i], moved["specific"][part] = rho, own
+        if numbers:
+            moved["noise"] = values["noise"].copy()
+            moved["noise"][t] = x[-1]
+        return float(-0.5 * (z @ z + linalg.log_determinant(L))) + constant + ascent.log_prior(moved)
 
-    x = np.concatenate([[values["rho"][i]], values["specific"][part], [values["noise"][t]]])
-    C = -hyper.second_differences(log_density, x)
-    C[0, 0] += float(carrier.basis.kernel.diag(setup.Z).mean())  # the prior on w
-    C[1:, 1:] += np.eye(len(x) - 1) / priors.VARIANCE_SD**2
-    return float(np.sqrt(_inverse_diagonal(C)[0]))
+    noise = values["noise"][t : t + 1] if numbers else np.zeros(0)
+    own = np.concatenate([values["rho"][i : i + 1], values["specific"][part], noise])
+    return float(np.sqrt(_inverse_diagonal(-hyper.second_differences(log_density, own))[0]))

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance import SharedPosterior
-from borrow.inference import EPInference, priors
+from borrow.covariance import DensePosterior, SharedPosterior
+from borrow.inference import EPInference
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone
 from borrow.models.focused.model import Setup, condition
+from borrow.models.focused.scoring import Ascent
 from borrow.numerics import optimise as hyper
-from borrow.numerics.linalg import Array, solve_lower, to_host
+from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
 #: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
@@ -31,11 +32,20 @@ LABEL_RELATION_COST = 0.0
 class Search:
     """What the steps of a search share: the model, what is maximised, within which bounds, and every task alone."""
 
-    setup: Setup
-    objective: hyper.Objective
+    ascent: Ascent
     bounds: dict[str, Any]
     alone: Alone
     max_iter: int
+
+    @property
+    def setup(self) -> Setup:
+        """The model without its hyper-parameters."""
+        return self.ascent.setup
+
+    @property
+    def objective(self) -> hyper.Objective:
+        """What is maximised."""
+        return self.ascent.objective
 
     @property
     def cost(self) -> float:
@@ -44,8 +54,15 @@ class Search:
 
     def go_on(self, best: Optimum, values: Values) -> Optimum:
         """The optimum from these values on; its iterations add to those of the best so far."""
-        trial = hyper.maximise(self.objective, values, self.bounds, self.max_iter)
+        trial = self.ascent.maximise(values, self.bounds, self.max_iter)
         return replace(trial, n_iter=best.n_iter + trial.n_iter)
+
+    def hold_primary(self) -> Search:
+        """The search with the primary's kernel and noise held at what it shows by itself."""
+        kernel, noise = self.alone.values["kernel"], self.alone.values["noise"]
+        own = np.arange(len(noise)) == self.setup.primary
+        low, high = (np.where(own, noise, side) for side in self.bounds["noise"])
+        return replace(self, bounds={**self.bounds, "kernel": (kernel, kernel), "noise": (low, high)})
 
     def hold(self, weak: Any) -> Search:
         """The search with the rho of weak relations held at zero."""
@@ -54,33 +71,26 @@ class Search:
         return replace(self, bounds={**self.bounds, "rho": rho})
 
 
-def sharing_gains(search: Search, best: Optimum, scales: Array, prior: str | None, weight_sd: float | None) -> Array:
+def sharing_gains(search: Search, best: Optimum) -> Array:
     """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
 
-    In regression log p(y_t | the other tasks) + log prior of the task's own parameters and of w_t, less what the task
-    reached alone: closed form. Under EP the objective less its value with the task by itself again.
+    The objective less its value with the task by itself again. In regression that is log p(y_t | the other tasks) less
+    the task's own evidence, and what the priors change by: closed form.
     """
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
-    variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
-    posterior = condition(values, setup).posterior
+    posterior, now = condition(values, setup).posterior, search.ascent.log_prior(values)
     for i, t in enumerate(setup.secondaries.tolist()):
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
             continue
+        without = cut_relations(values, np.arange(len(gains)) == i, search)
         if isinstance(setup.infer, EPInference):
-            without = cut_relations(values, np.arange(len(gains)) == i, search)
             gains[i] = best.objective - search.objective(without)[0]
             continue
-        own, noise = values["specific"][setup.specific_parts[t]], values["noise"][t : t + 1]
-        likelihood = Gaussian(cells, np.exp(noise))
-        gains[i] = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
-        gains[i] -= search.alone.objectives[t]
-        if prior is not None:
-            gains[i] += priors.kernel_prior(kernel, scales).log_density(own)[0]
-            gains[i] += priors.noise_prior().log_density(noise)[0]
-        if weight_sd is not None:
-            gains[i] -= 0.5 * values["rho"][i] ** 2 * variance / weight_sd**2
+        likelihood = Gaussian(cells, np.exp(values["noise"][t : t + 1]))
+        helped = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[i] = helped - search.alone.evidences[t] + now - search.ascent.log_prior(without)
     return gains
 
 
@@ -110,6 +120,40 @@ def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Opt
     return search.hold(True), replace(best, values=alone, objective=nothing_shared, at_bound=[])
 
 
+def primary_gain(search: Search, values: Values) -> float:
+    """Nats by which the primary's rows are better explained given the others than by its own fit, priors counted.
+
+    The kernel is the others' to explain too: its prior counts for the own fit alone.
+    """
+    setup, alone, t = search.setup, search.alone, search.setup.primary
+    likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
+    helped = condition(values, setup).posterior.evidence_given_others[t]
+    helped += likelihood.log_normaliser(likelihood.sites()[1])
+    moved = {**alone.values, "noise": alone.values["noise"].copy()}
+    moved["noise"][t] = values["noise"][t]
+    by_noise = search.ascent.log_prior(moved) - search.ascent.log_prior(alone.values)
+    return float(helped + by_noise - alone.evidences[t] - alone.prior_of_primary)
+
+
+def protect_primary(search: Search, best: Optimum, regressed: Values | None) -> tuple[Search, Optimum]:
+    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary.
+
+    Secondaries that have a function in common which the primary lacks, and rows enough, would have it as the
+    primary's. Then only what relates to the function that the primary shows by itself is kept: its kernel and noise
+    are held, and the relations start from the regression on its own fit; or none is.
+    """
+    if "loadings" in best.values or not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
+        return search, best
+    if regressed is not None:
+        held = search.hold_primary()
+        trial = held.go_on(best, regressed)
+        held, trial = prune(held, trial, sharing_gains(held, trial))
+        if np.any(trial.values["rho"]) and primary_gain(held, trial.values) >= 0.0:
+            return held, trial
+    alone = search.alone.values
+    return search.hold(True), replace(best, values=alone, objective=search.objective(alone)[0], at_bound=[])
+
+
 def cut_relations(values: Values, weak: Any, search: Search) -> Values:
     """The same values with the weak tasks by themselves again."""
     cut, alone, setup = deepcopy(values), search.alone.values, search.setup
@@ -122,13 +166,9 @@ def cut_relations(values: Values, weak: Any, search: Search) -> Values:
     return cut
 
 
-def best_signs(posterior: SharedPosterior, primary: int) -> Array:
-    """Signs of the secondaries' weights that raise the evidence, by single flips and the flip of all.
-
-    With B fixed the evidence depends on the signs s through 1/2 s'Gs, G[t, t'] = b_t' B^-1 b_t'.
-    """
-    half = solve_lower(to_host(posterior.LB), np.ascontiguousarray(posterior.task_terms().T))
-    G = half.T @ half
+def best_signs(posterior: SharedPosterior | DensePosterior, primary: int) -> Array:
+    """Signs s of the secondaries' weights that raise the evidence 1/2 s'Gs, by single flips and the flip of all."""
+    G = posterior.sign_products()
     signs = np.ones(len(G))
     while True:
         gain = -2.0 * signs * (G @ signs - np.diagonal(G) * signs)  # of 1/2 s'Gs, for each flip alone

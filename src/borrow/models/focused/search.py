@@ -1,7 +1,8 @@
-"""The search for the focused model's inducing inputs and hyper-parameters.
+"""The search for the focused model's algebra, inducing inputs and hyper-parameters.
 
-Z decides which lengthscales the shared function can have, so the starts race on a Z that is fine enough for the
-shortest lengthscale that any task shows by itself (`Alone.finest`); at the end Z is chosen again for the kernel found.
+Where all pairs of rows can be written out the model is exact and needs no inducing inputs. Otherwise the search begins
+on fewer rows, and Z decides which lengthscales the shared function can have: it is fine enough for the shortest
+lengthscale that any task shows by itself (`Alone.finest`); at the end Z is chosen again for the kernel found.
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from borrow.covariance import choose_inducing
+from borrow.covariance import Design, choose_inducing
 from borrow.covariance.inducing import MOST
+from borrow.data.cells import Cells, thin
 from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix
-from borrow.inference import EPInference
+from borrow.inference import EPInference, ExactInference
 from borrow.models.focused.alone import fit_alone
-from borrow.models.focused.model import Setup, objective_of
+from borrow.models.focused.model import Setup
 from borrow.models.focused.relations import (
     Search,
     drop_all_unless_worth_it,
     flip_signs_that_help,
+    protect_primary,
     prune,
     sharing_gains,
 )
+from borrow.models.focused.scoring import Ascent
 from borrow.models.focused.starts import starts
 from borrow.models.gp.model import bounds_of
-from borrow.numerics import optimise as hyper
 from borrow.numerics.optimise import Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -38,16 +42,35 @@ log = logging.getLogger("borrow")
 WARMUP_ITERATIONS, LABEL_WARMUP_ITERATIONS = 25, 10
 #: With labels inputs that this many do not cover, as in many columns, are not worth covering: slower, and no better.
 LABEL_MOST = 100
+#: Up to so many rows of all tasks together every pair of them is written out.
+EXACT_ROWS = 1000
+#: Of more rows, so many begin the search.
+SEARCH_ROWS = 400
+
+
+def is_exact(how: Any, cells: Cells, background: bool) -> bool:
+    """Whether all pairs of rows are written out: asked for by inducing=None, or "auto" where that is affordable.
+
+    So few rows are computed in this process, on the host. Background functions have the structured form.
+    """
+    if how is None and background:
+        raise ValueError("inducing=None writes out all pairs of rows, which goes without background; use 'auto'")
+    return how is None or (isinstance(how, str) and how == "auto" and not background and len(cells.y) <= EXACT_ROWS)
 
 
 def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Setup:
     """Choose Z for the kernel at `values`; with labels "auto" is the primary's inputs where the others are too many."""
+    if setup.design is not None:
+        return setup
+    if is_exact(how, data.cells, "loadings" in values):
+        inputs, tasks = data.inputs(setup.primary), PlacedTasks(data.cells)
+        return replace(setup, tasks=tasks, Z=inputs if len(inputs) else data.cells.X, design=Design.of(data.cells))
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if isinstance(how, str) and how == "auto":
         labels = isinstance(setup.infer, EPInference)
-        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else MOST)
+        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else len(first) + MOST)
         if labels and len(Z) == LABEL_MOST and len(first):
             Z = choose_inducing(kernel, first, rest[:0])
     elif isinstance(how, str) and how == "primary":
@@ -60,7 +83,7 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
         Z = np.array(how, dtype=float)
     else:
         raise ValueError(
-            f"inducing={how!r}: expected 'auto', 'primary', a number of inputs, or an array of them with "
+            f"inducing={how!r}: expected 'auto', None, 'primary', a number of inputs, or an array of them with "
             f"{first.shape[1]} columns"
         )
     if setup.background is None:
@@ -90,22 +113,45 @@ def optimise(
     setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
     given = {**alone.values, "rho": values["rho"]} if rho_given else None
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
-    objective = objective_of(setup, scales, how.prior, how.weight_sd)
-    search = Search(setup, objective, bounds_of(candidates[0], setup.cells), alone, how.max_iter)
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
-    best = hyper.race(objective, candidates, search.bounds, how.max_iter, warmup)
+    bounds = bounds_of(candidates[0], setup.cells)
+    search = Search(Ascent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
+    few = fewer_rows(data, setup)
+    if few is None:
+        best = search.ascent.race(candidates, bounds, how.max_iter, warmup)
+    else:
+        small = Ascent(few, scales, how.prior, how.weight_sd)
+        best = flip_signs_that_help(replace(search, ascent=small), small.race(candidates, bounds, how.max_iter, warmup))
+        small.objective(best.values)
+        curvature = small.information(best.values) * (len(data.cells.y) / len(few.cells.y))
+        search = replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd, curvature))
+        best = search.go_on(best, best.values)
     best = flip_signs_that_help(search, best)
     priced = search.cost > 0 and how.weight_sd is not None
     priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     if priced:
-        search, best = prune(search, best, sharing_gains(search, best, scales, how.prior, how.weight_sd))
+        search, best = prune(search, best, sharing_gains(search, best))
+        search, best = protect_primary(search, best, candidates[1])
     again = with_inducing(how.inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z):
-        setup, objective = again, objective_of(again, scales, how.prior, how.weight_sd)
-        search = replace(search, setup=setup, objective=objective)
+        setup = again
+        search = replace(search, ascent=Ascent(again, scales, how.prior, how.weight_sd, search.ascent.curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))
         if priced and np.any(best.values["rho"]):  # on the Z that is kept the relations must still pay
             _, best = drop_all_unless_worth_it(search, best)
             setup = setup if np.any(best.values["rho"]) else with_inducing(how.inducing, data, setup, best.values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
+
+
+def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
+    """The model on so few rows that they can be written out, where it cannot on all: the search begins there.
+
+    None where it is exact as it is, and where tasks have no rows to spare.
+    """
+    if setup.design is not None or setup.background is not None or not isinstance(setup.infer, ExactInference):
+        return None
+    cells = thin(data.cells, max(1, SEARCH_ROWS // len(setup.specific)))
+    if len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
+        return None
+    return replace(setup, tasks=PlacedTasks(cells), design=Design.of(cells))

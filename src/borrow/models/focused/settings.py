@@ -58,8 +58,8 @@ def prepare(
 ) -> tuple[Setup, Values]:
     """The model at the hyper-parameters given, or at neutral ones; the likelihood's own are for the caller to add."""
     shared = default_kernel(data.column_scales, kernel, "kernel")
-    plain = default_kernel(data.column_scales, None, "specific_kernel", tied=True)
-    own = plain + Constant(OFFSET_VARIANCE)  # each task is centred on its own rows: a secondary's level is its own
+    # Each task is centred on its own rows: a secondary's level is its own.
+    own = default_kernel(data.column_scales, None, "specific_kernel") + Constant(OFFSET_VARIANCE)
     specific = own_kernels(specific_kernel, data.labels, own, default="auto")
     specific[primary] = None
     setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
@@ -70,6 +70,7 @@ def prepare(
         "specific": setup.specific_theta(),
     }
     if background:
+        plain = default_kernel(data.column_scales, None, "background", tied=True)
         common = replace(plain, fixed=("variance",))  # type: ignore[type-var]  # the loadings carry the scale
         setup = replace(setup, background=common)
         values |= {"background": common.theta, "loadings": np.zeros((len(setup.secondaries), background))}
@@ -92,6 +93,14 @@ def parameter_names(labels: tuple[Hashable, ...], setup: Setup, background: int 
 
 def check_memory(setup: Setup) -> None:
     """Refuse what would not fit, before it is allocated."""
+    if setup.design is not None:
+        n = len(setup.cells.y)
+        setup.tasks.require(
+            8.0 * 6 * n * n,
+            f"an exact focused GP on {n:,} distinct rows",
+            "leave inducing at 'auto', or thin the rows",
+        )
+        return
     sizes = np.diff(setup.cells.starts).astype(float)
     own = np.array([k is not None for k in setup.specific])
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))

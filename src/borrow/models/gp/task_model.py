@@ -64,10 +64,13 @@ class TaskModel:
         own = zip(labels, self.specific, strict=False)
         return [f"{n} of task {label!r}" for label, k in own if k is not None for n in k.parameter_names()]
 
-    def weak_priors(self, scales: Array) -> dict[str | tuple[str, ...], Prior]:
-        """The priors that all GP estimators share, on the kernels and the noise; relevance of columns is in common."""
+    def weak_priors(self, scales: Array, alike: float = priors.ALIKE) -> dict[str | tuple[str, ...], Prior]:
+        """The priors that all GP estimators share, on the kernels and the noise.
+
+        The relevance of columns is in common: log lengthscales of any two kernels are correlated by `alike`.
+        """
         own = [k for k in self.specific if k is not None]
-        of_kernels = priors.exchangeable_lengthscales([self.kernel, *own], scales, self.infer.log_variance)
+        of_kernels = priors.exchangeable_lengthscales([self.kernel, *own], scales, self.infer.log_variance, alike)
         chosen: dict[str | tuple[str, ...], Prior] = {("kernel", "specific") if own else "kernel": of_kernels}
         if isinstance(self.infer, ExactInference):
             n = len(self.cells.starts) - 1

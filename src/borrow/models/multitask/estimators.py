@@ -13,16 +13,25 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
-from borrow.estimators.gp import GPEstimator
+from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
+from borrow.kernels import Kernel
 from borrow.models.multitask.descriptors import descriptor_columns, features_of, split_descriptors
 from borrow.models.multitask.em import maximise_by_em
 from borrow.models.multitask.model import Setup, choose_path, condition, model_uncertainty, transfer_cancels
 from borrow.models.multitask.search import optimise
-from borrow.models.multitask.settings import TaskCovarianceSettings, inducing_inputs, parameter_names, prepare
+from borrow.models.multitask.settings import (
+    BY_EVIDENCE,
+    TaskCovarianceSettings,
+    inducing_inputs,
+    is_by_evidence,
+    parameter_names,
+    prepare,
+)
+from borrow.models.multitask.sharing import choose_sharing
 from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
@@ -49,7 +58,6 @@ class MultiTaskFit(GPFit):
         return {
             **super().attributes(labels),
             "intercept_variance_": float(np.exp(values["intercept"][0])) if setup.intercept else 0.0,
-            "specific_kernels_": dict(zip(labels, setup.specific_kernels(values), strict=False)),
             "task_kernel_": None if kernel is None else kernel.with_theta(values["task_kernel"]),
             "objective_trace_": self.trace,
         }
@@ -60,9 +68,26 @@ class MultiTaskFit(GPFit):
         return {
             "kernel_": setup.kernel.with_theta(values["kernel"]),
             "task_covariance_": setup.form.parts(values).B[np.ix_(places, places)],
+            "task_correlations_": self.task_correlations()[np.ix_(places, places)],
+            "specific_kernels_": dict(zip(labels, setup.specific_kernels(values), strict=False)),
             "path_": setup.path,
             "inducing_": setup.Z,
         }
+
+    def task_correlations(self) -> Array:
+        """Correlations of the tasks' functions, own functions and intercepts included: averages over the inputs."""
+        setup, values, X = self.setup, self.values, self.setup.design.inputs
+        C = setup.form.parts(values).B * _mean_variance(setup.kernel.with_theta(values["kernel"]), X)
+        total = np.diagonal(C) + (np.exp(values["intercept"][0]) if setup.intercept else np.zeros(1))
+        for t, kernel in enumerate(setup.specific_kernels(values)):
+            total[t] += 0.0 if kernel is None else _mean_variance(kernel, X)
+        C = C / np.sqrt(np.maximum(np.multiply.outer(total, total), np.finfo(float).tiny))  # no variance: nothing
+        C.flat[:: len(C) + 1] = 1.0
+        return C
+
+
+def _mean_variance(kernel: Kernel, X: Array) -> float:
+    return float(np.mean(kernel.diag(X))) if len(X) else 0.0
 
 
 @dataclass(eq=False, repr=False)
@@ -74,7 +99,7 @@ class MultiTaskGP(GPEstimator):
     rank: int | None = None
     diagonal: str = "none"
     intercept: bool = False
-    specific_kernel: Any = None
+    specific_kernel: Any = BY_EVIDENCE
     task_prior: Any = "auto"
     task_features: Any = None
     task_kernel: Any = None
@@ -110,13 +135,24 @@ class MultiTaskGP(GPEstimator):
         features, learnt = features_of(self.task_features, data.labels), self.optimizer is not None
         form = self.task_covariance, self.rank, self.diagonal, self.task_prior, self.task_kernel, learnt
         given, intercept = TaskCovarianceSettings(*form), bool(self.intercept)
-        more = features, intercept, self.specific_kernel, self.inducing, infer
+        specific = None if is_by_evidence(self.specific_kernel) else self.specific_kernel
+        more = features, intercept, specific, self.inducing, infer
         setup, values = prepare(data, tasks, self.kernel, given, *more)
         return setup, {**values, **likelihood}
 
     def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
-        """The hyper-parameters."""
+        """The hyper-parameters, and which tasks share where that is left to the evidence."""
+        plain = isinstance(setup.form, FreeForm) and "factor" not in values and setup.Z is None
+        alone = setup.M == 1 or setup.intercept or setup.share_noise
+        if self._own_by_evidence and plain and not alone:
+            kernel = default_kernel(scales, self.kernel, "kernel")
+            return *choose_sharing(setup, values, scales, kernel, self.max_iter), None
         return setup, optimise(setup, values, scales, self.prior, self.max_iter), None
+
+    @property
+    def _own_by_evidence(self) -> bool:
+        """Whether tasks may have functions of their own by evidence: only under the priors."""
+        return is_by_evidence(self.specific_kernel) and self.prior is not None and self.task_prior is not None
 
 
 @register("symmetric", "symmetric GP", rank=2, most_rows=800)
@@ -133,8 +169,10 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         (M, M) array in the order of `tasks_`, where a free-form K^f starts (with `optimizer=None`: K^f itself).
     rank, diagonal : K^f = R R' of this rank, alone ("none") or with an "isotropic" or "free" diagonal.
     intercept : a random intercept for every task.
-    specific_kernel : kernel of a function of its own for every task, beside the shared ones; "auto", one kernel for
-        all, or a dict by label. None (the default): no such functions.
+    specific_kernel : kernel of a function of its own for every task, beside the shared ones. "evidence" (the default):
+        with a free-form K^f under the priors, every task has a function of its own with a kernel like `kernel`, and
+        tasks share nothing where that has the higher evidence; in all other settings there are no such functions.
+        None: all tasks share one kernel, as in the paper. "auto", one kernel for all, or a dict by label.
     share_noise : one noise variance for all tasks, as in the paper, instead of one per task.
     task_prior : "auto" shrinks K^f by an inverse-Wishart penalty of strength M, a number is another strength, None is
         the paper's plain likelihood.
@@ -155,6 +193,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     inducing_ : the inducing inputs, None where the kernel is exact.
     intercept_variance_ : variance of the random intercepts, 0 without them.
     specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
+    task_correlations_ : (M, M) correlations of the tasks' functions at the same inputs, own functions included.
     task_kernel_ : the kernel found on task features, None without them.
     objective_trace_ : the objective after every iteration of EM, None for gradients.
 

@@ -43,13 +43,13 @@ from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks
 from borrow.covariance.kronecker import CompletePosterior
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
-from borrow.inference.hyper_uncertainty import HyperUncertainty, direction
+from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
 from borrow.kernels.compose import Product, Sum
-from borrow.models.gp.model import evidence_objective, explore, single_lengthscales
+from borrow.models.gp.model import KEPT, Learnt, evidence_objective, explore, single_lengthscales, single_uncertainty
 from borrow.models.gp.task_model import TaskModel
 from borrow.models.multitask.blocks import adjoints_of_parts, prior_of_blocks
-from borrow.models.multitask.task_covariance import Form, LowRank
+from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -152,8 +152,12 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
 
 
 def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
-    """The weak priors that all GP estimators share, on kernels, noise and intercept."""
-    chosen = setup.weak_priors(scales)
+    """The weak priors that all GP estimators share, on kernels, noise and intercept.
+
+    The relevance of columns is in common through k^x alone: own functions are there for tasks that differ, and
+    correlated lengthscales were worse on the scenarios that choose defaults.
+    """
+    chosen = setup.weak_priors(scales, alike=0.0)
     if setup.intercept:
         chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.eye(1) / priors.VARIANCE_SD**2)
     return priors.independent_priors(chosen)
@@ -165,14 +169,23 @@ def objective_of(setup: Setup, scales: Array, prior: str | None) -> hyper.Object
     return objective if prior is None else hyper.with_prior(objective, log_prior_of(setup, scales))
 
 
-def model_uncertainty(setup: Setup, values: Values, scales: Array, prior: str | None) -> HyperUncertainty | None:
-    """How uncertain the hyper-parameters leave the functions: lengthscales, K^f and noise, each moved as a whole.
+def model_uncertainty(
+    setup: Setup, values: Values, scales: Array, prior: str | None
+) -> HyperUncertainty | UncertaintyByTask | None:
+    """How uncertain the hyper-parameters leave the functions: lengthscales, variances and noise, each moved as a whole.
 
-    Single lengthscales of k^x are moved too; single entries of K^f and the noise of single tasks are not.
+    Single lengthscales of k^x are moved too; single entries of K^f and the noise of single tasks are not. Where no task
+    shares anything, each is as uncertain as a single-task GP.
     """
-    own = [k.marks("lengthscale") for k in setup.specific if k is not None]
-    lengths = direction(values, kernel=setup.kernel.marks("lengthscale"), specific=np.concatenate([np.zeros(0), *own]))
-    moves = [lengths, direction(values, **setup.form.growth(values)), direction(values, noise=1.0)]
+    if isinstance(setup.form, SharingTasks) and not setup.form.members:
+        return _uncertainty_by_task(setup, values, scales, prior)
+    own = {
+        name: np.concatenate([np.zeros(0), *(k.marks(name) for k in setup.specific if k is not None)])
+        for name in ("lengthscale", "variance")
+    }
+    lengths = direction(values, kernel=setup.kernel.marks("lengthscale"), specific=own["lengthscale"])
+    growth = direction(values, **setup.form.growth(values), specific=own["variance"])
+    moves = [lengths, growth, direction(values, noise=1.0)]
 
     def log_prior(at: Values) -> tuple[float, Values]:
         on_kernels = 0.0 if prior is None else log_prior_of(setup, scales)(at)[0]
@@ -180,6 +193,16 @@ def model_uncertainty(setup: Setup, values: Values, scales: Array, prior: str | 
 
     singles = single_lengthscales(values, setup.kernel)
     return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)
+
+
+def _uncertainty_by_task(setup: Setup, values: Values, scales: Array, prior: str | None) -> UncertaintyByTask:
+    parts = []
+    for t, kernel in enumerate(setup.specific_kernels(values)):
+        assert kernel is not None  # a task that shares nothing has one
+        own, tasks = {n: values[n][t : t + 1] for n in ("noise",) if n in values}, setup.tasks.only(t)
+        found = Learnt(kernel, own, KEPT)
+        parts.append(single_uncertainty(tasks, found, scales, prior, setup.infer) if len(tasks.cells.y) else None)
+    return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)
 
 
 def transfer_cancels(posterior: Any) -> bool:

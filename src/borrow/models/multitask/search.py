@@ -75,18 +75,20 @@ def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], noise: Array) -> 
     return np.stack([kernel(Z, shard.cells.X[rows]) @ beta for rows, beta in fits])
 
 
-def starts_of(setup: Setup, values: Values) -> list[Values]:
-    """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one.
+def smooth_and_rough(setup: Setup, values: Values) -> list[Values]:
+    """The kernel as it is in `values`, and a rougher one with a fifth of the lengthscales."""
+    mark = setup.kernel.marks("lengthscale")
+    return [{"kernel": values["kernel"] + np.log(factor) * mark} for factor in (1.0, 0.2)]
 
-    The rougher one has a fifth of the lengthscales.
-    """
+
+def starts_of(setup: Setup, values: Values) -> list[Values]:
+    """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one."""
     out = []
     noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
-    for factor in (1.0, 0.2):
-        theta = values["kernel"] + np.log(factor) * setup.kernel.marks("lengthscale")
-        C = start_correlation(setup, setup.kernel.with_theta(theta), noise)
+    for start in smooth_and_rough(setup, values):
+        C = start_correlation(setup, setup.kernel.with_theta(start["kernel"]), noise)
         found = {n: v for n, v in setup.form.start(C).items() if n not in values}
-        out.append({**values, "kernel": theta, **found})
+        out.append({**values, **start, **found})
     return out
 
 

@@ -25,6 +25,8 @@ from borrow.tasks.placed import PlacedTasks
 
 #: Where the variance of random intercepts starts, in units of scaled targets.
 INTERCEPT_VARIANCE = 0.3
+#: `specific_kernel` that leaves it to the evidence which tasks share and which have functions of their own.
+BY_EVIDENCE = "evidence"
 DIAGONALS = ("none", "isotropic", "free")
 
 
@@ -154,6 +156,11 @@ def check_matrix(given: Any, M: int) -> Array:
             f"{-least:.3g} to its diagonal, or give B = R @ R.T"
         )
     return 0.5 * (B + B.T)
+
+
+def is_by_evidence(specific_kernel: Any) -> bool:
+    """Whether the constructor leaves the tasks' own functions to the evidence."""
+    return isinstance(specific_kernel, str) and specific_kernel == BY_EVIDENCE
 
 
 def prior_strength(task_prior: Any, M: int) -> float | None:

@@ -7,6 +7,7 @@
 |              | rank 0 with a free diagonal: only the kernel is shared                                       |
 | `Uniform`    | a 11' + b I                                 | `uniform`: log a, log b                        |
 | `Features`   | k^f on task features                        | `task_kernel`: theta of k^f                    |
+| `SharingTasks` | L L' among the tasks that share, else zero | `factor`: entries of L                        |
 | `Given`      | as given                                    | none                                           |
 
 A form answers `parts(values)`, `pullback(values, adjoints)`, `start(C)` from an M x M correlation found in the data,
@@ -14,9 +15,11 @@ A form answers `parts(values)`, `pullback(values, adjoints)`, `start(C)` from an
 likelihood often does, the optimum is at a finite point.
 
 Priors, in units of scaled targets. K^f of full rank: the inverse-Wishart penalty -strength/2 (tr K^-1 + log|K|), whose
-mode is I, with derivative strength/2 (K^-1 K^-1 - K^-1); strength M by default. Loadings alone: exchangeable (see
-`exchangeable`). Variances alone: log N(0, 2^2), as every kernel variance. For labels all of them are for K^f over
-exp(`log_variance`): that is where a kernel's variance is centred in units of the probit's noise.
+mode is I, with derivative strength/2 (K^-1 K^-1 - K^-1); strength M by default. Where every task has a function of its
+own beside it, that penalty is for the correlations alone, and each variance is free to vanish (`penalty_of_sharing`).
+Loadings alone: exchangeable (see `exchangeable`). Variances alone: log N(0, 2^2), as every kernel variance. For labels
+all of them are for K^f over exp(`log_variance`): that is where a kernel's variance is centred in units of the probit's
+noise.
 """
 
 from __future__ import annotations
@@ -63,6 +66,26 @@ def inverse_wishart(B: Array, strength: float, log_variance: float = 0.0) -> tup
     inverse = linalg.inverse_from_factor(L)
     value = -0.5 * strength * (c * float(np.trace(inverse)) + linalg.log_determinant(L))
     return value, 0.5 * strength * (c * (inverse @ inverse) - inverse)
+
+
+def penalty_of_sharing(B: Array, strength: float, log_variance: float = 0.0) -> tuple[float, Array]:
+    """The inverse-Wishart penalty on the correlations of B, log-normal variances, and the derivative by B.
+
+    With v the diagonal of B, u = log v - log_variance and C = B / sqrt(v v') the value is
+
+        -strength/2 (tr C^-1 + log|C| - M) - |u|^2 / (2 sd^2),
+
+    zero for tasks of that variance that share nothing. With bC the derivative by C, that by B is bC / sqrt(v v'), less
+    (sum_j bC_ij C_ij + u_i / sd^2) / v_i on the diagonal. A task that shares nothing has a small variance, which the
+    inverse Wishart on B itself would forbid.
+    """
+    v = np.diagonal(B)
+    root, u = np.sqrt(np.multiply.outer(v, v)), np.log(v) - log_variance
+    C = B / root
+    value, bC = inverse_wishart(C, strength)
+    bB = bC / root
+    bB.flat[:: len(B) + 1] -= (np.sum(bC * C, axis=1) + u / VARIANCE_SD**2) / v
+    return value + 0.5 * strength * len(B) - 0.5 * float(u @ u) / VARIANCE_SD**2, bB
 
 
 def log_normal(name: str, values: Values, centre: float) -> tuple[float, Values]:
@@ -177,6 +200,60 @@ class FreeForm(Form):
         """Entries of L."""
         at = zip(*lower_entries(self.M), strict=True)
         return {"factor": [f"entry ({labels[i]!r}, {labels[j]!r}) of the factor of K^f" for i, j in at]}
+
+
+@dataclass(frozen=True)
+class SharingTasks(Form):
+    """K^f = L L' among the tasks that share; the others have functions of their own alone."""
+
+    M: int
+    members: tuple[int, ...]  # the tasks that share, ascending
+    strength: float | None
+    log_variance: float = 0.0
+
+    rank = None
+
+    def parts(self, values: Values) -> Parts:
+        """Zero where a task shares nothing."""
+        m = len(self.members)
+        R = np.zeros((self.M, m))
+        R[np.array(self.members, dtype=np.intp)[lower_entries(m)[0]], lower_entries(m)[1]] = values["factor"]
+        return Parts(R @ R.T, R=R)
+
+    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
+        """2 bB L, lower triangle of the tasks that share."""
+        R = self.parts(values).R
+        assert R is not None  # this form has it
+        return {"factor": by_factor(adjoints, R)[list(self.members)][lower_entries(len(self.members))]}
+
+    def start(self, C: Array) -> Values:
+        """The factor of the correlation found, pulled towards independence."""
+        return self.of_matrix(np.exp(self.log_variance) * ((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M)))
+
+    def of_matrix(self, B: Array) -> Values:
+        """The factor of a matrix given for all tasks."""
+        if not self.members:
+            return {"factor": np.zeros(0)}
+        L = np.array(linalg.cholesky_jittered(B[np.ix_(self.members, self.members)])[0])
+        return {"factor": L[lower_entries(len(self.members))]}
+
+    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
+        """On the correlations and variances of the tasks that share."""
+        if not self.members:
+            return 0.0, {"factor": np.zeros(0)}
+        value, bB = penalty_of_sharing(self._shared(values), strength, self.log_variance)
+        whole = np.zeros((self.M, self.M))
+        whole[np.ix_(self.members, self.members)] = bB
+        return value, self.pullback(values, Adjoints(whole, [whole], B=whole))
+
+    def _shared(self, values: Values) -> Array:
+        return self.parts(values).B[np.ix_(self.members, self.members)]
+
+    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
+        """Entries of L."""
+        sharing = [labels[t] for t in self.members]
+        at = zip(*lower_entries(len(sharing)), strict=True)
+        return {"factor": [f"entry ({sharing[i]!r}, {sharing[j]!r}) of the factor of K^f" for i, j in at]}
 
 
 @dataclass(frozen=True)

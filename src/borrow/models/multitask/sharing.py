@@ -1,0 +1,201 @@
+"""Which tasks share functions, decided by evidence in one model where every task also has a function of its own.
+
+    cov(f_t(x), f_t'(x')) = K^f[t, t'] k^x(x, x') + [t = t'] k_t(x, x'),   K^f[t, :] = 0 for a task that shares nothing.
+
+One input kernel for all tasks is the cause of negative transfer: tasks that need other columns, or none, decide over
+k^x for all. Here a task that differs can say so through k_t, which has lengthscales of its own; those that share
+nothing at all are single-task GPs exactly, so that a table without anything in common is answered as by a
+`SingleTaskGP*`. The steps:
+
+1. every task by itself: this is the model in which nothing is shared;
+2. all tasks share, from nearly all of every task's variance in K^f with the correlations of their own fits;
+3. tasks that would be better off alone by `LEAVES` nats leave, and the rest goes on;
+4. sharing must gain `COST` nats over step 1 for each further task that shares: on shuffled targets the freedom of K^f
+   and k^x gained up to 1.2 for each, on tables with something in common 1.6 (few labels) to 40.
+
+A complete design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it
+passes step 4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from borrow.inference import priors
+from borrow.kernels import Constant, Kernel
+from borrow.kernels.compose import Product
+from borrow.models.gp.model import bounds_of, fit_single
+from borrow.models.multitask.model import Setup, condition, log_prior_of, objective_of
+from borrow.models.multitask.search import MEMORY, optimise, smooth_and_rough, start_correlation
+from borrow.models.multitask.task_covariance import SharingTasks
+from borrow.numerics import optimise as hyper
+from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Optimum, Values
+
+log = logging.getLogger("borrow")
+
+#: What sharing has to gain for each task beyond the first that shares, in nats.
+COST = 1.3
+#: A task leaves where it would gain more than this by being alone; few rows say little either way.
+LEAVES = 0.5
+#: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
+STRENGTH = 0.1
+#: Share of every task's variance that starts in K^f.
+SHARED = 0.9
+#: The search is still where this many steps together gain less than this for each row.
+PATIENCE, STILL = 5, 5e-6
+#: Above this many rows a complete design keeps its algebra: tasks share everything or nothing.
+MOST_DENSE = 1500
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Every task by itself."""
+
+    theta: list[Array]
+    noise: list[Array]  # empty arrays for labels
+    objective: Array  # (M,): evidence and priors
+    n_iter: int
+    converged: bool
+
+    def values(self, kernel: Array) -> Values:
+        """As values of the joint model, in which they share nothing yet."""
+        own = {"noise": np.concatenate(self.noise)} if len(self.noise[0]) else {}
+        return {"kernel": kernel, **own, "factor": np.zeros(0), "specific": np.concatenate(self.theta)}
+
+
+def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> tuple[Setup, Optimum]:
+    """The setup with the tasks that share, and its hyper-parameters; `kernel` is that of a task by itself."""
+    own = kernel if np.any(kernel.marks("variance")) else Product.of(Constant(1.0), kernel)
+    alone = fit_alone(setup, values, scales, own, max_iter)
+    nothing = sharing_setup(setup, own, ())
+    separate = Optimum(
+        alone.values(values["kernel"]), float(alone.objective.sum()), alone.n_iter, 0, alone.converged, ""
+    )
+    n = len(setup.cells.y)
+    if setup.path == "complete":
+        shared = optimise(setup, values, scales, "auto", max_iter)
+        gain = shared.objective - setup.form.log_prior(setup.form.start(np.eye(setup.M)))[0] - separate.objective
+        log.info("all tasks share one kernel: %.2f nats over nothing shared", gain)
+        if gain > COST * (setup.M - 1):
+            return setup, shared
+        if n > MOST_DENSE:
+            return nothing, separate
+    joint, best = _with_own_functions(setup, values, scales, own, alone, max_iter)
+    members = _members(joint)
+    gain = best.objective - separate.objective
+    log.info("%d of %d tasks share: %.2f nats over nothing shared", len(members), setup.M, gain)
+    return (joint, best) if gain > COST * (len(members) - 1) and members else (nothing, separate)
+
+
+def _noise_in_common(noise: Array) -> float:
+    """What the joint model's prior of the noise adds to those of single tasks, so that both are held to the same."""
+    both = priors.noise_prior(), priors.independent_noise_prior(len(noise))
+    together, apart = (p.log_density(noise)[0] for p in both) if len(noise) else (0.0, 0.0)
+    return together - apart
+
+
+def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
+    """Fit every task by itself; one without rows keeps the kernel given."""
+    theta, noise, objective, n_iter, converged = [], [], [], 0, True
+    for t in range(setup.M):
+        likelihood = {n: v[t : t + 1] for n, v in values.items() if n == "noise"}
+        own, reached = {"kernel": kernel.theta, **likelihood}, 0.0
+        if setup.cells.starts[t + 1] > setup.cells.starts[t]:
+            found = fit_single(setup.tasks.only(t), kernel, likelihood, scales, "auto", max_iter, setup.infer)
+            own, reached = found.optimum.values, found.optimum.objective
+            n_iter, converged = max(n_iter, found.optimum.n_iter), converged and found.optimum.converged
+        theta.append(own["kernel"])
+        noise.append(own.get("noise", np.zeros(0)))
+        objective.append(reached)
+    return Alone(theta, noise, np.array(objective), n_iter, converged)
+
+
+def sharing_setup(setup: Setup, own: Kernel, members: Sequence[int], strength: float | None = None) -> Setup:
+    """The model in which these tasks share and every task has a kernel of its own; `strength` is for each task."""
+    strength = strength if strength is not None else _strength(setup)
+    form = SharingTasks(setup.M, tuple(members), strength * len(members), setup.infer.log_variance)
+    return replace(setup, form=form, specific=[own] * setup.M, path="dense" if len(members) else "blocks")
+
+
+def _strength(setup: Setup) -> float:
+    """Of the penalty on K^f, for each task in it."""
+    tasks = len(setup.form.members) if isinstance(setup.form, SharingTasks) else setup.M
+    assert setup.form.strength is not None  # nothing is chosen by evidence without priors
+    return setup.form.strength / max(tasks, 1)
+
+
+def _members(setup: Setup) -> tuple[int, ...]:
+    assert isinstance(setup.form, SharingTasks)  # made here
+    return setup.form.members
+
+
+def _with_own_functions(
+    setup: Setup, values: Values, scales: Array, own: Kernel, alone: Alone, max_iter: int
+) -> tuple[Setup, Optimum]:
+    """The best model found in which tasks share; those that would rather be alone have left."""
+    joint = sharing_setup(setup, own, range(setup.M), STRENGTH * _strength(setup))
+    starts = [_start(joint, {**values, **start}, own, alone) for start in smooth_and_rough(setup, values)]
+    start = max(starts, key=lambda at: _value(joint, at, scales))
+    best = _maximise(joint, start, scales, max_iter)
+    gains = gains_of_sharing(joint, best, scales, alone)
+    stay = [t for t in _members(joint) if gains[t] > -LEAVES]
+    log.debug("gains of sharing, by task: %s", np.round(gains, 2))
+    if len(stay) == setup.M:
+        return joint, best
+    if len(stay) < 2:
+        return sharing_setup(setup, own, ()), best
+    fewer, start = without(joint, best.values, set(_members(joint)) - set(stay), alone)
+    end = _maximise(fewer, start, scales, max(max_iter - best.n_iter, 1))
+    return fewer, replace(end, n_iter=best.n_iter + end.n_iter)
+
+
+def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
+    """Most of every task's variance in K^f, with the correlations of the tasks' own fits, the rest in their kernels."""
+    found = alone.values(values["kernel"])
+    noise = np.exp(found.get("noise", np.zeros(joint.M)))
+    C = start_correlation(joint, joint.kernel.with_theta(values["kernel"]), noise)
+    variance = np.tile(own.marks("variance"), joint.M)
+    assert isinstance(joint.form, SharingTasks)  # made here
+    B = SHARED * joint.form.parts(joint.form.start(C)).B
+    return {**found, **joint.form.of_matrix(B), "specific": found["specific"] + np.log(1.0 - SHARED) * variance}
+
+
+def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Optimum:
+    objective = objective_of(setup, scales, "auto")
+    still = STILL * len(setup.cells.y)
+    return hyper.maximise(objective, start, bounds_of(start, setup.cells), max_iter, still, PATIENCE, MEMORY)
+
+
+def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, alone: Alone) -> Array:
+    """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself."""
+    return np.array([best.objective - _value(*without(setup, best.values, {t}, alone), scales) for t in range(setup.M)])
+
+
+def without(setup: Setup, values: Values, leaving: set[int], alone: Alone) -> tuple[Setup, Values]:
+    """The model in which some tasks share no more and are as they are alone."""
+    stay = [t for t in _members(setup) if t not in leaving]
+    fewer = sharing_setup(setup, _own_kernel(setup), stay)
+    assert isinstance(fewer.form, SharingTasks)  # made here
+    theta, noise = values["specific"].copy(), values.get("noise", np.zeros(0)).copy()
+    for t in leaving:
+        theta[setup.specific_parts[t]] = alone.theta[t]
+        noise[t : t + 1] = alone.noise[t]
+    moved = {**values, **fewer.form.of_matrix(setup.form.parts(values).B), "specific": theta}
+    return fewer, moved | ({"noise": noise} if "noise" in values else {})
+
+
+def _own_kernel(setup: Setup) -> Kernel:
+    kernel = setup.specific[0]
+    assert kernel is not None  # every task has one
+    return kernel
+
+
+def _value(setup: Setup, values: Values, scales: Array) -> float:
+    """Evidence and priors, without derivatives."""
+    evidence = condition(values, setup).evidence
+    return evidence + setup.form.log_prior(values)[0] + log_prior_of(setup, scales)(values)[0]

@@ -1,0 +1,203 @@
+"""The symmetric model by evidence: which tasks share, and what each has of its own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import borrow
+from borrow import kernels
+from borrow.inference import priors
+from borrow.models.multitask.model import condition, objective_of
+from borrow.models.multitask.sharing import Alone, sharing_setup, without
+from borrow.models.multitask.task_covariance import SharingTasks, penalty_of_sharing
+from borrow.numerics.optimise import pack, unpack
+
+COLUMNS = 4
+
+
+def drawn(seed, mix, labels=False, sizes=(25, 40, 40)):
+    """A primary of columns 0 and 1; secondaries of other columns, and `mix` of the primary's function."""
+    rng = np.random.default_rng([seed, 77])
+    n = sum(sizes)
+    X = rng.normal(size=(n + 300, COLUMNS))
+    task = np.repeat(np.arange(len(sizes)), sizes)
+    first = np.sin(1.5 * X[:, 0]) + np.cos(1.2 * X[:, 1])
+    y = first.copy()
+    for t in range(1, len(sizes)):
+        at = np.flatnonzero(task == t)
+        y[at] = np.sin(2.0 * X[at, 1 + t] + t) + mix * first[at]
+    y = y + 0.05 * rng.normal(size=len(y))
+    if labels:
+        y = np.where(4.0 * y[:n] + rng.normal(size=n) > 0, "yes", "no")
+    return X[:n], y[:n], task, X[n:], first[n:]
+
+
+def rmse(model, X, truth):
+    return float(np.sqrt(np.mean((model.predict(X, tasks=[0] * len(X)) - truth) ** 2)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_tasks_that_share_nothing_are_answered_as_by_single_task_models(seed):
+    X, y, task, new, _ = drawn(seed, 0.0)
+    y = y.copy()
+    for t in (1, 2):  # nothing of the secondaries is left but their targets
+        y[task == t] = np.random.default_rng([seed, t]).permutation(y[task == t])
+    shared = borrow.MultiTaskGPRegressor(normalize_y=False).fit(X, y, tasks=task)
+    alone = borrow.SingleTaskGPRegressor(normalize_y=False).fit(X, y, tasks=task)
+    assert not np.any(shared.task_covariance_)
+    assert shared.log_marginal_likelihood_ == pytest.approx(alone.log_marginal_likelihood_, abs=1e-6)
+    for t in range(3):
+        np.testing.assert_allclose(shared.predict(new, [t] * 300), alone.predict(new, [t] * 300), atol=1e-6)
+    np.testing.assert_array_equal(shared.task_correlations_, np.eye(3))
+
+
+def test_labels_that_share_nothing_are_answered_as_by_single_task_models():
+    X, y, task, new, _ = drawn(3, 0.0, labels=True)
+    y = np.where(task > 0, np.random.default_rng(3).permutation(y), y)
+    shared = borrow.MultiTaskGPClassifier().fit(X, y, tasks=task)
+    alone = borrow.SingleTaskGPClassifier().fit(X, y, tasks=task)
+    assert not np.any(shared.task_covariance_)
+    found, expected = (m.predict_proba(new, tasks=[0] * 300) for m in (shared, alone))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_tasks_of_other_columns_still_give_what_they_have_in_common():
+    ratios = []
+    for seed in range(2):
+        X, y, task, new, truth = drawn(seed, 0.8)
+        own = borrow.MultiTaskGPRegressor().fit(X, y, tasks=task)
+        one_kernel = borrow.MultiTaskGPRegressor(specific_kernel=None).fit(X, y, tasks=task)
+        alone = borrow.SingleTaskGPRegressor().fit(X, y, tasks=task)
+        assert own.task_covariance_[0, 0] > 0
+        assert set(own.specific_kernels_) == {0, 1, 2}
+        ratios.append([rmse(own, new, truth) / rmse(m, new, truth) for m in (one_kernel, alone)])
+    assert np.max(ratios) < 0.9
+
+
+def test_correlations_count_the_functions_of_the_tasks_own():
+    X, y, task, *_ = drawn(0, 0.8)
+    model = borrow.MultiTaskGPRegressor().fit(X, y, tasks=task)
+    total = np.diagonal(model.task_covariance_) + [model.specific_kernels_[t].variance for t in range(3)]
+    expected = model.task_covariance_ / np.sqrt(np.multiply.outer(total, total))
+    found = model.task_correlations_
+    np.testing.assert_allclose(found[np.triu_indices(3, 1)], expected[np.triu_indices(3, 1)], rtol=1e-12)
+    np.testing.assert_array_equal(np.diagonal(found), 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"prior": None}, {"task_prior": None}, {"rank": 2}, {"intercept": True}, {"share_noise": True}],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # four iterations are enough to see it
+def test_own_functions_are_for_the_free_form_under_the_priors_alone(settings):
+    X, y, task, *_ = drawn(0, 0.8, sizes=(6, 8, 7))
+    one, two = (
+        borrow.MultiTaskGPRegressor(max_iter=4, **settings, **more).fit(X, y, tasks=task)
+        for more in ({}, {"specific_kernel": None})
+    )
+    assert one.specific_kernels_ == {}
+    assert one.log_marginal_likelihood_ == two.log_marginal_likelihood_
+
+
+def test_complete_design_keeps_its_algebra_where_one_kernel_is_enough():
+    rng = np.random.default_rng(5)
+    X = np.linspace(0, 4, 25)[:, None]
+    together = np.sin(2 * X + [0.0, 0.1, 0.2]) + 0.3 * rng.normal(size=(25, 3))
+    assert borrow.MultiTaskGPRegressor().fit(X, together).path_ == "complete"
+    apart = np.column_stack([np.sin(9 * X[:, 0]), X[:, 0] ** 2, rng.normal(size=25)])
+    assert borrow.MultiTaskGPRegressor().fit(X, apart + 0.05 * rng.normal(size=(25, 3))).path_ == "blocks"
+
+
+# --- the parts ------------------------------------------------------------------------------------------------------
+
+
+def joint_model(labels=False):
+    X, y, task, *_ = drawn(4, 0.5, labels, sizes=(7, 9, 8))
+    cls = borrow.MultiTaskGPClassifier if labels else borrow.MultiTaskGPRegressor
+    model = cls(optimizer=None).fit(X, y, tasks=task)
+    fit = model.fitted_.model[0].posterior if labels else model.fitted_.model
+    own = kernels.SquaredExponential(0.7, (1.0, 2.0, 1.5, 0.8))
+    setup = sharing_setup(fit.setup, own, (0, 2), 0.4)
+    rng = np.random.default_rng(0)
+    values = {
+        "kernel": fit.values["kernel"] + 0.1,
+        **({} if labels else {"noise": np.log([0.1, 0.2, 0.3])}),
+        **setup.form.of_matrix(np.array([[1.0, 0.2, 0.5], [0.2, 1.0, 0.3], [0.5, 0.3, 0.8]])),
+        "specific": setup.specific_theta() + 0.2 * rng.normal(size=15),
+    }
+    return setup, values
+
+
+def test_objective_of_some_sharing_tasks_has_the_right_slope():
+    setup, values = joint_model()
+    objective = objective_of(setup, np.ones(COLUMNS), "auto")
+    x, slope = pack(values), pack(objective(values)[1])
+    for i, e in enumerate(1e-6 * np.eye(len(x))):
+        up, down = (objective(unpack(x + s * e, values))[0] for s in (1.0, -1.0))
+        assert slope[i] == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-5)
+
+
+def test_task_that_leaves_is_by_itself_and_the_others_are_as_if_it_were_not_there():
+    setup, values = joint_model()
+    everyone = replace(setup, form=SharingTasks(3, (0, 1, 2), 1.0))
+    B = np.array([[1.0, 0.4, 0.5], [0.4, 1.0, 0.3], [0.5, 0.3, 0.8]])
+    values = {**values, **everyone.form.of_matrix(B)}
+    theta = [values["specific"][p] for p in setup.specific_parts]
+    alone = Alone([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), 1, True)
+    fewer, moved = without(everyone, values, {1}, alone)
+    assert fewer.form.members == (0, 2)
+    np.testing.assert_allclose(fewer.form.parts(moved).B, B * np.outer([1, 0, 1], [1, 0, 1]), atol=1e-12)
+    K, cells = np.zeros((24, 24)), setup.cells
+    kx = setup.kernel.with_theta(values["kernel"])
+    for t in range(3):
+        for s in range(3):
+            if 1 not in (t, s):
+                K[cells.of(t), cells.of(s)] = B[t, s] * kx(cells.X[cells.of(t)], cells.X[cells.of(s)])
+        own = setup.specific[t].with_theta(theta[t] - 0.3 * (t == 1))
+        K[cells.of(t), cells.of(t)] += own(cells.X[cells.of(t)])
+    noise = np.exp(values["noise"])
+    noise[1] = 0.5
+    S = K + np.diag(noise[cells.task])
+    sign, log_determinant = np.linalg.slogdet(2 * np.pi * S)
+    expected = -0.5 * (cells.y @ np.linalg.solve(S, cells.y) + log_determinant)
+    assert sign == 1
+    assert condition(moved, fewer).evidence == pytest.approx(expected, abs=1e-9)
+
+
+def test_penalty_of_sharing_is_nothing_without_relations_and_lets_a_variance_vanish():
+    value, slope = penalty_of_sharing(np.exp(2.0) * np.eye(3), 2.5, 2.0)
+    assert value == pytest.approx(0.0, abs=1e-12)
+    np.testing.assert_allclose(slope, 0.0, atol=1e-12)
+    small = penalty_of_sharing(np.diag([1.0, np.exp(-6.0)]), 1e3)[0]
+    assert small == pytest.approx(-0.5 * 36.0 / priors.VARIANCE_SD**2)
+    C = np.array([[1.0, 0.6], [0.6, 1.0]])
+    expected = -1.5 * (np.trace(np.linalg.inv(C)) + np.linalg.slogdet(C)[1] - 2)
+    assert penalty_of_sharing(C, 3.0)[0] == pytest.approx(expected)
+
+
+def test_bands_of_tasks_that_share_nothing_are_those_of_single_task_models():
+    X, y, task, new, _ = drawn(1, 0.0, sizes=(15, 20, 18))
+    y = np.where(task > 0, np.random.default_rng(3).permutation(y), y)
+    shared, alone = (
+        m(normalize_y=False).fit(X, y, tasks=task) for m in (borrow.MultiTaskGPRegressor, borrow.SingleTaskGPRegressor)
+    )
+    assert not np.any(shared.task_covariance_)
+    rows, of = new[:6], [0, 1, 2, 0, 1, 2]
+    for more in ({"return_std": True, "include_noise": True}, {"return_cov": True}):
+        found, expected = (m.predict(rows, of, **more)[1] for m in (shared, alone))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize(("mix", "labels"), [(0.0, False), (0.0, True), (0.8, False)])
+def test_models_by_evidence_are_saved_and_loaded(tmp_path, mix, labels):
+    X, y, task, new, _ = drawn(3, mix, labels, sizes=(15, 20, 18))
+    model = (borrow.MultiTaskGPClassifier if labels else borrow.MultiTaskGPRegressor)().fit(X, y, tasks=task)
+    borrow.store.save(model, tmp_path / "model")
+    again = borrow.store.load(tmp_path / "model")
+    if labels:
+        np.testing.assert_array_equal(*(m.predict_proba(new, tasks=[0] * 300) for m in (model, again)))
+    else:
+        np.testing.assert_array_equal(*(m.predict(new, [0] * 300, return_std=True)[1] for m in (model, again)))
+    assert again.path_ == model.path_
