@@ -632,7 +632,12 @@ def test_every_line_is_checked(tmp_path, fake):
         digit = starts[number - 1] + row.index(b'"error": ') + 9 + 2
         refused(whole[:digit] + (b"8" if whole[digit : digit + 1] != b"8" else b"7") + whole[digit + 1 :], number)
         refused(b"".join([*lines[: number - 1], row.replace(b'"method"', b'"mothod"'), *lines[number:]]), number)
-        refused(b"".join([*lines[: number - 1], row[:-4] + b'0"}\n', *lines[number:]]), number)  # the checksum itself
+        refused(
+            b"".join(
+                [*lines[: number - 1], row[:-4] + (b'1"}\n' if row[-4:-3] == b"0" else b'0"}\n'), *lines[number:]]
+            ),
+            number,
+        )  # the checksum itself
     refused(b"".join([*lines[:2], *lines[3:]]), 3)  # one is missing
     refused(b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]), 3)  # two changed places
     refused(b"".join([*lines, lines[-1]]), len(lines) + 1)  # one stands there twice

@@ -132,8 +132,10 @@ def difference_of(
         return Interval()
     mine = [a for a, _ in pairs]
     (rows, a), (_, b) = _by_row(mine, what), _by_row([b for _, b in pairs], what)
-    d = differences(a, b)
-    found = _of_rows(rows, d, mine, design)
+    gaps = [
+        {**a, what: differences(np.asarray(a[what], dtype=float), np.asarray(b[what], dtype=float))} for a, b in pairs
+    ]
+    found = _of_rows(rows, _by_row(gaps, what)[1], mine, design)
     if not root or what != "losses":
         return found
     weights = _weights(rows, design)
@@ -142,9 +144,9 @@ def difference_of(
 
 
 def differences(one: Array, other: Array) -> Array:
-    """one - other, row by row; 0 where they differ by what optimisers leave only."""
-    none = np.abs(one - other) <= TIE * np.mean(np.maximum(np.abs(one), np.abs(other)))
-    return np.where(none, 0.0, one - other)
+    """one - other for the rows of a fold; 0 where their means differ by what optimisers leave only."""
+    a, b = float(np.mean(one)), float(np.mean(other))
+    return 0.0 * one if abs(a - b) <= TIE * max(abs(a), abs(b)) else one - other
 
 
 def _by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:

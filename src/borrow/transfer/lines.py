@@ -41,7 +41,7 @@ JOB: dict[str, Any] = {
     "warnings": [(str,)],
 }
 ANSWER: dict[str, Any] = {
-    **dict.fromkeys(("mean", "std", "losses", "log_densities"), [NUMBER]),
+    **{name: [NUMBER] for name in ("mean", "std", "losses", "log_densities")},
     "probability": [[NUMBER]],
 }  # the others are numbers
 FIGURES = ("rho", "correlation", "std_error", "share")
