@@ -63,7 +63,7 @@ door: out/door/installed
 golden: .venv/dev
 	$(BIN)/python benchmarks/golden.py
 
-# Hostile files for so many minutes; prints tried and failed, and leaves a small reproduction of each failure in out/attack.
+# Hostile tables, files, stores and signals for so many minutes; prints tried and failed, and leaves a small reproduction of each failure in out/attack.
 MINUTES ?= 5
 attack: .venv/dev
 	$(BIN)/python tests/attack/campaigns.py --minutes $(MINUTES)

@@ -58,7 +58,7 @@ class HyperUncertainty:
     posteriors: list[Any]
     of_variance: Array  # weights of their variances; they sum to 1
     of_mean: Array  # weights of the squares by which their means differ from that of the optimum
-    noise: Array | None  # (M,): expected noise variance, at least that of the optimum; None for labels
+    noise: Array  # (M,): expected noise variance, at least that of the optimum
 
     def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
         """The prediction at the optimum with the hyper-parameters' uncertainty added."""
@@ -146,10 +146,8 @@ def hyper_uncertainty(
     weights = np.minimum(weights, weights.mean() * np.sqrt(len(T)))  # no single point decides (Ionides 2008)
     keep = np.flatnonzero(weights > LEAST_WEIGHT * weights.sum())
     weights = weights[keep] / weights[keep].sum()
-    noise = None
-    if "noise" in found:
-        other = np.stack([np.exp(at(spread @ T[k])["noise"]) for k in keep])
-        noise = np.maximum(weights @ other, np.exp(found["noise"]))
+    other = np.stack([np.exp(at(spread @ T[k])["noise"]) for k in keep])
+    noise = np.maximum(weights @ other, np.exp(found["noise"]))
     top, alone = evaluate(found)[0], []
     for u in map(pack, singles):
         (up, posterior), (down, _) = (_evaluate(evaluate, unpack(x + s * SINGLE_STEP * u, found)) for s in (1.0, -1.0))

@@ -95,7 +95,7 @@ class SingleTaskFit(GPFit):
     def expected_noise(self) -> Array:
         """That of each task's own GP."""
         own = zip(self.noise, self.uncertainties, strict=True)
-        return np.array([s2 if u is None or u.noise is None else u.noise[0] for s2, u in own])
+        return np.array([s2 if u is None else u.noise[0] for s2, u in own])
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""

@@ -221,8 +221,12 @@ def explore(
     directions: Sequence[Values],
     singles: Sequence[Values] = (),
 ) -> HyperUncertainty | None:
-    """How uncertain the hyper-parameters of a model leave its functions; None where the rows are many."""
-    if len(tasks.cells.y) > MOST_ROWS:
+    """How uncertain the hyper-parameters of a model leave its functions; None where the rows are many, or labels.
+
+    With labels the scale of the function is its certainty: on EEG trials probabilities averaged over the points had a
+    log loss of .555 where those of the optimum have .519 without transfer, though .524 against .553 with it.
+    """
+    if "noise" not in values or len(tasks.cells.y) > MOST_ROWS:
         return None
 
     def evaluate(at: Values) -> tuple[float, Any]:

@@ -13,6 +13,7 @@ nothing at all are single-task GPs exactly, so that a table without anything in 
 4. sharing must gain `COST` nats over step 1 for each further task that shares: on shuffled targets the freedom of K^f
    and k^x gained up to 1.2 for each, on tables with something in common 1.6 (few labels) to 40.
 
+With more than `MANY` rows this is decided on a few of every task, evenly spaced, and the search ends on all of them.
 A complete design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it
 passes step 4.
 """
@@ -25,6 +26,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from borrow.covariance import Design
+from borrow.data.cells import Cells, thin
 from borrow.inference import priors
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
@@ -35,6 +38,7 @@ from borrow.models.multitask.task_covariance import SharingTasks
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
+from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -50,6 +54,9 @@ SHARED = 0.9
 PATIENCE, STILL = 5, 5e-6
 #: Above this many rows a complete design keeps its algebra: tasks share everything or nothing.
 MOST_DENSE = 1500
+#: Above `MANY` rows the search begins on about `FEW` of them. On all rows it ends where `LAST` steps together gain less
+#: than `NEAR` nats for each row.
+MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,9 @@ class Alone:
 def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> tuple[Setup, Optimum]:
     """The setup with the tasks that share, and its hyper-parameters; `kernel` is that of a task by itself."""
     own = kernel if np.any(kernel.marks("variance")) else Product.of(Constant(1.0), kernel)
+    few = thin(setup.cells, -(-FEW // setup.M))
+    if setup.path != "complete" and len(setup.cells.y) > MANY and len(few.y) < len(setup.cells.y):
+        return _from_few_rows(setup, few, values, scales, own, max_iter)
     alone = fit_alone(setup, values, scales, own, max_iter)
     nothing = sharing_setup(setup, own, ())
     separate = Optimum(
@@ -90,6 +100,26 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
     gain = best.objective - separate.objective
     log.info("%d of %d tasks share: %.2f nats over nothing shared", len(members), setup.M, gain)
     return (joint, best) if gain > COST * (len(members) - 1) and members else (nothing, separate)
+
+
+def _from_few_rows(
+    setup: Setup, few: Cells, values: Values, scales: Array, own: Kernel, max_iter: int
+) -> tuple[Setup, Optimum]:
+    """What shares, and where the search on all rows starts, found on some rows of every task."""
+    device = setup.tasks.device
+    log.info("the search begins on %d of %d rows", len(few.y), len(setup.cells.y))
+    small = replace(setup, tasks=PlacedTasks(few, device=device), design=Design.of(few, device))
+    chosen, best = choose_sharing(small, values, scales, own, max_iter)
+    if not _members(chosen):
+        alone = fit_alone(setup, values, scales, own, max_iter)
+        at = alone.values(values["kernel"])
+        found = Optimum(at, float(alone.objective.sum()), alone.n_iter, 0, alone.converged, "every task by itself")
+        return sharing_setup(setup, own, ()), found
+    joint = replace(chosen, tasks=setup.tasks, design=setup.design)
+    objective, bounds = objective_of(joint, scales, "auto"), bounds_of(best.values, joint.cells)
+    start = {n: np.clip(v, *bounds[n]) for n, v in best.values.items()}
+    end = hyper.maximise(objective, start, bounds, max_iter, NEAR * len(setup.cells.y), LAST, MEMORY)
+    return joint, replace(end, n_iter=best.n_iter + end.n_iter)
 
 
 def _noise_in_common(noise: Array) -> float:
