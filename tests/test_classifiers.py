@@ -1,15 +1,21 @@
 """GP classifiers at their public face."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
+from sklearn import metrics
+from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
 from borrow import kernels
 from borrow.covariance import SharedCovariance
+from borrow.data.labels import encode
+from borrow.estimators.classifier import ClassLink, LeftOut
 from borrow.estimators.labels import LabelModel
 from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
@@ -74,6 +80,7 @@ def test_no_relation_is_dropped():
     assert np.all(list(borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).rho_.values()))
 
 
+@pytest.mark.filterwarnings("ignore:the function that tasks share is carried by")
 @pytest.mark.parametrize(("columns", "covered"), [(1, True), (30, False)])
 def test_inducing_inputs_of_all_tasks_where_they_can_be_covered(columns, covered, monkeypatch):
     monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)  # of so few rows all pairs are written out
@@ -255,8 +262,67 @@ def test_tasks_survive_cross_validation():
     assert np.mean(guess == y) > 0.7  # tasks p and b are opposites: without the task this is a coin
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_standard_errors_task_by_task_are_near_those_of_the_whole(monkeypatch):
+    """Labels have no noise; the sites that EP made of them stand for the task's own rows."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
+    X, y, tasks, _, _ = drawn(5, 2)
+    model = borrow.FocusedGPClassifier(primary="p", max_iter=20).fit(X, y, tasks=tasks)
+    whole = model.relatedness()["std_error"]
+    monkeypatch.setattr("borrow.models.focused.relatedness.WHOLE", 0)
+    assert np.all(np.isfinite(whole[1:]))
+    np.testing.assert_allclose(model.relatedness()["std_error"][1:], whole[1:], rtol=0.6)
+
+
 def test_relatedness_has_a_row_a_task():
     X, y, tasks, _, _ = drawn(5, 8)
     table = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).relatedness()
     assert table["task"] == ["p", "a", "b"]
     assert np.all(table["std_error"][1:] > 0)
+
+
+def test_classes_are_put_together_by_what_rows_left_out_say():
+    """Iris in five groups of ten rows: sharper than scaling one against the rest, by the rows that were asked for."""
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    X, y, group = X[order], y[order], np.arange(150) % 5
+    seen = np.arange(150) < 50
+    model = borrow.SingleTaskGPClassifier().fit(X[seen], y[seen], tasks=group[seen])
+    asked = X[~seen], encode(group[~seen].tolist(), model.fitted_.schema.labels)
+    p = np.column_stack([m.probability(*asked) for m in model.fitted_.model])
+    scaled = p / p.sum(axis=1, keepdims=True)
+    found = model.predict_proba(X[~seen], tasks=group[~seen])
+    assert metrics.log_loss(y[~seen], found) < 0.9 * metrics.log_loss(y[~seen], scaled)
+    np.testing.assert_array_equal(found.argmax(axis=1), p.argmax(axis=1))
+    np.testing.assert_allclose(np.exp(ClassLink().log_shares(p)), scaled, rtol=1e-8)
+    assert all(m.left_out is None for m in model.fitted_.model)
+
+
+def test_link_is_where_its_rows_are_likeliest():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1.0, 1.0, 1.0], 4000)
+    shares = np.exp(ClassLink(1.6, 0.3).log_shares(p))
+    code = (shares.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    models = [SimpleNamespace(left_out=LeftOut(p[:, k], np.where(code == k, 1.0, -1.0))) for k in range(3)]
+    link = ClassLink.of(models)
+    assert link.sharpness == pytest.approx(1.6, abs=0.15)
+    assert link.rest == pytest.approx(0.3, abs=0.12)
+    assert ClassLink.of(models[:1]) is None
+    assert ClassLink.of([*models[:2], SimpleNamespace()]) is None
+
+
+def test_row_left_out_is_predicted_from_the_others():
+    """The cavity of EP, against a fit without the row at the same kernel."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(24, 2)), rng.integers(0, 3, 24)
+    model = borrow.SingleTaskGPClassifier(kernel=kernels.SquaredExponential(2.0, 1.0), optimizer=None).fit(X, y)
+    told = [m.without_each() for m in model.fitted_.model]
+    order = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in model.fitted_.model[0].posterior.cells.X]
+    for i in range(3):
+        rest = np.arange(24) != order[i]
+        again = borrow.SingleTaskGPClassifier(**model.get_params()).fit(X[rest], y[rest])
+        for k in range(3):
+            bias = model.bias_[k][0]  # that of all rows
+            moments = again.fitted_.model[k].posterior.predict(X[[order[i]]], np.zeros(1, dtype=int))
+            expected = ndtr((moments.mean + bias) / np.sqrt(1.0 + moments.variance))
+            assert told[k].probability[i] == pytest.approx(expected[0], abs=0.03)

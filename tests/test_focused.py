@@ -233,6 +233,17 @@ def test_primary_without_rows_is_predicted_from_the_others():
     assert np.corrcoef(model.predict(problem.grid), problem.truth)[0, 1] > 0.95
 
 
+def test_what_inducing_inputs_leave_is_told(monkeypatch):
+    """Twelve rough columns: 300 inputs of the others cannot carry what is shared, and the warning says so."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(420, 12)), np.repeat(["p", "s"], [20, 400])
+    model = borrow.FocusedGPRegressor(primary="p", rho=0.5, optimizer=None, kernel=kernels.SquaredExponential(1.0, 1.0))
+    with pytest.warns(UserWarning, match="320 inducing inputs, which leave up to .*% of its variance"):
+        model.fit(X, np.sin(X[:, 0]), tasks=tasks)
+    assert model.set_params(inducing=None).fit(X, np.sin(X[:, 0]), tasks=tasks).inducing_ is None
+
+
 @pytest.mark.parametrize(("inducing", "size"), [(7, 7), ("primary", 100), (np.array([[0.0], [1.0]]), 2)])
 def test_inducing_is_taken_as_said(inducing, size):
     problem = focused_gap(1, random_state=4)

@@ -1,16 +1,19 @@
 """The multi-task IVM at its public face."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
+from borrow.data.labels import encode
 from borrow.kernels import Constant, SquaredExponential
 from borrow.models.ivm.model import Selection
 from borrow.models.ivm.noise import rows_left_out
@@ -380,3 +383,20 @@ def test_leave_one_out_of_all_rows_is_that_of_the_exact_gp():
             np.testing.assert_allclose(one, other, atol=1e-9)
     few = borrow.MultiTaskIVMRegressor(n_active=7, **how).fit(X, y, tasks=tasks)
     assert sorted(few.leave_one_out()["y"]) == sorted(y[few.active_])
+
+
+def test_probabilities_of_a_rare_label_are_corrected_for_the_selection():
+    """Entropy prefers the rarer label; what is predicted must be as frequent as it is."""
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(1200, 2)), np.repeat(np.arange(6), 200)
+    y = (X[:, 0] + 0.7 * rng.normal(size=1200) > 1.9).astype(int)
+    model = Classifier(n_active=100).fit(X[::2], y[::2], tasks=task[::2])
+    chosen = y[::2][model.active_]
+    assert chosen.mean() > 2.0 * y.mean()
+    p = model.predict_proba(X[1::2], tasks=task[1::2])[:, 1]
+    assert p.mean() == pytest.approx(y[1::2].mean(), abs=0.015)
+    found = model.fitted_.model[0]
+    code = encode(task[1::2].tolist(), model.fitted_.schema.labels)
+    plain = replace(found, slope=1.0, shift=0.0).probability(X[1::2], code)
+    assert plain.mean() > 1.5 * y.mean()
+    assert log_loss(y[1::2], p) < log_loss(y[1::2], plain)

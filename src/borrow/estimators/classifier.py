@@ -12,7 +12,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax
 from sklearn.base import ClassifierMixin
 
 from borrow.data.cells import Codes, Rows, Stacked
@@ -23,6 +24,9 @@ from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_
 from borrow.estimators.gp import GPEstimator
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+
+#: Standard deviations of the priors of a link's parameters; probabilities are kept so far from 0 and 1.
+SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,51 @@ class LogOdds(ABC):
         return expit(self.decision(X, task))
 
 
+@dataclass(frozen=True)
+class ClassLink:
+    """Probabilities of more than two classes from those of each against the rest.
+
+    Classes have shares proportional to (p_k / (1 - p_k)^b)^s. s = 1, b = 0 scales the p_k to sum to one: right where
+    each is right by itself, and too flat where each is cautious for want of rows, as what is known of one class is
+    known of the others too; b = 1 is the softmax of the log odds. s and b are those at which the rows that a model was
+    fitted to, each left out in turn, are likeliest, with weak priors around s = 1 and b = 1/2.
+    """
+
+    sharpness: float = 1.0
+    rest: float = 0.0
+
+    def log_shares(self, p: Array) -> Array:
+        """log probability of each class, from one column per class."""
+        p = np.clip(p, TINY, 1.0 - TINY)
+        return np.asarray(log_softmax(self.sharpness * (np.log(p) - self.rest * np.log1p(-p)), axis=1))
+
+    @classmethod
+    def of(cls, models: list[Any]) -> ClassLink | None:
+        """The link of models that say what they answer for rows left out; None for others, and for two classes."""
+        told = [v for m in models if (v := getattr(m, "left_out", None)) is not None]
+        if len(models) < 2 or len(told) < len(models):
+            return None
+        p = np.column_stack([v.probability for v in told])
+        own = np.arange(len(p)), np.column_stack([v.y for v in told]).argmax(axis=1)
+
+        def cost(x: Array) -> float:
+            link = cls(float(np.exp(x[0])), float(x[1]))
+            prior = 0.5 * (x[0] / SHARPNESS_SD) ** 2 + 0.5 * ((x[1] - 0.5) / REST_SD) ** 2
+            return float(prior - link.log_shares(p)[own].sum())
+
+        bounds = [(-3.0, 3.0), (0.0, 1.0)]
+        found = minimize(cost, [0.0, 0.5], method="L-BFGS-B", bounds=bounds, options={"gtol": 1e-8, "ftol": 1e-14})
+        return cls(float(np.exp(found.x[0])), float(found.x[1]))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a model answers for the rows that it was fitted to, each left out: the probability of +1; and their y."""
+
+    probability: Array
+    y: Array
+
+
 @dataclass(eq=False, repr=False)
 class TaskClassifier(ClassifierMixin, TaskEstimator):
     """What every classifier shares. Abstract: binary problems as they are, more classes by one against the rest.
@@ -87,6 +136,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     ----------
     tasks_ : labels of the tasks, sorted.
     classes_ : the classes, sorted.
+    class_link_ : of more than two classes, how the probabilities of each against the rest are put together: `sharpness`
+        s and `rest` b of p_k proportional to (p / (1 - p)^b)^s; (1, 0) scales them to sum to one.
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
@@ -112,11 +163,14 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         rows = rows.in_order()
         with self._places(len(rows.y), int(np.bincount(rows.task).max()), len(rows.y)) as place:
             models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
-        return self._published(self._schema, self._schema.classes, models)
+        return self._published(self._schema, self._schema.classes, models, ClassLink.of(models))
 
-    def _published(self, schema: Schema, classes: Any, models: list[Any]) -> Fitted:
+    def _published(self, schema: Schema, classes: Any, models: list[Any], link: ClassLink | None = None) -> Fitted:
         """Everything that is published of the models."""
         known = {**self._read_attributes(), "tasks_": as_labels(schema.tasks), "classes_": classes}
+        link = ClassLink() if link is None else link
+        known |= {"class_link_": {"sharpness": link.sharpness, "rest": link.rest}} if len(models) > 1 else {}
+        models = [replace(m, left_out=None) if getattr(m, "left_out", None) is not None else m for m in models]
         return Fitted(schema, models, shown({**known, **self._attributes(models)}, schema.labels))
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
@@ -130,12 +184,12 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         return values[:, 0] if len(self.classes_) <= 2 else values
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
-        """Probability of each class; one against the rest is scaled to sum to one."""
+        """Probability of each class; of more than two, one against the rest is put together by `class_link_`."""
         rows, task = self._rows(X, tasks)
 
         def answer(rows: Any, task: Codes) -> Array:
             p = np.column_stack([m.probability(rows, task) for m in self._fit_of().model])
-            return probabilities(p, len(self.classes_))
+            return probabilities(p, self)
 
         with single_thread(rows.shape[0]):
             return over_tasks(answer, rows, task, len(self.tasks_))
@@ -199,13 +253,13 @@ def positives(classes: Any) -> range:
     return range(1, 2) if len(classes) <= 2 else range(len(classes))
 
 
-def probabilities(p: Array, n_classes: int) -> Array:
-    """Probabilities of all classes from those of each against the rest, one column per class."""
-    if n_classes == 1:
+def probabilities(p: Array, fitted: Any) -> Array:
+    """Probabilities of all classes of a fitted classifier from those of each against the rest, one column per class."""
+    if len(fitted.classes_) == 1:
         return np.ones((len(p), 1))
-    if n_classes == 2:
+    if len(fitted.classes_) == 2:
         return np.column_stack([1.0 - p[:, 0], p[:, 0]])
-    return p / np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return np.exp(ClassLink(**fitted.class_link_).log_shares(p))
 
 
 def _binary(rows: Rows, positive: int) -> BinaryData:

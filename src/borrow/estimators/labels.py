@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from borrow.covariance.contracts import Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.scaling import Scaling, TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, GPClassifier
+from borrow.estimators.classifier import BinaryData, GPClassifier, LeftOut
 from borrow.inference import EP, EPInference, Inference, Result
-from borrow.inference.ep import class_bias
+from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Logistic, Probit
-from borrow.numerics.linalg import Array
+from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
@@ -58,7 +59,8 @@ class EPClassifier(GPClassifier):
         table, infer = self._arrange(data), self._inference()
         fit = self._fit_gp(table, place(table.cells), infer, {})
         bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
-        return EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
+        model = EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
+        return replace(model, left_out=model.without_each()) if len(self._schema.classes) > 2 else model
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class LabelModel:
     evidence: float
     n_iter: int
     converged: bool
+    left_out: LeftOut | None = field(default=None, kw_only=True)  # until classes are put together
 
     def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean (bias included) and variance of the latent function."""
@@ -85,7 +88,11 @@ class LabelModel:
     def probability(self, X: Array, task: Codes) -> Array:
         """P(+1), the latent function integrated out."""
         mean, variance = self.moments(X, task)
-        return np.exp(self.likelihood.moments(np.ones(len(X)), mean, variance)[0])
+        return self.probability_of(mean, variance)
+
+    def probability_of(self, mean: Array, variance: Array) -> Array:
+        """P(+1) of a latent function of this mean, bias included, and variance."""
+        return np.exp(self.likelihood.moments(np.ones(len(mean)), mean, variance)[0])
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes that all GP classifiers have."""
@@ -95,6 +102,15 @@ class LabelModel:
 @dataclass(frozen=True)
 class EPLabels(LabelModel):
     """A GP model fitted to labels by EP: its posterior is the fit of the model."""
+
+    def without_each(self) -> LeftOut:
+        """Every row from all others: its cavity, which EP has at hand."""
+        cells, posterior = self.posterior.cells, self.posterior.posterior
+        parts = [p.sites.on_host() for p in (posterior if isinstance(posterior, list) else [posterior])]
+        sites = Sites(*(np.concatenate([getattr(s, name) for s in parts]) for name in ("nu", "tau")))
+        mean, variance = self.posterior.marginals()
+        mean, variance = cavity(to_host(mean), to_host(variance), sites)
+        return LeftOut(self.probability_of(mean + self.bias[cells.task], variance), cells.y)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""

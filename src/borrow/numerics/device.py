@@ -22,6 +22,8 @@ ALONE_ROWS = 500
 #: "auto" takes the GPU from this many rows on; below, launching its kernels costs more than they save.
 AUTO_ROWS = 1000
 
+#: Bytes of the host that a fit takes beside its matrices: buffers of BLAS and of the allocator, small arrays. Measured.
+BESIDE = 5e7
 #: Matrices of n x n numbers that a fit with n rows in one matrix has on the GPU at once, at most.
 MATRICES = 7
 
@@ -105,7 +107,7 @@ def place(array: Any, device: Device | None) -> Any:
 def require(device: Device | None, n_bytes: float, what: str, remedy: str) -> None:
     """A MemoryError with both figures and a remedy where the work would not fit, before anything is allocated."""
     if device is None:
-        memory.require(n_bytes, what, remedy)
+        memory.require(n_bytes + BESIDE, what, remedy)
     else:
         memory.compare(n_bytes, device.free(), what, f"{remedy}, or use device='cpu'", " on the GPU")
 

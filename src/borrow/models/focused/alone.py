@@ -21,6 +21,8 @@ from borrow.tasks.placed import PlacedTasks, TaskShard
 
 #: At most so many rows of a task race its starts.
 RACE_ROWS = 150
+#: An own fit is where a search starts and what a relation is weighed against, at 1.5 nats: this close is close enough.
+OWN_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,9 @@ def fit_own(
     few = thin(tasks.cells, RACE_ROWS)
     ascents = [_ascent_of(PlacedTasks(cells), template, scales, prior) for cells in (few, tasks.cells)]
     bounds = bounds_of(start, tasks.cells)
-    best = ascents[0].race([start, rough], bounds, max_iter, 0)
+    best = ascents[0].race([start, rough], bounds, max_iter, 0, OWN_TOLERANCE)
     if few is not tasks.cells:
-        best = ascents[1].maximise(best.values, bounds, max_iter)
+        best = ascents[1].maximise(best.values, bounds, max_iter, OWN_TOLERANCE)
     found = {n: best.values[n] for n in likelihood}
     return best.values["kernel"], found, best.objective - ascents[1].log_prior(best.values)
 

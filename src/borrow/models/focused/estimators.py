@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import choose_inducing
+from borrow.covariance.inducing import TOLERANCE
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.base import one_or_list
@@ -95,12 +96,21 @@ class FocusedGP(GPEstimator):
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels)
+        self._warn_approximate(setup)
         jitter = fit.posterior.prior.jitter
         if jitter > 0:
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
         noise = np.exp(values.get("noise", np.zeros(len(data.labels))))
         common = data.cells, fit.evidence, noise, jitter, n_iter, converged, fit.posterior
         return FocusedFit(*common, setup, values, scales, uncertainty=uncertainty)
+
+    def _warn_approximate(self, setup: Setup) -> None:
+        if setup.design is None and setup.left > 1.01 * TOLERANCE:
+            warn(
+                f"the function that tasks share is carried by {len(setup.Z):,} inducing inputs, which leave up to "
+                f"{setup.left:.0%} of its variance at some rows: what is borrowed there is approximate; inducing=None "
+                "is exact, a number of inputs is as close as you wish, or thin the rows of the secondaries"
+            )
 
     def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
@@ -180,7 +190,9 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
 
         The standard error comes from the curvature of what was maximised, at the optimum. `share` is the part of the
         function's prior variance that comes from the primary's function (noise left out); `correlation` is the prior
-        correlation of the two functions at the same input.
+        correlation of the two functions at the same input. A standard error shown as "-" (NaN) is not known: the
+        task has no rows, or what was maximised is flat there. A relation that was dropped has rho = 0; its standard
+        error says how far from 0 the data would let it be.
         """
         model: FocusedFit = self._fit_of().model
         return self._relatedness(model)

@@ -68,6 +68,7 @@ class Setup(TaskModel):
     background_Z: Array | None = None
     infer: Inference = EXACT
     design: Design | None = None  # all pairs of rows written out, nothing approximated; None: carried by Z
+    left: float = 0.0  # the largest share of the variance of f^p that a Z chosen by "auto" leaves at any row
 
     noise_in_common = False
 

@@ -34,8 +34,8 @@ from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, pack, unpack
 
-#: A step that gains less than this is the last.
-TOLERANCE = 1e-5
+#: A step that gains less than this per parameter, and in all, is the last.
+TOLERANCE, LEAST_TOLERANCE = 1e-6, 1e-5
 #: Above this many parameters a step costs more than it saves.
 MOST = 600
 #: Scoring steps of every start before the best goes on.
@@ -133,29 +133,32 @@ class Ascent:
                     self._of_priors[i] += (down - up) / (2.0 * STEP)
         return self._of_priors
 
-    def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float = TOLERANCE) -> Optimum:
+    def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
         """The optimum from these values on, by L-BFGS where scoring steps stop short."""
         if self.curvature is None and not can_score(self.setup, start):
             return hyper.maximise(self.objective, start, bounds, max_iter)
+        tol = max(LEAST_TOLERANCE, TOLERANCE * pack(start).size) if tol is None else tol
         best = hyper.maximise_by_scoring(self.objective, self.information, start, bounds, max_iter, tol)
         if best.message != hyper.STALLED or best.n_iter >= max_iter:
             return best
         end = hyper.maximise(self.objective, best.values, bounds, max_iter - best.n_iter, tol)
         return replace(end, n_iter=end.n_iter + best.n_iter, n_evaluations=end.n_evaluations + best.n_evaluations)
 
-    def race(self, starts: list[Values], bounds: Bounds, max_iter: int, warmup: int) -> Optimum:
+    def race(
+        self, starts: list[Values], bounds: Bounds, max_iter: int, warmup: int, tol: float | None = None
+    ) -> Optimum:
         """A few steps from every start, then the best of them to the end."""
         if self.curvature is None and not can_score(self.setup, starts[0]):
             return hyper.race(self.objective, starts, bounds, max_iter, warmup)
         if len(starts) > 1:
             steps = min(SCORING_WARMUP, max_iter)
-            heats = [self.maximise(s, bounds, steps) for s in starts]
+            heats = [self.maximise(s, bounds, steps, tol) for s in starts]
             best = max(heats, key=lambda o: o.objective)
             if best.converged or max_iter <= steps:
                 return best
         else:
             best = replace(NOTHING, values=starts[0])
-        end = self.maximise(best.values, bounds, max_iter - best.n_iter)
+        end = self.maximise(best.values, bounds, max_iter - best.n_iter, tol)
         return replace(end, n_iter=end.n_iter + best.n_iter)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from borrow.covariance import Design, choose_inducing
+from borrow.covariance import Design, choose_inducing, spread_inducing
 from borrow.covariance.inducing import MOST
 from borrow.data.cells import Cells, thin
 from borrow.data.scaling import TaskData
@@ -67,12 +67,13 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
         return replace(setup, tasks=tasks, Z=inputs if len(inputs) else data.cells.X, design=Design.of(data.cells))
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
+    left = 0.0  # asked for: nothing to be said
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if isinstance(how, str) and how == "auto":
         labels = isinstance(setup.infer, EPInference)
-        Z = choose_inducing(kernel, first, rest, LABEL_MOST if labels else len(first) + MOST)
+        Z, left = spread_inducing(kernel, first, rest, LABEL_MOST if labels else len(first) + MOST)
         if labels and len(Z) == LABEL_MOST and len(first):
-            Z = choose_inducing(kernel, first, rest[:0])
+            Z, left = spread_inducing(kernel, first, rest, 0)
     elif isinstance(how, str) and how == "primary":
         if len(first) == 0:
             raise ValueError("inducing='primary' and the primary has no row, labelled or not; use 'auto'")
@@ -87,9 +88,9 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
             f"{first.shape[1]} columns"
         )
     if setup.background is None:
-        return replace(setup, Z=Z)
+        return replace(setup, Z=Z, left=left)
     shared = setup.background.with_theta(values["background"])
-    return replace(setup, Z=Z, background_Z=choose_inducing(shared, rest[:0], rest, MOST))
+    return replace(setup, Z=Z, left=left, background_Z=choose_inducing(shared, rest[:0], rest, MOST))
 
 
 @dataclass(frozen=True)

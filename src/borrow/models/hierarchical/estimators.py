@@ -401,7 +401,7 @@ class AdaptedClassifier:
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class."""
         p = expit(self.decision_function(X))
-        return probabilities(p if p.ndim == 2 else p[:, None], len(self.source.classes_))
+        return probabilities(p if p.ndim == 2 else p[:, None], self.source)
 
     def predict(self, X: Any) -> Any:
         """The likeliest class of each row."""

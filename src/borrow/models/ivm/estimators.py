@@ -7,37 +7,41 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_ndtr, ndtr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance import SharedPosterior
-from borrow.covariance.contracts import Prediction
+from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, Place
-from borrow.estimators.classifier import BinaryData, GPClassifier, positives
+from borrow.estimators.classifier import BinaryData, GPClassifier, LeftOut, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, check_allowed, is_among, whole
-from borrow.inference.ep import class_bias
-from borrow.inference.likelihoods import Probit
+from borrow.inference.ep import cavity, class_bias
+from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, condition
 from borrow.models.ivm.problems import Classification, Problem, Regression
 from borrow.models.ivm.rounds import Outcome, Settings, alternate
 from borrow.numerics.device import require
-from borrow.numerics.linalg import Array
+from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
 F = TypeVar("F", bound=Fitted)
+#: Standard deviations of log slope and shift that correct for the selection of rows.
+SLOPE_SD, SHIFT_SD = 0.5, 2.0
 
 ALLOWED: Allowed = {
     "n_active": whole(1),
@@ -279,9 +283,47 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
 
 @dataclass(frozen=True)
 class IVMLabels(LabelModel):
-    """The model of labels, fitted to one class against the rest."""
+    """The model of labels, fitted to one class against the rest.
+
+    Rows that tell most are of the rarer label more often than rows in general, and what is learnt from them expects it
+    too often. So P(+1) = Phi(slope d + shift), d = (mean + bias) / sqrt(1 + variance): at slope and shift the labels of
+    all rows, those that were not chosen and each of those that were without itself, are likeliest.
+    """
 
     chosen: Chosen
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def decision(self, X: Array, task: Codes) -> Array:
+        """Phi^-1 of the probability."""
+        return self.slope * super().decision(X, task) + self.shift
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """P(+1), the latent function integrated out."""
+        return np.asarray(ndtr(self.decision(X, task)))
+
+    def corrected(self, cells: Cells, active: Active) -> IVMLabels:
+        """The same with slope and shift, for rows of which only some were chosen."""
+        posterior: SharedPosterior = self.posterior
+        mean, variance = self.moments(cells.X, cells.task)
+        sites = Sites(to_host(posterior.sites.nu), to_host(posterior.sites.tau))
+        own, spread = posterior.marginals()
+        own, spread = cavity(to_host(own), to_host(spread), sites)
+        mean[active.rows], variance[active.rows] = own + self.bias[active.task], spread
+        d, y = mean / np.sqrt(1.0 + variance), cells.y
+
+        def cost(x: Array) -> tuple[float, Array]:
+            """Minus the log likelihood and weak priors; with z = y (slope d + shift), d log Phi(z)/dz = hazard(z)."""
+            slope = float(np.exp(x[0]))
+            z = y * (slope * d + x[1])
+            by_z = -y * hazard(z)[0]
+            value = -float(log_ndtr(z).sum()) + 0.5 * (x[0] / SLOPE_SD) ** 2 + 0.5 * (x[1] / SHIFT_SD) ** 2
+            return value, np.array([slope * (by_z @ d) + x[0] / SLOPE_SD**2, by_z.sum() + x[1] / SHIFT_SD**2])
+
+        found = minimize(cost, [0.0, 0.0], jac=True, method="L-BFGS-B", options={"gtol": 1e-8, "ftol": 1e-14}).x
+        slope, shift = float(np.exp(found[0])), float(found[1])
+        left_out = LeftOut(np.asarray(ndtr(slope * d + shift)), y)
+        return replace(self, slope=slope, shift=shift, left_out=left_out)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
@@ -293,8 +335,9 @@ class IVMLabels(LabelModel):
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).
 
-    b_t is Phi^-1(share of positives in task t), the share kept in [.02, .98]. More than two classes are learnt one
-    against the rest, each with its own kernel and its own rows.
+    b_t is Phi^-1(share of positives in task t), the share kept in [.02, .98]. Where rows are left out, probabilities
+    are corrected for the selection, which prefers the rarer label, by the labels of all rows. More than two classes are
+    learnt one against the rest, each with its own kernel and its own rows.
 
     Parameters
     ----------
@@ -333,7 +376,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         problem = Classification(tasks, kernel, data.column_scales, *how, bias=bias, ep_sweeps=self.ep_sweeps)
         found, active, chosen = self._choose(problem, {"kernel": kernel.theta}, data.number, data.labels)
         posterior = condition(chosen.kernel, active)
-        return IVMLabels(
+        model = IVMLabels(
             posterior,
             bias,
             Probit(),
@@ -342,6 +385,8 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
             found.converged,
             chosen,
         )
+        some = 0 < len(active.rows) < len(tasks.cells.y) and self.optimizer is not None
+        return model.corrected(tasks.cells, active) if some else model
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Array, Codes]:
         rows, task = super()._rows(X, tasks)

@@ -13,7 +13,7 @@ from borrow.covariance.carrier import LOG_2PI
 from borrow.data.cells import Cells, Codes
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
-from borrow.inference.ep import ep
+from borrow.inference.ep import LOG_VARIANCE, ep
 from borrow.inference.likelihoods import Probit
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
@@ -221,6 +221,10 @@ class Classification(Problem):
     def factors(self, values: Values) -> tuple[Likelihood, Array]:
         """Probit, with the bias of each task."""
         return probit, self.bias
+
+    def weak_priors(self) -> dict[str, Prior]:
+        """On the kernel, in units of the probit's noise: as in every classifier."""
+        return {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales, LOG_VARIANCE)}
 
     def objective(self, active: Active) -> Objective:
         """Evidence at frozen sites."""

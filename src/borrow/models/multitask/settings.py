@@ -109,7 +109,7 @@ def prepare(
         n = len(data.cells.y)
         require(
             tasks.device,
-            8.0 * (6 if tasks.device is None else MATRICES) * n * n,
+            8.0 * ((4 if merged else 7) if tasks.device is None else MATRICES) * n * n,
             f"a dense multi-task GP on {n:,} distinct rows",
             "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
         )

@@ -34,10 +34,11 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import StratifiedKFold
@@ -46,7 +47,7 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
+from borrow.estimators.classifier import BinaryData, LeftOut, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import check_numbers
 from borrow.numerics import memory
@@ -134,6 +135,7 @@ class Margin(LogOdds):
     mu: float
     slope: float
     offset: float
+    left_out: LeftOut | None = None  # until classes are put together
 
     def margin(self, X: Array, task: Codes) -> Array:
         """f_t(x)."""
@@ -204,6 +206,8 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         kernel = OffsetKernel(self.kernel, gamma, X.mean(axis=0), data.column_scales)
         K = coupled(kernel(X, X), task, task, self.mu)
         coefficients, intercept = solve(K, y, self.C, self.tol)
-        slope, offset = sigmoid(held_out(K, y, self.C, self.tol, self.random_state), y)
+        margins = held_out(K, y, self.C, self.tol, self.random_state)
+        slope, offset = sigmoid(margins, y)
         s = np.flatnonzero(coefficients)
-        return Margin(kernel, X[s], task[s], coefficients[s], intercept, self.mu, slope, offset)
+        found = Margin(kernel, X[s], task[s], coefficients[s], intercept, self.mu, slope, offset)
+        return found if margins is None else replace(found, left_out=LeftOut(expit(slope * margins + offset), y))

@@ -1,0 +1,135 @@
+"""CPU seconds of whole fits, now and at an earlier commit, one thread, each fit in a process of its own.
+
+    git worktree add --detach ../base b0d6f37
+    python benchmarks/fits.py --base ../base            prints, and writes docs/results/fits.json
+    python benchmarks/fits.py --only "focused, demo"    one line, without the earlier commit; writes nothing
+
+A line is a table to learn from, made by a seed, and the estimator at its defaults, its uncertainty included. Beside the
+seconds stand the log evidence and the mean log density of rows that were not fitted: a fit that is faster because it
+stopped short would show there. Other lines are added to `LINES`.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED = 0
+
+
+def demo(rng: np.random.Generator) -> dict[str, Any]:
+    """The table of `borrow demo`: eleven programs, thirteen flags, 16 settings of the primary and 32 of each other."""
+    from borrow.datasets import load_compiler
+
+    data = load_compiler()
+    X, Y = np.asarray(data.X, dtype=float), np.asarray(data.speedup)
+    orders = [rng.permutation(len(X)) for _ in range(11)]
+    at = [order[: 32 if t else 16] for t, order in enumerate(orders)]
+    test = orders[0][16:516]
+    return {
+        "X": np.vstack([X[a] for a in at]),
+        "y": np.concatenate([Y[a, t] for t, a in enumerate(at)]),
+        "task": np.repeat(np.arange(11), [len(a) for a in at]),
+        "X_test": X[test],
+        "y_test": Y[test, 0],
+    }
+
+
+def four_tasks(rng: np.random.Generator) -> dict[str, Any]:
+    """2,000 rows of four tasks in three columns."""
+    X, task = rng.uniform(-2, 2, (2500, 3)), np.append(np.repeat(np.arange(4), 500), np.zeros(500, dtype=int))
+    shared, own = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2], np.cos(2 * X[:, 1]) * np.sign(X[:, 2])
+    y = np.array([1.0, 0.8, -0.6, 0.3])[task] * shared + 0.3 * task * own + 0.2 * rng.normal(size=2500)
+    return split(X, y, task, 2000)
+
+
+def many_tasks(rng: np.random.Generator) -> dict[str, Any]:
+    """504 rows of 42 tasks in six columns."""
+    X, task = rng.normal(size=(704, 6)), np.append(np.repeat(np.arange(42), 12), np.zeros(200, dtype=int))
+    rho = np.append(1.0, rng.normal(size=41))
+    y = rho[task] * (np.sin(X[:, 0]) + 0.5 * X[:, 1]) + 0.3 * rng.normal(size=704)
+    return split(X, y, task, 504)
+
+
+def split(X: Any, y: Any, task: Any, n: int) -> dict[str, Any]:
+    """The first n rows to learn from, the others to be asked for."""
+    return {"X": X[:n], "y": y[:n], "task": task[:n], "X_test": X[n:], "y_test": y[n:]}
+
+
+#: By name: the estimator, what it is given, and how the table is made. Task 0 is the primary.
+LINES: dict[str, tuple[str, dict[str, Any], Callable[[np.random.Generator], dict[str, Any]]]] = {
+    "focused, demo": ("FocusedGPRegressor", {"primary": 0}, demo),
+    "focused, 2,000 rows, 4 tasks": ("FocusedGPRegressor", {"primary": 0}, four_tasks),
+    "focused, 504 rows, 42 tasks": ("FocusedGPRegressor", {"primary": 0}, many_tasks),
+}
+
+
+def fit(name: str) -> dict[str, float]:
+    """One line in this process."""
+    import borrow
+
+    warnings.simplefilter("ignore")
+    kind, settings, table = LINES[name]
+    drawn, model = table(np.random.default_rng(SEED)), getattr(borrow, kind)(**settings)
+    before = time.process_time()
+    model.fit(drawn["X"], drawn["y"], tasks=drawn["task"])
+    seconds = time.process_time() - before
+    new = np.zeros(len(drawn["X_test"]), dtype=int)
+    mean, std = model.predict(drawn["X_test"], tasks=new, return_std=True, include_noise=True)
+    z = (drawn["y_test"] - mean) / std
+    density = float(np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi)))
+    return {"seconds": seconds, "evidence": float(model.log_marginal_likelihood_), "log density": density}
+
+
+def fit_in(tree: Path, name: str) -> dict[str, float]:
+    """One line in a fresh process, with the source of a tree."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    command = [sys.executable, __file__, "--here", name]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Run the lines, print ratios first, write the result where both commits were run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base", type=Path, help="a worktree of the earlier commit")
+    parser.add_argument("--only", help="one line, by name")
+    parser.add_argument("--here", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.here:
+        sys.stdout.write(json.dumps(fit(given.here)) + "\n")
+        return
+    lines = {}
+    for name in [given.only] if given.only else LINES:
+        now = fit_in(ROOT, name)
+        lines[name] = {"now": now}
+        text = ""
+        if given.base:
+            lines[name]["before"] = before = fit_in(given.base, name)
+            lines[name]["ratio"] = now["seconds"] / before["seconds"]
+            text = f"{lines[name]['ratio']:.2f} x  ({before})  "
+        sys.stdout.write(f"{name}: {text}{now}\n")
+        sys.stdout.flush()
+    if given.base and not given.only:
+        from results import write_result
+
+        write_result("fits", {"seed": SEED, "lines": lines})
+
+
+if __name__ == "__main__":
+    main()
