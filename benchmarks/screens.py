@@ -41,11 +41,11 @@ img { max-width: 560px; }
 """
 COMPARE = """\
 found = borrow.compare(table, target="level", task="hospital", primary="here",
-                       methods=["focused"], cv=(3, 2))
+                       methods=["focused"], cv=(5, 2))
 found"""
 FIT = """\
 model = borrow.FocusedGPRegressor(task="hospital", primary="here")
-model.fit(table[["hour", "age", "hospital"]], table["level"])"""
+model.fit(table[["day", "hospital"]], table["level"])"""
 
 
 def cells() -> list[tuple[str, Any]]:
@@ -53,7 +53,7 @@ def cells() -> list[tuple[str, Any]]:
     names: dict[str, Any] = {}
     data = blocks(ROOT / "docs" / "first.md")[0][1].rsplit("print", 1)[0].strip()  # the table of the first steps
     out = []
-    for code in (data, COMPARE, "found.plot()", FIT, 'model.plot(inputs="hour")', "model.relatedness()"):
+    for code in (data, COMPARE, "found.plot()", FIT, "model.plot()", "model.relatedness()"):
         *first, last = code.split("\n")
         if code == data:
             exec(code, names)
