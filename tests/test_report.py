@@ -177,16 +177,16 @@ def test_a_model_is_asked_the_same_however_it_was_fitted(form):
     table = make_table(d=2)
     X = np.column_stack([table["x1"], table["x2"]])
     y, tasks = np.array(table["y"]), table["task"]
-    plain = borrow.MultiTaskGPRegressor(max_iter=30).fit(X, y, tasks=tasks)
+    plain = borrow.MultiTaskGPRegressor(max_iter=100).fit(X, y, tasks=tasks)
     if form == "frame":
         frame = pd.DataFrame({"x1": X[:, 0], "task": tasks, "x2": X[:, 1]})
-        model = borrow.MultiTaskGPRegressor("task", max_iter=30).fit(frame, y)
+        model = borrow.MultiTaskGPRegressor("task", max_iter=100).fit(frame, y)
     elif form == "array":
         rows = np.column_stack([np.array(tasks, dtype=object), X.astype(object)])
-        model = borrow.MultiTaskGPRegressor(0, max_iter=30).fit(rows, y)
+        model = borrow.MultiTaskGPRegressor(0, max_iter=100).fit(rows, y)
     elif form == "wide":
         wide = np.where(np.array(tasks)[:, None] == np.array(["a", "b", "c"]), y[:, None], np.nan)
-        model = borrow.MultiTaskGPRegressor(max_iter=30).fit(X, pd.DataFrame(wide, columns=["a", "b", "c"]))
+        model = borrow.MultiTaskGPRegressor(max_iter=100).fit(X, pd.DataFrame(wide, columns=["a", "b", "c"]))
     else:
         model = plain
     new = np.random.RandomState(1).randn(4, 2)
@@ -238,7 +238,7 @@ def test_map_stands_the_right_way_up():
 def test_correlations_of_both_models():
     table = make_table(d=1)
     X, tasks = np.array(table["x1"])[:, None], table["task"]
-    symmetric = borrow.MultiTaskGPRegressor(max_iter=30).fit(X, table["y"], tasks=tasks)
+    symmetric = borrow.MultiTaskGPRegressor(max_iter=100).fit(X, table["y"], tasks=tasks)
     R = symmetric.task_correlations_
     found = content.correlations(Predictor.of(symmetric), "b")
     assert found["tasks"][0] == "b"
