@@ -25,6 +25,12 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[
 PLACE = os.environ.get("BORROW_TEST_DEVICE", "cpu")
 
 
+@pytest.fixture(autouse=True)
+def no_rows_are_few(monkeypatch):
+    """Of few rows the focused model writes out all pairs, on the host; here the structured form is what is tested."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
+
+
 @pytest.fixture
 def tensors(monkeypatch):
     """A GPU that is the CPU under PyTorch, and no task too small for it; records what was put there."""
