@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test docs lint types unit lowest door golden attack mutants studies bench screens clean
+.PHONY: demo test docs lint types unit lowest door golden attack mutants studies power bench screens clean
 
 .venv/app: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -95,8 +95,11 @@ studies: .venv/dev
 	$(BIN)/python benchmarks/studies/yu2005_toy.py
 	$(BIN)/python benchmarks/studies/yu2005_text.py
 	$(BIN)/python benchmarks/studies/yu2005_new_topics.py
-	$(BIN)/python benchmarks/studies/verdict.py
 	$(BIN)/python benchmarks/studies/compare_kill.py
+
+# Hours: the table of docs/transfer.md, 3,000 simulated comparisons on fresh seeds; goes on where it stopped.
+power: .venv/dev
+	$(BIN)/python benchmarks/studies/power.py
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/report_picture.py

@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pages_parts import load, made_by, table
 
-NAMES = {"single": "no transfer", "pooled": "pooled", "symmetric": "symmetric", "focused": "focused"}
+ORDER = ("helps", "probably helps", "no practical difference", "cannot tell", "probably hurts", "hurts")
 
 
-def verdict() -> str:
-    result = load("verdict")
-    rows = []
-    for family, f in result["families"].items():
-        n, answers = f["draws"], f["answers"]
-        rows.append(
-            [
-                family,
-                f"**{answers['helps']}** of {n}",
-                answers["cannot tell"],
-                answers["hurts"],
-                f["AutoRegressor / no transfer, medians"],
-                f["worst draw, AutoRegressor / no transfer"],
-                f["plain t interval of the focused GP below zero, draws"],
-            ]
-        )
-    head = [
-        "secondaries",
-        "helps",
-        "cannot tell",
-        "hurts",
-        "`AutoRegressor` / no transfer",
-        "worst draw",
-        "focused below zero by a plain t",
-    ]
-    first, last = result["seeds"]
-    return table(head, rows) + made_by(result, f"seeds {first} to {last}")
+def _share(found: dict[str, Any]) -> str:
+    return f"{found['times']} of {found['of']} ({100 * found['share']:.0f} ± {100 * found['error']:.0f} %)"
 
 
-def errors() -> str:
-    result = load("verdict")
+def _seeds(result: dict[str, Any]) -> str:
+    kind = "fresh seeds" if result["seeds"] == "fresh" else "seeds of tuning: a sample, not the measurement"
+    return f"{result['draws per cell']} draws per cell, {kind}"
+
+
+def power() -> str:
+    result = load("power")
     rows = [
-        [family, *(f["median error"][m] for m in NAMES), f["median error, AutoRegressor"]]
-        for family, f in result["families"].items()
+        [
+            name,
+            f["draws"],
+            *(f["answers"].get(a, 0) for a in ORDER),
+            f"{100 * f['interval holds the truth']['share']:.0f} %",
+            f["mixture / best in hindsight"],
+            f["mixture / no transfer"],
+        ]
+        for name, f in result["cells"].items()
     ]
-    return table(["median error", *NAMES.values(), "`AutoRegressor`"], rows)
+    head = ["family, correlation, rows", "draws", *ORDER, "interval holds the truth", "`Auto*` / best", "/ no transfer"]
+    return table(head, rows) + made_by(result, _seeds(result))
+
+
+def goals() -> str:
+    result = load("power")
+    g = result["groups"]
+    gains, nulls, every = g.get("correlation 0.9, 10 to 50 rows, true gain above 5 %"), g["nulls"], g["all"]
+    rows = [["“helps” where nothing is in common, at most 5 %", _share(nulls["helps"])]]
+    if gains is not None:
+        rows += [
+            ["“helps” of correlation 0.9, 10 to 50 rows, true gain above 5 %: at least 35 %", _share(gains["helps"])],
+            ["“helps” or “probably helps” there, at least 60 %", _share(gains["helps or probably helps"])],
+        ]
+    if (right := every.get("right where it says probably helps")) is not None:
+        rows.append(["“probably helps” is right, at least 80 %", _share(right)])
+    rows += [
+        ["the interval holds the difference at all n rows, 90 to 97 %", _share(every["interval holds the truth"])],
+        ["`Auto*` to the best in hindsight, at most 1.05", every["mixture / best in hindsight"]],
+        ["`Auto*` to no transfer, 95th percentile, at most 1.10", every["mixture / no transfer, 95 %"]],
+        ["no transfer to the best in hindsight", every["no transfer / best in hindsight"]],
+        ["processor seconds per comparison, at most 10", result["cpu seconds per comparison"]],
+    ]
+    return table(["goal", "measured"], rows) + made_by(result, _seeds(result))
 
 
 def killed() -> str:
@@ -57,23 +68,21 @@ def killed() -> str:
 
 
 def headline() -> str:
-    result, kills = load("verdict"), load("compare_kill")
-    f = result["families"]
-    told = " / ".join(f"{f[k]['answers']['helps']} of {f[k]['draws']}" for k in ("shared", "unrelated"))
-    ratio = " / ".join(str(f[k]["AutoRegressor / no transfer, medians"]) for k in ("shared", "unrelated"))
+    result, kills = load("power"), load("compare_kill")
+    nulls, every = result["groups"]["nulls"], result["groups"]["all"]
     same = "the same to the last digit" if kills["same table to the last digit"] else "not the same"
+    kill = f"A comparison killed {kills['kills']} times and resumed: its table"
     rows = [
-        ["The verdict says “helps”; secondaries share the function / are unrelated", told, "`…/verdict.py`"],
-        ["`AutoRegressor`, median error to no transfer; shared / unrelated", ratio, "`…/verdict.py`"],
-        [f"A comparison killed {kills['kills']} times and resumed: its table", same, "`…/compare_kill.py`"],
+        ["The verdict says “helps” where nothing is in common", _share(nulls["helps"]), "`make power`"],
+        ["`Auto*`, error to the best in hindsight", every["mixture / best in hindsight"], "`make power`"],
+        [kill, same, "`benchmarks/studies/compare_kill.py`"],
     ]
-    rows = [[a, b, c.replace("…", "benchmarks/studies")] for a, b, c in rows]
     return table(["what", "figure", "command"], rows)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "verdict": verdict,
-    "verdict errors": errors,
+    "power": power,
+    "power goals": goals,
     "compare kill": killed,
     "headline transfer": headline,
 }

@@ -8,7 +8,7 @@ import borrow
 from borrow.transfer.verdict import Verdict
 
 
-def problem(related, seed=0, n=24, m=80):
+def problem(related, seed=0, n=16, m=80):
     rng = np.random.default_rng(seed)
     x = rng.uniform(0, 24, n + m)  # rows of the primary are too far apart to follow the waves
     own = np.where(np.arange(n + m) < n, np.sin(2 * x), np.sin(2 * x) if related else rng.normal(size=n + m))
@@ -21,15 +21,55 @@ def helped():
     return borrow.AutoRegressor("who", "a", methods=["pooled"], cv=4).fit(*problem(True))
 
 
-def test_the_winner_is_fitted_where_it_helps(helped):
-    assert helped.method_ == "pooled"
+def test_what_helps_has_most_weight(helped):
+    assert (helped.chosen_, helped.method_) == ("pooled", "pooled")
     assert helped.verdict_.answer == "helps"
     assert isinstance(helped.verdict_, Verdict)
+    assert helped.weights_["pooled"] > 0.8
+    assert sum(helped.weights_.values()) == pytest.approx(1.0)
+    assert helped.because_.startswith("Best prediction: ")
+    assert helped.model_ is helped.members_["pooled"]
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A primary that is half related: both methods have weight."""
     table, y = problem(True)
-    whole = borrow.PooledGPRegressor("who").fit(table, y)
-    new = pd.DataFrame({"x": [1.0, 2.0], "who": "a"})
-    for one, other in zip(helped.predict(new, return_std=True), whole.predict(new, return_std=True), strict=True):
-        np.testing.assert_array_equal(one, other)
+    y = np.where(table["who"] == "a", 0.5 * y + 0.5 * np.cos(table["x"] / 4), y)
+    return borrow.AutoRegressor("who", "a", methods=["pooled"], cv=4).fit(table, y)
+
+
+def test_predictions_are_those_of_the_mixture(mixed):
+    """Mean, variance, covariance and quantiles against draws from the members."""
+    assert set(mixed.weights_) == {"single", "pooled"}
+    new = pd.DataFrame({"x": [1.0, 9.0], "who": "a"})
+    rng, draws = np.random.default_rng(0), []
+    for key, w in mixed.weights_.items():
+        mean, cov = mixed.members_[key].predict(new, return_cov=True)
+        draws.append(rng.multivariate_normal(mean, cov, size=round(200_000 * w)))
+    draws = np.vstack(draws)
+    mean, std = mixed.predict(new, return_std=True)
+    np.testing.assert_allclose(mixed.predict(new), mean, rtol=1e-12)
+    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=0.01)
+    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.01)
+    _, cov = mixed.predict(new, return_cov=True)
+    np.testing.assert_allclose(cov, np.cov(draws.T), atol=0.02 * cov.max())
+    noisy = []
+    for key, w in mixed.weights_.items():
+        m, s = mixed.members_[key].predict(new, return_std=True, include_noise=True)
+        noisy.append(m + s * rng.normal(size=(round(200_000 * w), 2)))
+    expected = np.quantile(np.vstack(noisy), [0.1, 0.5, 0.9], axis=0).T
+    np.testing.assert_allclose(mixed.predict_quantiles(new, [0.1, 0.5, 0.9]), expected, atol=0.02)
+    with pytest.raises(ValueError, match="ask for one of them"):
+        mixed.predict(new, return_std=True, return_cov=True)
+    with pytest.raises(ValueError, match="expected numbers between 0 and 1"):
+        mixed.predict_quantiles(new, [5, 95])
+
+
+def test_every_task_is_answered_for(mixed):
+    new = pd.DataFrame({"x": [1.0, 9.0], "who": "b"})
+    expected = sum(w * mixed.members_[key].predict(new) for key, w in mixed.weights_.items())
+    np.testing.assert_allclose(mixed.predict(new), expected)
 
 
 def test_the_primary_is_meant_where_nothing_names_a_task(helped):
@@ -41,17 +81,26 @@ def test_the_primary_is_meant_where_nothing_names_a_task(helped):
     np.testing.assert_array_equal(beside.predict(new, tasks="b"), helped.predict(new.assign(who="b")))
 
 
-def test_no_transfer_where_nothing_is_shown():
+def test_what_is_of_no_use_has_little_weight():
+    """The other task is noise, by a method that cannot drop it."""
     table, y = problem(False)
     model = borrow.AutoRegressor("who", "a", methods=["pooled"], cv=4).fit(table, y)
-    assert model.method_ == "single"
-    assert model.verdict_.answer != "helps"
+    assert model.chosen_ == "single"
+    assert model.weights_["single"] > 0.5
+    assert model.verdict_.answer not in ("helps", "probably helps")
+
+
+def test_who_is_cautious_wants_proof():
+    table, y = problem(True, n=5)
+    bold, cautious = (
+        borrow.AutoRegressor("who", "a", methods=["pooled"], cautious=c).fit(table, y) for c in (False, True)
+    )
+    assert bold.verdict_.answer != "helps"
+    assert "pooled" in bold.weights_
+    assert cautious.weights_ == {"single": 1.0}
+    assert "cautious" in cautious.because_
     alone = borrow.SingleTaskGPRegressor("who").fit(table, y)
-    mine = table[table["who"] == "a"]
-    np.testing.assert_array_equal(model.predict(mine), alone.predict(mine))
-    assert model.model_.tasks_.tolist() == ["a"]  # as it was judged: of the primary alone
-    with pytest.raises(ValueError, match="task 'b' was not fitted: this is a model of 'a' alone"):
-        model.predict(table)
+    np.testing.assert_array_equal(cautious.predict(table), alone.predict(table))
 
 
 def test_wide_targets():
@@ -60,15 +109,10 @@ def test_wide_targets():
     Y = pd.DataFrame({"a": np.sin(X[:, 0]), "b": np.cos(X[:, 0])}) + 0.05 * rng.normal(size=(14, 2))
     model = borrow.AutoRegressor(primary="a", methods=["pooled"], cv=2).fit(X, Y)
     assert model.comparison_.rows == {"a": 14, "b": 14}
-    assert model.method_ == "single"
     assert model.predict(X, tasks="a").shape == (14,)
-    with pytest.raises(ValueError, match="it alone was fitted; give tasks='a'"):
-        model.predict(X)
-    table, y = problem(True)
-    wide = pd.DataFrame({who: np.where(table["who"] == who, y, np.nan) for who in ("a", "b")})
-    helped = borrow.AutoRegressor(primary="a", methods=["pooled"], cv=4).fit(table[["x"]], wide)
-    assert helped.method_ == "pooled"
-    assert helped.predict(table[["x"]][:14]).shape == (14, 2)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (14, 2)
+    np.testing.assert_allclose(mean[:, 0], model.predict(X, tasks="a"))
 
 
 def test_labels():
@@ -80,11 +124,12 @@ def test_labels():
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.comparison_.kind == "classification"
     assert model.comparison_.classes == ["no", "yes"]
-    assert model.method_ in ("single", "pooled")
     p = model.predict_proba(X[:5], tasks="a")
-    np.testing.assert_array_equal(p, model.model_.predict_proba(X[:5], tasks=["a"] * 5))
+    expected = sum(w * model.members_[key].predict_proba(X[:5], tasks=["a"] * 5) for key, w in model.weights_.items())
+    np.testing.assert_allclose(p, expected)
     assert model.predict(X[:5]).tolist() == model.classes_[p.argmax(axis=1)].tolist()
-    assert model.score(X, y) > 0.8 if model.method_ == "pooled" else True
+    np.testing.assert_allclose(model.decision_function(X[:5]), np.log(p[:, 1] / p[:, 0]))
+    assert model.score(X, y) > 0.8
 
 
 def test_too_few_rows_of_the_primary_are_said():
@@ -106,7 +151,7 @@ def test_suggest_takes_it(helped):
         ({"primary": "q"}, "primary='q' is not a task; tasks are 'a', 'b'"),
         ({"primary": None}, "2 tasks and no primary"),
         ({"methods": ["magic"]}, "methods names 'magic'"),
-        ({"cv": 99}, "cv=99: expected 2 to 24 folds"),
+        ({"cv": 99}, "cv=99: expected 2 to 16 folds"),
         ({"task": "nobody"}, "'nobody' is not a column"),
     ],
 )

@@ -73,7 +73,14 @@ def test_demo_ends_with_a_report_that_tells_the_command(told):
     assert part["primary"] == "adpcm"
     assert part["rows"] == 16
     assert part["verdict"]["sentence"] in " ".join(answer.stdout.split())
-    assert [r["method"] for r in part["comparison"]["rows"]] == ["single", "pooled", "symmetric"]
+    assert [r["method"] for r in part["comparison"]["rows"]] == [
+        "single",
+        "mean",
+        "ridge",
+        "ridge_tasks",
+        "pooled",
+        "symmetric",
+    ]
     assert len(content["predictions"]["switches"]) == 13
     assert len(content["suggestions"]["rows"]) == 5
     assert content["made"]["command"] == (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 
 import joblib
 import numpy as np
@@ -9,11 +10,14 @@ import pandas as pd
 import polars as pl
 import pytest
 from joblib.parallel import SequentialBackend
-from sklearn.model_selection import KFold
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, KFold
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import borrow
-from borrow.transfer import attribute, comparison, folds, ledger, methods, problem
+from borrow.transfer import attribute, comparison, folds, inputs, ledger, methods, problem, references
 from borrow.transfer import compare as run
+from borrow.transfer import problem as problem_module
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 
@@ -21,6 +25,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 6, 42)
 WHO = np.array(["a"] * 12 + ["b"] * 15 + ["c"] * 15)
 TABLE = pd.DataFrame({"x": X, "who": WHO, "y": np.sin(X) + 0.1 * RNG.normal(size=42)})
+ALWAYS = ["single", "mean", "ridge", "ridge_tasks"]  # what every comparison has
 QUICK = {"target": "y", "task": "who", "primary": "a", "methods": ["pooled"], "cv": 3}
 
 
@@ -69,14 +74,15 @@ def test_a_focused_model_that_borrows_nothing_is_no_transfer():
     x = rng.uniform(0, 10, 30)
     table = {"x": x, "who": ["a"] * 10 + ["b"] * 20, "y": np.where(np.arange(30) < 10, np.sin(x), rng.normal(size=30))}
     found = borrow.compare(table, "y", "who", "a", ["focused"], cv=2)
-    assert found.difference("a", "focused")[:2] == (0.0, 0.0)
+    assert found.difference("a", "focused", from_="single")[:2] == (0.0, 0.0)
     verdict = found.verdict()
-    assert verdict.answer == "cannot tell"
+    assert verdict.answer == "no practical difference"
     assert "borrowed nothing in any of 2 folds" in verdict.sentence
 
 
 def test_default_folds_suit_the_rows():
-    assert [folds.default_cv(n) for n in (3, 9, 10, 200, 201)] == [(3, 1), (9, 1), (5, 3), (5, 3), (5, 2)]
+    sizes = (3, 9, 10, 50, 51, 200, 201)
+    assert [folds.default_cv(n) for n in sizes] == [(3, 1), (9, 1), (5, 4), (5, 4), (5, 3), (5, 3), (5, 2)]
 
 
 def test_splitters_and_repeats():
@@ -102,6 +108,80 @@ def test_rows_of_the_primary_without_a_target_stay_for_training_and_are_not_test
     found = borrow.compare(table, **QUICK)
     assert found.rows == {"a": 11, "b": 15, "c": 15}
     assert 3 not in [i for r in found.records for i in r["rows"]]
+
+
+def test_groups_stay_together_and_count_as_one():
+    """A splitter of scikit-learn gets them too."""
+    table = TABLE.assign(batch=np.arange(42) // 3)
+    problem = read_problem(table, "y", "who", group="batch")
+    assert problem.features == ("x",)
+    parts = folds.splits_of(problem, "b", (3, 2), 0)
+    assert len(parts) == 6
+    for s in parts:
+        assert not set(s.train // 3) & set(s.test // 3)
+    assert len(folds.splits_of(problem, "b", GroupKFold(5), 0)) == 5
+    with pytest.raises(ValueError, match=r"cv=6: expected 2 to 5 folds \(the primary has 5 groups\)"):
+        folds.splits_of(problem, "b", 6, 0)
+    found = borrow.compare(table, "y", "who", "b", ["pooled"], cv=5, group="batch", leave_out=False)
+    assert found.difference("b", "pooled").df == pytest.approx(4.0)  # five groups, not fifteen rows
+    assert "batch" not in found.features
+
+
+def test_the_past_predicts_the_future_and_nothing_of_it_leaks(monkeypatch):
+    """Rows of other tasks from the beginning of a block on are held out as well: checked by what a fit is given."""
+    table = TABLE.assign(day=np.tile(np.arange(14), 3))
+    problem = read_problem(table, "y", "who", time="day")
+    parts = folds.splits_of(problem, "b", 4, 0)
+    days = table["day"].to_numpy()
+    assert sum(len(s.test) for s in parts) >= 10
+    given = []
+
+    class Spy(borrow.PooledGPRegressor):
+        def fit(self, X, y, tasks):
+            given.append(len(y))
+            return super().fit(X, y, tasks=tasks)
+
+    monkeypatch.setattr(problem_module.Problem, "fit", lambda p, *rest: Spy().fit(p.X, p.y, list(p.tasks)))
+    for s in parts:
+        begin = days[s.test].min()
+        assert days[s.train].max() < begin
+        assert folds.evaluate(problem, folds.Job("b", "spy", s), "mean absolute error", 0)["failure"] is None
+        assert given.pop() == (days < begin).sum()
+    dates = pd.date_range("2026-01-01", periods=14).repeat(3).astype(str)
+    as_text = read_problem(TABLE.assign(day=np.array(dates)), "y", "who", time="day")
+    assert np.ptp(as_text.times) == pytest.approx(13.0)
+    with pytest.raises(ValueError, match="holds neither numbers nor dates"):
+        read_problem(TABLE.assign(day="soon"), "y", "who", time="day")
+    with pytest.raises(ValueError, match="time= makes folds of its own"):
+        folds.splits_of(problem, "b", KFold(3), 0)
+
+
+def test_rows_like_those_wanted_count_more_and_what_lies_outside_is_said():
+    problem = read_problem(TABLE, "y", "who")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weights, said = inputs.shift_weights(problem, "b", np.linspace(4, 5.5, 20)[:, None])
+    w = dict(weights)
+    near = [w[i] for i in range(12, 27) if 4 < X[i] < 5.5]
+    far = [w[i] for i in range(12, 27) if X[i] < 2]
+    assert min(near) > 2 * max(far)
+    assert np.mean(list(w.values())) == pytest.approx(1.0)
+    assert "as good as" in said[0]
+    with pytest.warns(UserWarning, match="50 % of the rows wanted lie outside what was measured for 'a' .'x'."):
+        found = borrow.compare(TABLE, **{**QUICK, "cv": 2}, wanted={"x": [3.0, 99.0]})
+    assert any("outside" in line for line in found.verdict().advice)
+    with pytest.raises(ValueError, match="wanted lacks the column 'x'"):
+        borrow.compare(TABLE, **QUICK, wanted=pd.DataFrame({"z": [1.0]}))
+    with pytest.raises(ValueError, match="expected rows of 1 input"):
+        borrow.compare(TABLE, **QUICK, wanted=np.zeros((2, 3)))
+
+
+def test_near_replicates_are_named():
+    twice = pd.concat([TABLE, TABLE.assign(x=TABLE["x"] + 1e-6)])
+    assert inputs.replicates_note(read_problem(TABLE, "y", "who"), "a") == []
+    (note,) = inputs.replicates_note(read_problem(twice, "y", "who"), "a")
+    assert "24 of 24 rows of 'a' have a near-replicate" in note
+    assert inputs.replicates_note(read_problem(twice.assign(g=list(range(42)) * 2), "y", "who", group="g"), "a") == []
 
 
 # ---------------------------------------------------------------------------------------------------------- reading
@@ -154,7 +234,7 @@ def test_a_problem_fits_what_was_judged_and_knows_the_columns_of_a_frame():
 def test_the_verdict_is_reached_once(monkeypatch, pooled):
     found, calls = Comparison.from_dict(pooled.to_dict()), []
     real = comparison.decide
-    monkeypatch.setattr(comparison, "decide", lambda gaps: calls.append(gaps) or real(gaps))
+    monkeypatch.setattr(comparison, "decide", lambda *given: calls.append(given) or real(*given))
     assert found.verdict() is found.verdict("a") is found.verdicts()["a"]
     assert len(calls) == 1
 
@@ -166,7 +246,7 @@ WRONG = {
     r"features names 'y', which is the target": {"features": ["x", "y"]},
     r"target and task are both 'y'": {"task": "y"},
     r"primary='aa' is not a task; tasks are 'a', 'b', 'c'; did you mean 'a'\?": {"primary": "aa"},
-    r"methods names 'magic'; methods are 'single', 'pooled'.* or 'auto'": {"methods": ["magic"]},
+    r"methods names 'magic'; methods are 'single', 'mean'.* or 'auto'": {"methods": ["magic"]},
     r"cv=1: expected 2 to 12 folds \(the primary has 12 rows\)": {"cv": 1},
     r"cv='five': expected None, a number of folds": {"cv": "five"},
     r"scoring='auc': expected 'mae', 'mse', 'rmse' for regression": {"scoring": "auc"},
@@ -210,7 +290,7 @@ def test_without_a_primary_every_task_is_one_in_turn():
         found = borrow.compare(few, "y", "who", methods=["pooled"], cv=2)
     assert found.primaries == ["a", "b", "c"]
     table = found.table()
-    assert table["primary"] == ["a", "a", "b", "b", "c", "c"]
+    assert table["primary"] == [p for p in "abc" for _ in ("single", "mean", "ridge", "ridge_tasks", "pooled")]
     assert list(found.verdicts()) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="give primary=, one of 'a', 'b', 'c'"):
         found.verdict()
@@ -243,7 +323,8 @@ def test_classification_counts_probabilities():
         assert r["error"] == pytest.approx(((p[:, 1] - truth[:, 1]) ** 2).mean())  # as scikit-learn has it
         assert r["log_density"] == pytest.approx(np.log((p * truth).sum(axis=1)).mean())
         right = (p * truth).sum(axis=1) > 0.5
-        assert r["calibration"] == pytest.approx(p.max(axis=1).mean() - right.mean())
+        if r["method"] != "mean":  # which may have no likeliest class
+            assert r["calibration"] == pytest.approx(p.max(axis=1).mean() - right.mean())
     assert "calibration" in found.table()
     assert found.skipped == {}
     alone = read_problem(table, "y", "who").fit("single", "a")
@@ -252,19 +333,105 @@ def test_classification_counts_probabilities():
 
 
 def test_auto_takes_what_applies_and_says_what_it_left_out():
-    keys, skipped = methods.choose("regression", 42, "auto")
-    assert keys == list(methods.LABELS)
-    assert skipped == {}
-    keys, skipped = methods.choose("classification", 42, "auto")
-    assert skipped == {"rbf": "for regression only"}
-    keys, skipped = methods.choose("regression", 900, "auto")
+    keys, skipped, own = methods.choose("regression", 42, "auto")
+    assert keys == [m for m in methods.LABELS if m not in ("pooled", "rbf", "clusters")]
+    assert set(skipped) == {"pooled", "rbf", "clusters"}
+    assert own == {}
+    keys, skipped, _ = methods.choose("classification", 42, "auto")
+    assert skipped["rbf"] == "for regression only"
+    assert "clusters" in keys
+    keys, skipped, _ = methods.choose("regression", 900, "auto")
     assert "symmetric" not in keys
     assert "900 rows are many" in skipped["symmetric"]
-    assert methods.choose("regression", 900, "symmetric")[0] == ["single", "symmetric"]
+    assert methods.choose("regression", 900, "symmetric")[0] == [*ALWAYS, "symmetric"]
     for kind in ("regression", "classification"):
         for key in methods.LABELS:
-            if (kind, key) != ("classification", "rbf"):
+            if (kind, key) not in (("classification", "rbf"), ("regression", "clusters")):
                 assert methods.build(kind, key, "who", "a", 3).get_params()["task"] == "who"
+
+
+def test_estimators_of_scikit_learn_are_candidates():
+    """With the task as columns, or with the primary's rows only: then it is one of those that do without the others."""
+    own = [("trees", DecisionTreeRegressor(max_depth=3)), ("tree alone", DecisionTreeRegressor(max_depth=3), "primary")]
+    found = borrow.compare(TABLE, **{**QUICK, "cv": 2, "methods": ["pooled", *own]}, leave_out=False)
+    assert found.methods == [*ALWAYS, "pooled", "trees", "tree alone"]
+    assert found.alone == ["single", "mean", "ridge", "tree alone"]
+    assert found.candidates("a") == ["pooled", "trees"]
+    r = found.folds("a", "tree alone")[0]
+    train = TABLE[TABLE["who"] == "a"].drop(index=r["rows"])
+    tree = DecisionTreeRegressor(max_depth=3, random_state=None).fit(train[["x"]].to_numpy(), train["y"])
+    np.testing.assert_allclose(r["mean"], tree.predict(TABLE[["x"]].iloc[r["rows"]].to_numpy()))
+    for wrong, message in (
+        ([("pooled", DecisionTreeRegressor())], "names 'pooled' twice, or it is the key"),
+        ([("x", DecisionTreeClassifier())], "'x' is no estimator for regression"),
+        ([("x", 3)], "expected an estimator of scikit-learn"),
+        ([3], "expected the key of a method, or .name, estimator."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            borrow.compare(TABLE, **{**QUICK, "methods": wrong})
+
+
+def test_ridge_references_are_what_scikit_learn_finds():
+    """The dual form against the primal one, and rows left out in closed form against refits."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(15, 3))
+    y = Z @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=15)
+    model = references.RidgeReference(form="ridge").fit(Z, y)
+    best = []
+    for a in references.PENALTIES:
+        S = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+        missed = [y[i] - Ridge(a).fit(np.delete(S, i, 0), np.delete(y, i)).predict(S[[i]])[0] for i in range(15)]
+        best.append((np.mean(np.square(missed)), a))
+    error, a = min(best)
+    expected = Ridge(a).fit(S, y)
+    np.testing.assert_allclose(model.predict(Z), expected.predict(S), rtol=1e-4)
+    spread = np.sum((y - y.mean()) ** 2) / 14
+    assert model.predict(Z, return_std=True)[1][0] ** 2 == pytest.approx((15 * error + spread) / 16, rel=1e-4)
+    mean = references.RidgeReference(form="mean").fit(Z, y, tasks=["u"] * 5 + ["v"] * 10)
+    np.testing.assert_allclose(mean.predict(Z[:2], tasks="u"), y[:5].mean(), rtol=1e-6)
+
+
+def test_slopes_that_tasks_share_are_borrowed():
+    """Two rows of a task whose line is that of another: the shared slope is found, that of its own rows is not."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, (42, 2))
+    y = x @ [2.0, -1.0] + np.where(np.arange(42) < 2, 5.0, 0.0) + 0.05 * rng.normal(size=42)
+    tasks = ["a"] * 2 + ["b"] * 40
+    new = rng.uniform(-1, 1, (50, 2))
+    truth = new @ [2.0, -1.0] + 5.0
+    error = {
+        form: np.abs(references.RidgeReference(form=form).fit(x, y, tasks=tasks).predict(new, tasks="a") - truth).mean()
+        for form in references.FORMS
+    }
+    assert error["tasks"] < 0.2 < error["ridge"]
+    labels = np.where(y > np.where(np.arange(42) < 2, 5.0, 0.0), "up", "down")
+    shared = references.LogisticReference(form="tasks").fit(x, labels, tasks=tasks)
+    assert np.mean(shared.predict(new, tasks="a") == np.where(truth > 5, "up", "down")) > 0.9
+    p = shared.predict_proba(new, tasks="b")
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(shared.decision_function(new, tasks="b"), np.log(p[:, 1] / p[:, 0]), rtol=1e-6)
+
+
+def test_time_that_is_over_gives_the_best_answer_so_far():
+    found = borrow.compare(TABLE, **{**QUICK, "cv": 2}, max_minutes=1e-9)
+    assert found.records == []
+    assert found.verdict().answer == "cannot tell"
+    assert any("minutes were over" in line for line in found.verdict().advice)
+    with pytest.raises(ValueError, match="max_minutes=0: expected a positive number"):
+        borrow.compare(TABLE, **QUICK, max_minutes=0)
+
+
+def test_what_cannot_win_leaves_the_race(fake):
+    """After one round of folds the pooled GP goes on, having most weight of what borrows; the IVM, far behind, not."""
+    found = borrow.compare(TABLE, **{**QUICK, "methods": ["pooled", "rbf"], "cv": (3, 3)}, leave_out=False)
+    rounds = {m: len(found.folds("a", m)) for m in found.methods}
+    assert rounds["single"] == 9
+    weights = found.weights("a")
+    for m in ("pooled", "rbf"):
+        assert rounds[m] == (9 if weights[m] >= 0.1 or weights[m] == max(weights["pooled"], weights["rbf"]) else 3)
+    table = found.table()
+    alone = table["error"][table["method"].index(found.best_alone("a"))]
+    np.testing.assert_allclose(np.add(alone, table["difference"]), table["error"])
 
 
 def test_one_that_fails_is_named_and_the_others_go_on(monkeypatch):
@@ -280,13 +447,11 @@ def test_one_that_fails_is_named_and_the_others_go_on(monkeypatch):
     assert found.candidates("a") == ["pooled"]
     assert found.failures("a") == {"ivm": "failed in 3 of 3 folds (RuntimeError: no luck)"}
     assert "The informative vectors failed in 3 of 3 folds" in str(found.verdict())
-    assert np.isnan(found.table()["error"][2])
+    assert np.isnan(found.table()["error"][-1])
     json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
-    import warnings
-
     def fit(*given):
         warnings.warn("careful", UserWarning, stacklevel=1)
         return real(*given)
@@ -299,8 +464,6 @@ def test_warnings_of_fits_are_kept_and_not_shown(monkeypatch):
 
 def test_warnings_of_single_fits_are_kept_too(monkeypatch):
     """Of the relations, the quick look and the report, which fit outside the folds."""
-    import warnings
-
     from borrow import report
 
     found = borrow.compare(TABLE, **{**QUICK, "cv": 2, "leave_out": False})
@@ -321,9 +484,9 @@ def test_warnings_of_single_fits_are_kept_too(monkeypatch):
 def test_progress_is_told_and_written(capsys):
     told = []
     borrow.compare(TABLE, **{**QUICK, "cv": 2}, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert told == [(i, 10) for i in range(1, 11)]
     borrow.compare(TABLE, **{**QUICK, "cv": 2}, progress=True)
-    assert "borrow: fits 4 of 4" in capsys.readouterr().err
+    assert "borrow: fits 10 of 10" in capsys.readouterr().err
     borrow.compare(TABLE, **{**QUICK, "cv": 2})
     assert capsys.readouterr() == ("", "")
 
@@ -356,6 +519,8 @@ def fake(monkeypatch):
         record |= {"n_train": len(job.split.train), "n_test": len(job.split.test), "rows": job.split.test.tolist()}
         each = [0.5] * len(job.split.test)
         scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": each, "std": each}
+        by_row = value + np.linspace(0, 0.1, len(job.split.test))
+        scores |= {"losses": by_row.tolist(), "log_densities": (-by_row).tolist()}
         return record | scores | {"y": each, "seconds": 0.5, "warnings": [], "failure": None}
 
     monkeypatch.setattr(run, "evaluate", evaluate)
@@ -367,7 +532,7 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(tmp_path, fake):
     settings = {**QUICK, "store": path, "leave_out": True}
     whole = borrow.compare(TABLE, **settings)
     content, total = path.read_bytes(), len(fake)
-    assert total == 2 * 3 + 2 * 3  # two methods, then each secondary left out
+    assert total == 5 * 3 + 2 * 3  # the methods, then each secondary left out
     assert len(content.splitlines()) == 1 + total
     ends = [i + 1 for i, b in enumerate(content) if b == 10]
     for cut in sorted({0, 1, len(content) - 1, *(e + d for e in ends for d in (-9, -1, 0, 1))} - {len(content) + 1}):
@@ -387,7 +552,7 @@ def test_an_unfinished_run_can_be_read(tmp_path, fake):
     borrow.compare(TABLE, **QUICK, store=path)
     path.write_bytes(path.read_bytes()[:-30])
     found = Comparison.read(path)
-    assert len(found.records) == 5
+    assert len(found.records) == 14
     assert found.verdict().answer == "cannot tell"
     assert found.candidates("a") == []
 
@@ -431,7 +596,10 @@ def test_foreign_and_damaged_files_are_refused_and_left_alone(tmp_path, fake, mo
     refuse(json.dumps({**header, "version": 99}).encode() + b"\n", "later borrow .format 99.; update borrow")
     refuse(first + b"{broken}\n" + b"".join(rest), "is damaged in line 2")
     old = {k: v for k, v in header.items() if k != "sha256"} | {"version": 1}
-    refuse(json.dumps(old).encode() + b"\n", "by an earlier borrow, without checksums; delete it and start anew")
+    refuse(
+        json.dumps(old).encode() + b"\n",
+        "by an earlier borrow, without what this one judges by; delete it and start anew",
+    )
     refuse(json.dumps({**header, "borrow": "0.0.1"}).encode() + b"\n", "is damaged in line 1")
     path.unlink()
     other = {**{k: header[k] for k in ("digest", "settings", "about")}, "borrow": "0.0.1"}
@@ -464,7 +632,12 @@ def test_every_line_is_checked(tmp_path, fake):
         digit = starts[number - 1] + row.index(b'"error": ') + 9 + 2
         refused(whole[:digit] + (b"8" if whole[digit : digit + 1] != b"8" else b"7") + whole[digit + 1 :], number)
         refused(b"".join([*lines[: number - 1], row.replace(b'"method"', b'"mothod"'), *lines[number:]]), number)
-        refused(b"".join([*lines[: number - 1], row[:-4] + b'0"}\n', *lines[number:]]), number)  # the checksum itself
+        refused(
+            b"".join(
+                [*lines[: number - 1], row[:-4] + (b'1"}\n' if row[-4:-3] == b"0" else b'0"}\n'), *lines[number:]]
+            ),
+            number,
+        )  # the checksum itself
     refused(b"".join([*lines[:2], *lines[3:]]), 3)  # one is missing
     refused(b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]), 3)  # two changed places
     refused(b"".join([*lines, lines[-1]]), len(lines) + 1)  # one stands there twice
@@ -507,9 +680,12 @@ def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
         pooled = job.method == "pooled"
         value = 1.0 + 0.01 * job.split.repeat - 0.5 * (pooled and job.left_out != "b" and gains)
         value += 0.003 * pooled * job.split.fold  # a difference that varies, so that there is an interval
+        value += job.method not in ("single", "pooled")  # the references are worse
+        n = len(job.split.test)
         record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
         record |= {"n_train": 8, "n_test": 4, "error": value, "log_density": -value, "coverage": 0.9, "seconds": 0.0}
-        return record | {"failure": None, "warnings": [], "rows": [], "y": [], "mean": [], "std": []}
+        record |= {"rows": job.split.test.tolist(), "losses": [value] * n, "log_densities": [-value] * n}
+        return record | {"failure": None, "warnings": [], "y": [], "mean": [], "std": []}
 
     monkeypatch.setattr(run, "evaluate", evaluate)
 
@@ -524,7 +700,7 @@ def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
     found, count = left_out(2)
     assert count == 2 * 6
     table = found.verdict().secondaries
-    assert table["gain"] == [pytest.approx(0.5), 0.0]
+    assert table["gain"] == [pytest.approx(0.5), pytest.approx(0.0)]
     assert "The gain is carried by 'b': without it the error rises." in found.verdict().advice
     assert left_out(1)[1] == 0  # without the only one is no transfer
     assert left_out(5)[1] == 5 * 3

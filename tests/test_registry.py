@@ -36,24 +36,24 @@ class MeanOfTask(RegressorMixin, BaseEstimator):
 def toy(monkeypatch):
     assert "AutoRegressor" in borrow.__all__  # those of this package are there
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    return register("mean", "the task's mean", rank=50)(MeanOfTask)
+    return register("average", "the task's mean", rank=50)(MeanOfTask)
 
 
 def test_public_name_and_tables_have_it(toy):
     assert borrow.MeanOfTask is toy
     assert "MeanOfTask" in borrow.__all__
-    assert methods.LABELS["mean"] == "the task's mean"
-    assert list(methods.LABELS)[-1] == "mean"
-    assert methods.key_of(toy()) == "mean"
-    assert methods.choose("classification", 10, "auto")[1]["mean"] == "for regression only"
+    assert methods.LABELS["average"] == "the task's mean"
+    assert list(methods.LABELS)[-1] == "average"
+    assert methods.key_of(toy()) == "average"
+    assert methods.choose("classification", 10, "auto")[1]["average"] == "for regression only"
 
 
 def test_comparison_runs_it_and_report_names_it(toy):
     rng = np.random.default_rng(0)
     x, who = rng.uniform(-1, 1, 24), np.repeat(["a", "b"], 12)
     table = {"x": x, "y": np.sin(3 * x) + 0.1 * rng.normal(size=24), "who": who}
-    found = borrow.compare(table, target="y", task="who", primary="a", methods=["mean"], cv=2)
-    assert found.methods == ["single", "mean"]
+    found = borrow.compare(table, target="y", task="who", primary="a", methods=["average"], cv=2)
+    assert found.methods == ["single", "mean", "ridge", "ridge_tasks", "average"]
     assert np.isfinite(found.table()["error"]).all()
     assert "the task's mean" in json.dumps(borrow.report.summary(found, table=table)["parts"])
 

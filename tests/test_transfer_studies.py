@@ -23,31 +23,35 @@ def study(name, monkeypatch):
     return module
 
 
-def test_small_study_of_the_verdict(monkeypatch, tmp_path):
-    module = study("verdict", monkeypatch)
-    draws = {f: [module.one_draw(f, 0, 2, primary=8, secondary=8)] for f in module.FAMILIES}
-    for family, found in draws.items():
-        figures = module.summarise(json.loads(json.dumps(found)))
-        assert sum(figures["answers"].values()) == 1
-        assert figures["median error, AutoRegressor"] in figures["median error"].values()
-        assert len(found[0]["comparison"]["records"]) == 4 * 2, family
-    module.figure(draws, tmp_path / "verdict.png")
-    assert (tmp_path / "verdict.png").stat().st_size > 5000
+def test_small_study_of_power(monkeypatch):
+    module = study("power", monkeypatch)
+    few = [module.Cell("regression", 0.9, 10), module.Cell("same smoothness", 0.0, 10)]
+    draws = json.loads(json.dumps([module.one_draw(c, module.SEEDS["tuning"][-1], ["symmetric"], 2) for c in few]))
+    for d in draws:
+        assert d["true"] == pytest.approx(d["errors"][d["best"]] - d["errors"][d["alone"]])
+        assert set(d["errors"]) == {"single", "mean", "ridge", "ridge_tasks", "symmetric"}
+        assert d["mixture"] < 1.5 * max(d["errors"].values())
+    found = module.summary(draws)
+    assert set(found["cells"]) == {c.name for c in few}
+    assert found["groups"]["nulls"]["draws"] == 1
 
 
-def test_families_of_the_study_are_what_they_say(monkeypatch):
-    module = study("verdict", monkeypatch)
-    problem = module.draw("shared", 3)
-    assert problem["X"].shape == (150, 2)
-    assert len(problem["f_test"]) == 400
-    who = np.array(problem["who"])
-    first = module.draw("shared", 4)
-    assert not np.array_equal(first["y"], problem["y"])
-    model = borrow.SingleTaskGPRegressor().fit(problem["X"][who == "secondary 1"], problem["y"][who == "secondary 1"])
-    other = module.draw("unrelated", 3)
-    rough = borrow.SingleTaskGPRegressor().fit(other["X"][who == "secondary 1"], other["y"][who == "secondary 1"])
-    for m, p, least, most in ((model, problem, 0.6, 1.0), (rough, other, -0.5, 0.5)):
-        assert least < np.corrcoef(m.predict(p["X_test"]), p["f_test"])[0, 1] < most
+def test_cells_of_the_study_are_what_they_say(monkeypatch):
+    """Correlations of the functions, 2,000 fresh rows, seeds of tuning and of the last run that have none in common."""
+    module = study("power", monkeypatch)
+    assert len(module.CELLS) == 4 * 4 + 2 * 2 + 5 * 2
+    assert not set(module.SEEDS["fresh"]) & set(module.SEEDS["tuning"])
+    related = []
+    for seed in range(3):
+        d = module.draw(module.Cell("regression", 0.9, 50), seed)
+        who = np.array(d["task"])
+        assert (who == "primary").sum() == 50
+        assert len(d["X_test"]) == len(d["y_test"]) == 2000
+        model = borrow.SingleTaskGPRegressor().fit(d["X"][who != "primary"], d["y"][who != "primary"])
+        related.append(np.corrcoef(model.predict(d["X_test"]), d["y_test"])[0, 1])
+    assert np.mean(related) > 0.7
+    labels = module.draw(module.Cell("labels", 0.9, 20), 0)["y"]
+    assert set(labels[:20]) == {"yes", "no"}
 
 
 def test_a_killed_comparison_goes_on(monkeypatch, tmp_path):
@@ -55,4 +59,4 @@ def test_a_killed_comparison_goes_on(monkeypatch, tmp_path):
     assert found["same table to the last digit"]
     assert found["fits written twice"] == 0
     assert found["fits begun twice or more"] <= found["kills"]
-    assert found["fits"] == 4
+    assert found["fits"] == 10

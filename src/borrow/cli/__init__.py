@@ -1,6 +1,8 @@
 """The command line. Nothing of it is imported before `main` is called."""
 
+import signal
 import sys
+import threading
 from typing import Any
 
 INSTALL = "the command line needs packages that are not installed ({}): pip install 'borrow[app]'"
@@ -9,12 +11,27 @@ INSTALL = "the command line needs packages that are not installed ({}): pip inst
 def main(*arguments: Any, **options: Any) -> Any:
     """The command `borrow`; also what comes before its own code, such as loading it, is ended by Ctrl-C with a word."""
     try:
-        try:
-            from borrow.cli.app import main as command
-        except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
-            sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
-            raise SystemExit(2) from None
-        return command(*arguments, **options)
+        return _load()(*arguments, **options)
     except KeyboardInterrupt:
         sys.stderr.write("borrow: interrupted\n")
         raise SystemExit(130) from None
+
+
+def _load() -> Any:
+    """The command; Ctrl-C waits until it is there: packages written in other languages panic when they are stopped."""
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    waits = callable(before) and threading.current_thread() is threading.main_thread()
+    if waits:
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        from borrow.cli.app import main as command
+    except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
+        sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
+        raise SystemExit(2) from None
+    finally:
+        if waits:
+            signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+    return command

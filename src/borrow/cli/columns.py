@@ -66,6 +66,7 @@ def open_table(
     ignore: Sequence[str] | None = None,
     drop_missing: bool | None = False,
     targets: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
 ) -> Table:
     """The columns that are needed of a file, or of standard input for `-`, read and checked.
 
@@ -77,7 +78,7 @@ def open_table(
         return read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing)
     if target is None:
         fail("--target is missing: the column to predict; or --targets, where every task has a column of its own")
-    return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing)
+    return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
 
 
 def read_wide(
@@ -131,11 +132,13 @@ def read_table(
     features: Sequence[str] | None,
     ignore: Sequence[str],
     drop_missing: bool | None = False,
+    keep: Sequence[str] = (),
 ) -> Table:
-    """The columns that are needed, read and checked."""
-    tasks = [] if task is None else [task]
+    """The columns that are needed, read and checked; those to `keep` are labels as the task is, and no inputs."""
+    tasks = [*([] if task is None else [task]), *keep]
     source.require([target], "--target")
-    source.require(tasks, "--task")
+    source.require(tasks[: task is not None], "--task")
+    source.require(keep)
     if target == task:
         fail(f"--target and --task are both {target!r}; they are two columns")
     used = choose_features(source, [target, *tasks], features, ignore)

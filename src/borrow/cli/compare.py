@@ -12,7 +12,7 @@ import typer
 import borrow
 from borrow import __version__
 from borrow.cli import options as o
-from borrow.cli.columns import Table, chosen_kind, find_label, open_table, said_dropped
+from borrow.cli.columns import Table, as_numbers, chosen_kind, find_label, open_table, said_dropped
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -30,6 +30,7 @@ from borrow.cli.output import (
     refuse,
     resumable,
 )
+from borrow.cli.read import open_source
 from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
 
@@ -53,8 +54,8 @@ def run(
         typer.Option(
             "--methods",
             "-m",
-            help="auto, or keys between commas: " + "pooled, symmetric, focused, "
-            "hierarchical, rbf, ivm. No transfer is always there.",
+            help="auto, or keys between commas: focused, symmetric, rank1, hierarchical, ivm, clusters, pooled, rbf. "
+            "No transfer and simple references are always there.",
         ),
     ] = "auto",
     folds: Annotated[
@@ -65,6 +66,19 @@ def run(
     ] = 1,
     scoring: Annotated[
         str | None, typer.Option("--scoring", help="mae, mse or rmse; brier, error or log for labels.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", help="Column that says which rows belong together; folds keep them together."),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="Column of numbers or dates: the past has to predict the future.")
+    ] = None,
+    wanted: Annotated[
+        Path | None, typer.Option("--wanted", help="Table of the rows that will be asked for: the answer is for these.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="Begin no fit after so many minutes; answer from what is done.")
     ] = None,
     quick: Annotated[
         bool,
@@ -95,13 +109,14 @@ def run(
     """Does the other data help? Compare methods that borrow with no transfer, on the task that matters.
 
     Every method is fitted anew in every fold of the primary's rows; all rows of the other tasks are there each time.
-    The answer is helps, hurts or cannot tell, with an interval that holds for all methods together.
+    The answer is helps, probably helps, no practical difference, cannot tell, probably hurts or hurts, with the
+    probability that borrowing lowers the error.
     """
-    asked = {n: v for n, v in locals().items() if n not in ("save", "report", "as_json", "jobs")}
+    asked = {n: v for n, v in locals().items() if n not in ("save", "report", "as_json", "jobs", "minutes")}
     from borrow.transfer.problem import read_problem
 
     files = {"--store": stored, "--save": save, "--report": report}
-    check_files({"DATA": data}, files)
+    check_files({"DATA": data, **({} if wanted is None else {"--wanted": wanted})}, files)
     refuse(
         {
             "--save needs --primary: a model is fitted for the task that matters": save is not None and primary is None,
@@ -111,14 +126,15 @@ def run(
     )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets)
+    extra = [name for name in (group, time) if name is not None]
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, extra)
     target, task, kind = table.target, table.task, chosen_kind(table, kind, labels, numbers)
     if task is None:
         fail("--task is missing: the column that names the task of a row; or --targets, a column per task")
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
     with library_warnings() as seen:
-        problem = read_problem(table.frame, target, task, table.features, kind)
+        problem = read_problem(table.frame, target, task, table.features, kind, group=group, time=time)
     if quick:
         look(problem, label, chosen, scoring, seed, as_json)
         return
@@ -139,6 +155,8 @@ def run(
             random_state=seed,
             store=kept,
             progress=told,
+            wanted=None if wanted is None else rows_wanted(wanted, delimiter),
+            max_minutes=minutes,
         )
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}
@@ -162,6 +180,8 @@ def run(
                 features=features,
                 ignore=ignore,
                 seed=seed,
+                group=group,
+                time=time,
             )
             borrow.report.write(report, borrow.report.summary(**parts, command=call))
     warned[:] = dict.fromkeys([*seen, *warned, *more])
@@ -171,6 +191,12 @@ def run(
     encoding = encoding_of(problem.encoder)
     result |= {"dropped": table.dropped, "files": written, "encoding": encoding, "warnings": warned}
     print_result(result, as_json, lambda: lines_of(found, table.dropped, encoding, written))
+
+
+def rows_wanted(place: Path, delimiter: str | None) -> Any:
+    """The rows that will be asked for, as columns of numbers."""
+    source = open_source(str(place), delimiter)
+    return as_numbers(source, source.read(), remedy="leave it out of the file")
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
@@ -216,11 +242,14 @@ def lines_of(found: borrow.Comparison, dropped: int, encoding: list[str], writte
 
 def one_primary(found: borrow.Comparison) -> list[Any]:
     """The comparison for one primary, in words and tables."""
+    from borrow.transfer.methods import label_of
+
     verdict, secondaries = found.verdict(), []
     covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
     errors = (
-        f"Error: {found.scoring}, mean over folds. Difference: from no transfer, negative is better; intervals hold "
-        f"for all methods together with 95 %. Density: log predictive density, higher is better. {covers}"
+        f"Error: {found.scoring} over rows held out. Difference: from the best without the other data "
+        f"({label_of(verdict.alone)}), negative is better, with its 95 % interval; within {number(verdict.rope)} it is "
+        f"none in practice. Weight: in the best prediction. Density: log predictive density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
         relations = (
@@ -231,6 +260,7 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
     skipped = [(f"Left out: {method} ({why}).", DIM) for method, why in found.skipped.items()]
     return [
         (verdict.sentence, BOLD),
+        verdict.because,
         "",
         methods_table(found),
         (errors, DIM),
@@ -242,22 +272,22 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
 
 
 def methods_table(found: borrow.Comparison) -> SafeTable:
-    """One row per method."""
-    from borrow.transfer.methods import LABELS
+    """One row per method, that which the verdict speaks of in bold."""
+    from borrow.transfer.methods import label_of
 
     last, short = ("coverage", "covers") if found.kind == "regression" else ("calibration", "calib.")
-    table = SafeTable(["method"], ["error", "difference", "interval", "density", short, "time"], apart=2)
-    rows = found.table().rows()
-    least = min((r["error"] for r in rows if r["error"] == r["error"]), default=None)
-    for r in rows:
+    table = SafeTable(["method"], ["error", "difference", "interval", "weight", "density", short, "time"], apart=2)
+    verdict = found.verdict()
+    for r in found.table().rows():
         table.add_row(
-            LABELS[r["method"]],
+            label_of(r["method"]),
             number(r["error"]),
-            *(("", "") if r["method"] == "single" else (number(r["difference"]), between(r["low"], r["high"]))),
+            *(("", "") if r["method"] == verdict.alone else (number(r["difference"]), between(r["low"], r["high"]))),
+            percent(r["weight"]) if r["weight"] else "",
             number(r["log_density"]),
             percent(r[last]) if last == "coverage" else number(r[last]),
             duration(r["seconds"]),
-            **(BOLD if r["error"] == least else {}),
+            **(BOLD if r["method"] == verdict.best else {}),
         )
     return table
 
@@ -288,34 +318,38 @@ def duration(seconds: float) -> str:
 
 def every_primary(found: borrow.Comparison) -> list[Any]:
     """The comparison for every task in turn: one row per primary."""
-    from borrow.transfer.methods import LABELS
+    from borrow.transfer.methods import label_of
 
     verdicts = found.verdicts()
     rows = [
         [
             str(primary),
             verdict.answer,
-            "-" if verdict.best is None else LABELS[verdict.best],
+            "-" if verdict.best is None else label_of(verdict.best),
             f"{found.rows[primary]:,}",
-            number(found.table(primary).rows()[0]["error"]),
             number(verdict.difference),
             between(verdict.low, verdict.high),
+            number(verdict.probability),
         ]
         for primary, verdict in verdicts.items()
     ]
     answers = Counter(verdict.answer for verdict in verdicts.values())
     words = ", ".join(f"{answer} for {n}" for answer, n in answers.items())
     return [
-        (f"Every task in turn, {len(verdicts)} of them. The other data: {words}.", BOLD),
+        (f"Every task in turn, {len(verdicts)} of them. Borrowing: {words}.", BOLD),
         "",
-        SafeTable(["task", "the other data", "method"], ["rows", "error alone", "difference", "interval"], rows, 2),
-        (f"Error: {found.scoring}. Give --primary to see more of one of them.", DIM),
+        SafeTable(["task", "borrowing", "method"], ["rows", "difference", "interval", "P"], rows, 2),
+        (
+            f"Difference: in {found.scoring}. P: probability that borrowing lowers it. Helps and hurts hold for all "
+            "tasks together (Holm). Give --primary to see more of one of them.",
+            DIM,
+        ),
     ]
 
 
 def look(problem: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic for numbers and coarse for labels."""
-    from borrow.transfer.methods import LABELS
+    from borrow.transfer.methods import label_of
 
     with library_warnings() as warned:
         found = borrow.quick_look(
@@ -325,7 +359,7 @@ def look(problem: Any, primary: Any, methods: Any, scoring: str | None, seed: in
     last = "coverage" if "coverage" in found else "calibration"
     cells = [
         [
-            LABELS[r["method"]],
+            label_of(r["method"]),
             number(r["error"]),
             number(r["log_density"]),
             percent(r[last]) if last == "coverage" else number(r[last]),

@@ -26,9 +26,10 @@ from borrow.report.predictions import predictions
 from borrow.transfer.attribute import correlation_error
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
-from borrow.transfer.methods import LABELS, estimator_name, key_of
+from borrow.transfer.methods import estimator_name, key_of, label_of
 from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
+from borrow.transfer.verdict import probability
 
 #: Of the summary. A page holds the number that its summary had.
 FORMAT, VERSION = "borrow.report", 1
@@ -44,6 +45,11 @@ METHODS = {
     "hierarchical": "mean and covariance of functions learnt from all tasks (Yu, Tresp & Schwaighofer 2005)",
     "rbf": "a network of radial basis functions that tasks share, weights of their own (Liao & Carin 2006)",
     "ivm": "one kernel for all tasks, learnt from the rows that tell most (Lawrence & Platt 2004)",
+    "rank1": "as the symmetric GP, with one function in common and a level and a function of each task's own",
+    "clusters": "logistic regressions of tasks that fall into clusters (Xue, Liao, Carin & Krishnapuram 2007)",
+    "mean": "the mean of the primary's rows, whatever the inputs: a reference",
+    "ridge": "a straight line through the primary's rows: a reference",
+    "ridge_tasks": "straight lines of all tasks, with slopes in common: a reference",
 }
 
 SYMMETRIC = "Learnt by the symmetric model: how the functions of each two tasks go together at the same input."
@@ -233,7 +239,7 @@ def _models(
         alone = Predictor.of(
             problem.fit("single", verdict.primary, comparison.seed), comparison.features, "no transfer"
         )
-    return Predictor.of(model, comparison.features, LABELS.get(key)), alone
+    return Predictor.of(model, comparison.features, label_of(key)), alone
 
 
 def _in_order_of(predictor: Predictor, problem: Problem) -> Problem:
@@ -280,18 +286,17 @@ def cv_words(comparison: Comparison) -> str:
 def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     """One primary: verdict, comparison, secondaries, calibration."""
     primary, others = verdict.primary, len(comparison.tasks) - 1
-    rows = [{**row, "label": LABELS[row["method"]]} for row in comparison.table(primary).rows()]
-    single = next(row for row in rows if row["method"] == "single")
-    single.update(difference=0.0, low=None, high=None)
+    rows = [{**row, "label": label_of(row["method"])} for row in comparison.table(primary).rows()]
+    alone = next(row for row in rows if row["method"] == verdict.alone)
+    alone.update(difference=0.0, low=None, high=None)
     by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
-    fits = [len(records) for records in by_method.values()]
-    folds = comparison.cv["folds"] * comparison.cv["repeats"]  # of the first primary; others may have had fewer rows
-    planned = len(fits) * (folds if len(comparison.primaries) == 1 else max(fits))
-    unfinished = f"Not finished: {sum(fits)} of {planned} fits are there; run it again to go on."
+    labels = {m: label_of(m) for m in comparison.methods}
+    there, planned = comparison.progress(primary)
+    unfinished = f"Not finished: {there} of {planned} fits are there; run it again to go on."
     notes = [
-        *([unfinished] if sum(fits) < planned else []),
-        *(f"The {LABELS[m]} {why}." for m, why in comparison.failures(primary).items()),
-        *(f"The {LABELS[m]} was left out: {why}." for m, why in comparison.skipped.items()),
+        *([unfinished] if there < planned else []),
+        *(f"The {label_of(m)} {why}." for m, why in comparison.failures(primary).items()),
+        *(f"The {label_of(m)} was left out: {why}." for m, why in comparison.skipped.items()),
     ]
     lead = (
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
@@ -304,26 +309,26 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     return {
         "primary": str(primary),
         "rows": comparison.rows[primary],
-        "verdict": verdict_words(verdict, single["error"], comparison.scoring),
+        "verdict": verdict_words(verdict, alone["error"], comparison.scoring),
         "comparison": {
             "score": comparison.scoring,
             "level": LEVEL,
             "lead": lead,
             "rows": rows,
             "notes": notes,
-            "methods": [{"label": LABELS[m], "words": METHODS[m]} for m in comparison.methods if m in METHODS],
+            "methods": [{"label": label_of(m), "words": METHODS[m]} for m in comparison.methods if m in METHODS],
         },
-        "misses": misses.held_out(by_method[shown], LABELS[shown], comparison.classes),
+        "misses": misses.held_out(by_method[shown], label_of(shown), comparison.classes),
         "secondaries": related(secondaries, comparison.scoring, verdict.best),
-        "calibration": calibration.coverage(by_method, LABELS, verdict.best)
+        "calibration": calibration.coverage(by_method, labels, verdict.best)
         if comparison.kind == "regression"
-        else calibration.reliability(by_method, LABELS, verdict.best, comparison.classes),
+        else calibration.reliability(by_method, labels, verdict.best, comparison.classes),
     }
 
 
 def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
     """The verdict with a headline and its interval in plain words; `alone` is the error of no transfer."""
-    label, who = LABELS.get(verdict.best or "", "no method"), verdict.primary
+    label, who = label_of(verdict.best) if verdict.best else "no method", verdict.primary
     known = all(math.isfinite(v) for v in (verdict.difference, verdict.low, verdict.high, alone)) and alone > 0
     share = f"{100 * abs(verdict.difference) / alone:.0f} %" if known else ""
     if not known:
@@ -333,32 +338,38 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
     else:
         interval = (
             f"On rows that it had not seen the {label} has a {scoring} of "
-            f"{number(alone + verdict.difference)}; without the other data it is {number(alone)}. {_span(verdict)}"
+            f"{number(alone + verdict.difference)}; without the other data ({label_of(verdict.alone)}) it is "
+            f"{number(alone)}. {_span(verdict)}"
         )
     return {
         "answer": verdict.answer,
         "method": verdict.best,
         "label": label,
         **{k: getattr(verdict, k) for k in ("difference", "low", "high", "level", "folds", "sentence")},
+        **{k: getattr(verdict, k) for k in ("probability", "rope", "alone", "weights", "because")},
         "headline": {
-            "helps": f"The other data help {who}: {share} less error with the {label}.",
-            "hurts": f"The other data hurt {who}: {share} more error with the {label}.",
-            "cannot tell": f"Cannot tell whether the other data help {who}.",
+            "helps": f"Borrowing helps {who}: {share} less error with the {label}.",
+            "probably helps": f"Borrowing probably helps {who}: {share} less error with the {label}.",
+            "no practical difference": f"Borrowing makes no practical difference for {who}.",
+            "cannot tell": f"Cannot tell whether borrowing helps {who}.",
+            "probably hurts": f"Borrowing probably hurts {who}: {share} more error with the {label}.",
+            "hurts": f"Borrowing hurts {who}: {share} more error with the {label}.",
         }[verdict.answer],
         "interval": interval,
-        "advice": verdict.advice,
+        "advice": [verdict.because, *verdict.advice] if verdict.because else verdict.advice,
     }
 
 
 def _span(verdict: Any) -> str:
     """An interval of a difference, in words."""
     low, high, sure = verdict.low, verdict.high, f"{100 * verdict.level:.3g} % interval over {verdict.folds} folds"
+    lowers = f"P(borrowing lowers the error) = {probability(verdict.probability)}."
     if low <= 0 <= high:
         span = f"anything from {number(-low, 2)} less to {number(high, 2)} more"
-        return f"The true difference may be {span} ({sure}), so there may be none."
+        return f"The true difference may be {span} ({sure}), so there may be none. {lowers}"
     least, most = sorted((abs(low), abs(high)))
     word = "less" if high < 0 else "more"
-    return f"The true difference may be between {number(least, 2)} and {number(most, 2)} {word} ({sure})."
+    return f"The true difference may be between {number(least, 2)} and {number(most, 2)} {word} ({sure}). {lowers}"
 
 
 def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
@@ -395,7 +406,7 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
         "Where the data do not show one, it is set to zero and nothing is borrowed."
     )
     if judged not in (None, "focused"):
-        lead += f" The method that is judged is another, the {LABELS[judged]}; it may borrow in other ways."
+        lead += f" The method that is judged is another, the {label_of(judged)}; it may borrow in other ways."
     return {
         "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "

@@ -29,7 +29,15 @@ Block = dict[str, Any]
 Column = tuple[str, str, Callable[[Any], str] | None]
 #: Primaries that get sections of their own; advice where every task was judged in turn; points of a curve in its table.
 MOST_DETAILS, MOST_ADVICE, MOST_POINTS = 8, 6, 13
-BADGES = {"helps": "Helps", "hurts": "Hurts", "cannot tell": "Cannot tell"}
+#: What stands on top for each answer; its colour.
+BADGES = {
+    "helps": ("Helps", "helps"),
+    "probably helps": ("Probably helps", "helps"),
+    "no practical difference": ("No practical difference", "cannot-tell"),
+    "cannot tell": ("Cannot tell", "cannot-tell"),
+    "probably hurts": ("Probably hurts", "hurts"),
+    "hurts": ("Hurts", "hurts"),
+}
 
 
 def write(path: str | os.PathLike[str], summary: Part) -> Path:
@@ -167,21 +175,22 @@ def verdict(summary: Part) -> Block:
         found, primary = judged[0]["verdict"], judged[0]["primary"]
         return {
             "title": f"{primary}: {found['answer']}",
-            "role": found["answer"].replace(" ", "-"),
+            "role": BADGES[found["answer"]][1],
             "question": f"{question} for \u201c{primary}\u201d?",
-            "badge": BADGES[found["answer"]],
+            "badge": BADGES[found["answer"]][0],
             "sentence": found["headline"],
             "interval": found["interval"],
             "advice": found["advice"],
         }
-    helps, hurts, open_ = (sum(p["verdict"]["answer"] == answer for p in judged) for answer in BADGES)
+    roles = [BADGES[p["verdict"]["answer"]][1] for p in judged]
+    helps, hurts, open_ = (roles.count(role) for role in ("helps", "hurts", "cannot-tell"))
     return {
         "title": target or "Report",
         "role": "helps" if helps and not hurts else "hurts" if hurts and not helps else "",
         "question": f"{question}? Every task in turn.",
         "badge": "Every task",
-        "sentence": f"Borrowing helps {helps} of {count(len(judged), 'task')}, hurts {hurts}, and for {open_} the data "
-        "cannot tell.",
+        "sentence": f"Borrowing helps or probably helps {helps} of {count(len(judged), 'task')}, hurts or probably "
+        f"hurts {hurts}, and for {open_} the data cannot tell or there is no practical difference.",
         "interval": "",
         "advice": [f"{p['primary']}: {a}" for p in judged for a in p["verdict"]["advice"][:1]][:MOST_ADVICE],
     }
@@ -300,7 +309,7 @@ def overview_section(parts: Sequence[Part]) -> Block:
         {
             "task": p["primary"],
             "rows": p["rows"],
-            "borrowing": BADGES[p["verdict"]["answer"]].lower(),
+            "borrowing": p["verdict"]["answer"],
             "method": p["verdict"]["label"],
             **{k: p["verdict"][k] for k in ("difference", "low", "high")},
         }
@@ -310,10 +319,10 @@ def overview_section(parts: Sequence[Part]) -> Block:
     drawn = intervals(
         rows,
         ("task", "difference", "low", "high"),
-        lambda r: r["borrowing"] != "cannot tell",
-        "Difference from no transfer, every task",
-        "difference in error from no transfer",
-        "Filled dots: borrowing helps or hurts. Hollow dots: the folds cannot tell.",
+        lambda r: r["borrowing"] in ("helps", "hurts"),
+        "Difference from the best without the other data, every task",
+        "difference in error from the best alone",
+        "Filled dots: borrowing helps or hurts, which holds for all tasks together. Hollow dots: less is known.",
         ("less", "more error"),
     )
     columns = [*columns_of(None, "task"), ("rows", "rows", whole), *columns_of(None, "borrowing", "method")]
@@ -328,32 +337,33 @@ def overview_section(parts: Sequence[Part]) -> Block:
 
 
 def comparison_section(part: Part, many: bool) -> Block:
-    """The methods against no transfer: dots with intervals, then the table."""
+    """The methods against the best without the other data: dots with intervals, then the table."""
     found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
+    alone = (part["verdict"] or {}).get("alone", "single")
     rows, level, score = found["rows"], percent(found["level"]), found["score"]
     drawn = intervals(
-        [r for r in rows if r["method"] != "single"],
+        [r for r in rows if r["method"] != alone],
         ("label", "difference", "low", "high"),
         lambda r: r["method"] == chosen,
-        f"Difference of each method from no transfer, {part['primary']}",
-        "difference in error from no transfer",
-        f"Dots: {score} less that of no transfer, averaged over the folds. Bars: intervals that hold together with "
-        f"{level} and account for folds that share rows. Where a bar crosses the line, the folds do not show a "
-        "difference.",
+        f"Difference of each method from the best without the other data, {part['primary']}",
+        "difference in error from the best alone",
+        f"Dots: {score} less that of the best method without the other data, over the rows held out. Bars: {level} "
+        "intervals that account for folds that share rows. Where a bar crosses the line, either sign is possible.",
         ("less error", "more error"),
         otherwise="plain",
     )
     numbers = "coverage" in rows[0]
     errors = aligned(rows, "error", "std_error", "difference", "low", "high")
     columns = [("method", "label", None), ("error", "error", errors), ("\u00b1", "std_error", errors)]
-    columns += columns_of(errors, "difference", "low", "high") + columns_of(aligned(rows, "log_density"), "log_density")
+    columns += columns_of(errors, "difference", "low", "high") + [("weight", "weight", percent)] * ("weight" in rows[0])
+    columns += columns_of(aligned(rows, "log_density"), "log_density")
     sure = ("in 90 % band", "coverage", percent), ("too sure by", "calibration", aligned(rows, "calibration"))
     columns += [sure[0] if numbers else sure[1], *columns_of(aligned(rows, "seconds"), "seconds")]
     explained = "" if numbers else " too sure by is mean confidence less share of right answers;"
     caption = (
-        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from no "
-        f"transfer, with an interval; all intervals of the table hold together with {level}. Log density: per row, "
-        f"higher is better;{explained} seconds: processor time of all fits."
+        f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from the "
+        f"best without the other data, with its {level} interval. Weight: part in the best prediction. Log density: "
+        f"per row, higher is better;{explained} seconds: processor time of all fits."
     )
     return section(
         f"Comparison for {part['primary']}" if many else "Comparison",

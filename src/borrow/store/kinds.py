@@ -83,6 +83,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "borrow.models.reference.shared_structure": ("Linear", "SharedStructureClassifier"),
     "borrow.transfer.auto": ("AutoClassifier", "AutoRegressor"),
     "borrow.transfer.comparison": ("Comparison",),
+    "borrow.transfer.references": ("LinearFit", "LogisticReference", "RidgeReference"),
     "borrow.transfer.verdict": ("Verdict",),
     # What may be given as kernel=, and is kept as a constructor argument.
     "sklearn.gaussian_process.kernels": (

@@ -1,4 +1,4 @@
-"""Estimators that ask first whether the other data help, and fit the answer."""
+"""Estimators that weigh what borrows against what does not, and predict with the mixture."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 
 from borrow.data.cells import Rows
@@ -20,23 +21,30 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
+from borrow.transfer.decide import HELPS
 from borrow.transfer.folds import LEAST_ROWS
-from borrow.transfer.methods import build, choose
+from borrow.transfer.methods import build, choose, wrap
 from borrow.transfer.problem import Problem, plain
+from borrow.transfer.verdict import Verdict, weights_in_words
+
+#: Members of less weight are left out. Secondaries of more rows are not fitted by themselves.
+LEAST_WEIGHT, MOST_ROWS_ALONE = 0.02, 1500
 
 
 @dataclass(eq=False, repr=False)
 class _Auto(TaskEstimator):
-    """Abstract. Compare, judge, fit the winner; no transfer where the gain is not there."""
+    """Abstract. Compare, weigh, fit every method that has weight to all rows, and predict by the mixture of them."""
 
     primary: Any = field(default=None, kw_only=False)
     methods: Any = field(default="auto", kw_only=False)
     cv: Any = field(default=None, kw_only=False)
     _: KW_ONLY
+    cautious: bool = False
+    max_minutes: float | None = None
     n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Compare on the primary's rows, then fit the method that was found best, as the comparison fitted it."""
+        """Compare on the primary's rows, then fit the methods that have weight to all rows."""
         self.fitted_ = self._unfitted()._learn(X, y, tasks)
         return self
 
@@ -44,38 +52,50 @@ class _Auto(TaskEstimator):
         X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         problem, seed = as_problem(rows, schema), read_seed(self.random_state)
-        keys, _ = choose(problem.kind, int(problem.seen.sum()), self.methods)
+        _, _, own = choose(problem.kind, int(problem.seen.sum()), self.methods)
         primary = schema.labels[primary_code(self.primary, schema.labels)]
-        comparison = self._compare(problem, primary, keys, seed)
+        comparison = self._compare(problem, primary, seed)
         verdict = None if comparison is None else comparison.verdict()
-        method = "single" if verdict is None else verdict.method
-        model = build(problem.kind, method, self.task, primary, seed, alone=True, unseen=self.unseen)
-        model.fit(X, y, tasks=tasks)
-        model, schema = with_encoder(model, encoder), replace(schema, encoder=encoder)
+        weights, because = self._weigh(verdict)
+        large = max((k for t, k in problem.counts().items() if t != plain(primary)), default=0) > MOST_ROWS_ALONE
+
+        def member(key: str) -> Any:
+            if key in own:
+                return wrap(own[key], problem.kind, self.task, primary, seed)
+            return build(problem.kind, key, self.task, primary, seed, alone=large, unseen=self.unseen)
+
+        members = {key: with_encoder(member(key).fit(X, y, tasks=tasks), encoder) for key in weights}
+        schema = replace(schema, encoder=encoder)
+        chosen = max(weights, key=lambda key: weights[key])
         attributes = {
             **self._read_attributes(),
             "tasks_": as_labels(schema.tasks),
             "primary_": primary,
             "comparison_": comparison,
             "verdict_": verdict,
-            "method_": method,
-            "model_": model,
+            "weights_": weights,
+            "members_": members,
+            "chosen_": chosen,
+            "method_": chosen,
+            "model_": members[chosen],
+            "because_": because,
             "encoder_": encoder,
         }
-        classes = {"classes_": model.classes_} if hasattr(model, "classes_") else {}
-        return Fitted(schema, model, {**attributes, **classes})
+        classes = {"classes_": schema.classes} if schema.classes is not None else {}
+        return Fitted(schema, members[chosen], {**attributes, **classes})
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)
 
-    def _compare(self, problem: Problem, primary: Any, keys: list[str], seed: int) -> Comparison | None:
+    def _compare(self, problem: Problem, primary: Any, seed: int) -> Comparison | None:
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
         if len(problem.labels) == 1 or len(problem.classes) == 1:
             return None
         count = problem.counts()[plain(primary)]
         if count >= LEAST_ROWS:
-            about = problem, problem.target, problem.task, plain(primary), keys
-            return compare(*about, cv=self.cv, leave_out=False, n_jobs=self.n_jobs, random_state=seed)
+            about = problem, problem.target, problem.task, plain(primary), self.methods
+            how = {"cv": self.cv, "n_jobs": self.n_jobs, "max_minutes": self.max_minutes}
+            return compare(*about, leave_out=False, random_state=seed, **how)
         warn(
             f"primary={primary!r} has {count} row(s) with a target: too few to hold some out, so nothing "
             f"says whether the other tasks help, and they are not used; give at least {LEAST_ROWS}, or choose "
@@ -83,29 +103,40 @@ class _Auto(TaskEstimator):
         )
         return None
 
-    def _ask(self, method: str, X: Any, tasks: Any, *more: Any) -> Any:
-        """What the winner answers; for the primary, where nothing names a task and a frame or `tasks=` would have."""
+    def _weigh(self, verdict: Verdict | None) -> tuple[dict[str, float], str]:
+        """Weight of every member, the largest first, and why."""
+        if verdict is None:
+            return {"single": 1.0}, "No transfer: there was nothing to compare with, or too little to compare on."
+        if self.cautious and verdict.answer != HELPS:
+            return {"single": 1.0}, f"No transfer, being cautious: the answer is {verdict.answer!r}."
+        kept = sorted((item for item in verdict.weights.items() if item[1] >= LEAST_WEIGHT), key=lambda item: -item[1])
+        total = sum(w for _, w in kept)
+        weights = {key: w / total for key, w in kept}
+        return weights, weights_in_words(weights)
+
+    def _ask(self, method: str, X: Any, tasks: Any, *more: Any) -> list[tuple[float, Any]]:
+        """What every member answers, with its weight; where nothing names a task, the primary is meant."""
         schema = self._fit_of().schema
         if tasks is None and len(schema.labels) > 1 and schema.wide is None:
             meant = schema.task is None or (as_frame(X) is not None and lacks_task(X, schema))
             tasks = self.primary_ if meant else None
-        if tasks is None and schema.wide is not None and self.method_ == "single":
-            raise ValueError(
-                f"nothing showed that the other tasks help {self.primary_!r}, so that it alone was fitted; give "
-                f"tasks={self.primary_!r}, or fit the others by SingleTaskGPRegressor"
-            )
-        return getattr(self.model_, method)(X, tasks, *more)
+        return [(w, getattr(self.members_[key], method)(X, tasks, *more)) for key, w in self.weights_.items()]
 
 
 @register()
 class AutoRegressor(RegressorMixin, _Auto):
-    """Fit the method that a comparison found to help the primary; no transfer where none is shown to.
+    """Predict with what is expected to be best: methods that borrow and no transfer, weighed by how well each did.
+
+    Every method predicts held-out rows of the primary. The weights are those of the mixture that gives these rows the
+    highest probability (stacking); no transfer is always among the methods, so that where the other data are of no use
+    they get little weight.
 
     Parameters
     ----------
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     primary : label of the task that matters; may be left out only when there is a single task.
-    methods, cv, n_jobs : as in `borrow.compare`.
+    methods, cv, n_jobs, max_minutes : as in `borrow.compare`.
+    cautious : True does without the other data unless they are shown to help (the verdict is "helps").
     random_state : seeds the folds and the methods.
     unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
         from those seen, with a wider band, and warns.
@@ -113,9 +144,10 @@ class AutoRegressor(RegressorMixin, _Auto):
     Attributes
     ----------
     comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, or too few rows of the primary.
-    method_ : key of the method that was fitted; "single" is no transfer.
+    weights_, members_ : dicts by method, the largest weight first: its weight, and the estimator fitted to all rows.
+    because_ : the weights in a line of words.
+    chosen_, model_ : key and estimator of the largest weight; "single" is no transfer. `method_` is `chosen_`.
     encoder_ : the `TableEncoder` that made numbers of text, dates and gaps; None where X had none.
-    model_ : the fitted estimator; with no transfer it is of the primary alone.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
     fitted_ : everything that the fit found, in one frozen object.
@@ -140,30 +172,62 @@ class AutoRegressor(RegressorMixin, _Auto):
         return_cov: bool = False,
         include_noise: bool = False,
     ) -> Any:
-        """As the winner predicts; for the primary where a frame lacks the task column."""
-        return self._ask("predict", X, tasks, return_std, return_cov, include_noise)
+        """Mean of the mixture, with its standard deviation or covariance if asked; for the primary without a task.
+
+        Members N(m_k, C_k) of weight w_k have the mean m = sum w_k m_k and the covariance
+        sum w_k (C_k + (m_k - m)(m_k - m)').
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both True; ask for one of them")
+        if not (return_std or return_cov):
+            return sum(w * mean for w, mean in self._ask("predict", X, tasks))
+        found = self._ask("predict", X, tasks, return_std, return_cov, include_noise)
+        m = sum(w * mean for w, (mean, _) in found)
+        if return_cov:
+            return m, sum(w * (C + np.multiply.outer(mean - m, mean - m)) for w, (mean, C) in found)
+        return m, np.sqrt(sum(w * (std**2 + (mean - m) ** 2) for w, (mean, std) in found))
+
+    def predict_quantiles(self, X: Any, levels: Any = (0.05, 0.5, 0.95), tasks: Any = None) -> Array:
+        """Quantiles of a new observation, one column per level: those of the mixture, which need not be normal.
+
+        The quantile of a mixture lies between the least and the largest of its members', and is found by halving.
+        """
+        p = np.asarray(levels, dtype=float)
+        if p.ndim != 1 or not np.all((p > 0) & (p < 1)):
+            raise ValueError(f"levels={levels!r}: expected numbers between 0 and 1")
+        found = self._ask("predict", X, tasks, True, False, True)
+        each = np.stack([mean[..., None] + std[..., None] * ndtri(p) for _, (mean, std) in found])
+        low, high = each.min(axis=0), each.max(axis=0)
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            reached = sum(w * ndtr((middle - mean[..., None]) / std[..., None]) for w, (mean, std) in found) >= p
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        quantiles: Array = (low + high) / 2.0
+        return quantiles
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions of the primary's rows."""
         return float(super().score(*self._scored(X, y, sample_weight)))
 
     def noise_at(self, X: Any, tasks: Any = None) -> Array:
-        """Noise variance of a new observation at each row, in squared units of y."""
-        return self._ask("noise_at", X, tasks)
+        """Noise variance of a new observation at each row, in squared units of y: the members' by their weights."""
+        found: Array = sum(w * noise for w, noise in self._ask("noise_at", X, tasks))
+        return found
 
 
 @register()
 class AutoClassifier(ClassifierMixin, _Auto):
-    """`AutoRegressor` for labels.
+    """`AutoRegressor` for labels: probabilities are those of the mixture.
 
     Parameters
     ----------
-    task, primary, methods, cv, n_jobs, random_state, unseen : as in `AutoRegressor`.
+    task, primary, methods, cv, cautious, max_minutes, n_jobs, random_state, unseen : as in `AutoRegressor`.
 
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, method_, model_, primary_, tasks_, encoder_, fitted_ : as in `AutoRegressor`.
+    comparison_, verdict_, weights_, members_, because_, chosen_, method_, model_, encoder_, primary_, tasks_, fitted_ :
+        as in `AutoRegressor`.
     n_features_in_, feature_names_in_ : as there.
 
     Examples
@@ -179,7 +243,7 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        return self._ask("predict", X, tasks)
+        return self._fit_of().schema.classes[self.predict_proba(X, tasks).argmax(axis=-1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the primary's rows whose class is right."""
@@ -187,11 +251,13 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""
-        return self._ask("predict_proba", X, tasks)
+        p: Array = sum(w * p for w, p in self._ask("predict_proba", X, tasks))
+        return p
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
-        """A real number per row, positive for `classes_[1]`; one column per class where there are more than two."""
-        return self._ask("decision_function", X, tasks)
+        """Log odds, positive for `classes_[1]`; log probabilities, a column each, where there are more than two."""
+        p = np.log(np.maximum(self.predict_proba(X, tasks), np.finfo(float).tiny))
+        return p[..., 1] - p[..., 0] if p.shape[-1] == 2 else p
 
 
 def as_problem(rows: Rows, schema: Schema) -> Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import time
+import time as clock
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ from borrow.numerics.warned import capture_warnings, warn
 from borrow.tasks.workers import end_with
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.decide import HELPS
+from borrow.transfer.decide import HELPS, PROBABLY_HELPS
 from borrow.transfer.folds import (
     LEAST_ROWS,
     Job,
@@ -41,14 +41,17 @@ from borrow.transfer.folds import (
     score_numbers,
     splits_of,
 )
+from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger
 from borrow.transfer.lines import refuse_odd_lines
-from borrow.transfer.methods import choose
+from borrow.transfer.methods import ALONE, REFERENCES, choose
 from borrow.transfer.problem import Problem, plain, read_problem
 
 #: Up to so many secondaries `leave_out="auto"` leaves each out in turn, on all folds or on those of the first repeat.
 ALL_FOLDS_UP_TO, LEAVE_OUT_UP_TO = 3, 8
 COARSE = "coarse: three folds, dealt once"
+#: Weight that a method needs after one round of folds to go on to the next.
+IN_THE_RACE = 0.1
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 
 
@@ -69,6 +72,10 @@ def compare(
     random_state: Any = 0,
     store: str | os.PathLike[str] | None = None,
     progress: Any = None,
+    group: str | None = None,
+    time: str | None = None,
+    wanted: Any = None,
+    max_minutes: float | None = None,
 ) -> Comparison:
     """Does the other data help? Compare methods that borrow with no transfer, on the task that matters.
 
@@ -81,7 +88,10 @@ def compare(
         labels (classification), other numbers are for regression; `kind` says it outright.
     targets : columns that are a task each, instead of target and task: a wide table.
     primary : the task that matters; None compares for every task in turn.
-    methods : "auto" for all that apply, or keys of `borrow.transfer.methods.LABELS`; no transfer is always there.
+    methods : "auto" for all that apply, or keys of `borrow.transfer.methods.LABELS`, and estimators of scikit-learn as
+        (name, estimator), given the task as columns of zeros and ones, or (name, estimator, "primary"), given the
+        primary's rows only. No transfer and the references (mean and ridge of the primary, ridge with a slope per task)
+        are always there.
     cv : None (repeated folds that suit the primary's rows), folds, (folds, repeats), or a scikit-learn splitter. Only
         the primary's rows are split; all rows of the other tasks are there in every fold.
     scoring : "mae", "mse", "rmse"; for labels "brier", "error", "log".
@@ -93,6 +103,13 @@ def compare(
     random_state : seeds the folds and the methods.
     store : a file that results are appended to as they come; a run that was killed goes on from it.
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
+    group : column that says which rows belong together (a patient, a batch): folds keep them together, and each group
+        counts as one in the interval.
+    time : column of numbers or dates: the past predicts the future. Each fold is a block of time; rows of every task
+        from its beginning on are held out.
+    wanted : rows (a frame or array of inputs) that will be asked for: rows of the primary count by how much they are
+        like them, and it is said where the wanted ones lie outside what was measured.
+    max_minutes : after so many minutes no further fit is begun; the answer is from those that are done.
 
     Examples
     --------
@@ -101,20 +118,28 @@ def compare(
     >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
     >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
     >>> found.table()["method"]
-    ['single', 'pooled']
+    ['single', 'mean', 'ridge', 'ridge_tasks', 'pooled']
     >>> found.verdict().primary
     'here'
     """
-    problem = read_problem(table, target, task, features, kind, targets=targets)
-    keys, skipped = choose(problem.kind, int(problem.seen.sum()), methods)
+    problem = read_problem(table, target, task, features, kind, targets=targets, group=group, time=time)
+    keys, skipped, own = choose(problem.kind, int(problem.seen.sum()), methods)
+    alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
     primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
-    seed = read_seed(random_state)
+    seed, until = read_seed(random_state), read_minutes(max_minutes)
     _check_jobs(n_jobs)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
+    notes, weights = [[p, text] for p in primaries for text in replicates_note(problem, p)], []
+    if wanted is not None:
+        asked = read_wanted(wanted, problem)
+        for p in primaries:
+            mine, said = shift_weights(problem, p, asked)
+            weights += mine
+            notes += [[p, text] for text in said]
     about = {
         "kind": problem.kind,
         "target": problem.target,
@@ -131,23 +156,65 @@ def compare(
         "versions": versions(),
         "classes": list(problem.classes),
         "skipped": skipped,
+        "alone": alone,
+        "own": list(own),
+        "row_weights": weights,
+        "clusters": clusters_of(problem, folds),
+        "notes": notes,
         "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
     }
-    settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed")}
+    settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
+    settings |= {"own": {name: repr(found) for name, found in own.items()}}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
-    bare = replace(problem, frame=None)  # what travels to other processes
+    bare = replace(problem, frame=None, more=own)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
         refuse_odd_lines(store, about, ledger.done)
-        work = _Work(ledger, n_jobs, progress)
-        work.fit(bare, [Job(p, m, split) for p in primaries for split in folds[p] for m in keys], error, seed, "fits")
+        work = _Work(ledger, n_jobs, progress, until)
+        order = sorted(keys, key=lambda m: m not in alone)  # a method is finished before the next is begun
+        jobs = [Job(p, m, s) for m in order for p in primaries for s in folds[p] if s.repeat == 0]
+        work.fit(bare, jobs, error, seed, "fits")
+        so_far = Comparison.of_lines(about, work.lines)
+        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p) for s in folds[p] if s.repeat > 0]
+        work.fit(bare, jobs, error, seed, "fits of further repeats")
         if "focused" in keys:
             related = {r["primary"] for r in work.lines if "relations" in r}
             work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
         if leave_out is not False:
             more = _leaving_out(Comparison.of_lines(about, work.lines), folds, leave_out)
             work.fit(bare, more, error, seed, "fits without one secondary")
+    if work.stopped:
+        late = f"The {max_minutes:g} minutes were over before everything was fitted: {work.stopped} fits were left out."
+        about = {**about, "notes": [*notes, *([p, late] for p in primaries)]}
     return Comparison.of_lines(about, work.lines)
+
+
+def in_the_race(so_far: Comparison, primary: Any) -> list[str]:
+    """Methods that go on to further repeats: those without the other data, and of the others what may be the best.
+
+    After one round of folds a method is dropped that has little weight, unless it has the most of those that borrow.
+    """
+    weights, borrowing = so_far.weights(primary), so_far.candidates(primary)
+    most = max((weights[m] for m in borrowing), default=0.0)
+    return [m for m in so_far.complete(primary) if m not in borrowing or weights[m] >= min(IN_THE_RACE, most)]
+
+
+def clusters_of(problem: Problem, folds: Mapping[Any, list[Split]]) -> list[list[Any]]:
+    """What counts as one: rows of a group, or those of a block of time."""
+    if problem.times is not None:
+        return [[int(i), f"block {s.fold}"] for splits in folds.values() for s in splits for i in s.test]
+    if problem.groups is None:
+        return []
+    return [[int(i), problem.groups[i]] for p in folds for i in problem.rows_of(p)]
+
+
+def read_minutes(minutes: Any) -> float:
+    """The moment on the clock at which no further fit is begun."""
+    if minutes is None:
+        return float("inf")
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float, np.number)) or not minutes > 0:
+        raise ValueError(f"max_minutes={minutes!r}: expected a positive number, or None for as long as it takes")
+    return clock.monotonic() + 60.0 * float(minutes)
 
 
 def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: Any) -> list[Job]:
@@ -157,7 +224,7 @@ def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: A
         others = [t for t in so_far.tasks if t != p]
         if found.best is None or len(others) == 1:  # without the only one is no transfer
             continue
-        if leave_out == "auto" and (found.answer != HELPS or len(others) > LEAVE_OUT_UP_TO):
+        if leave_out == "auto" and (found.answer not in (HELPS, PROBABLY_HELPS) or len(others) > LEAVE_OUT_UP_TO):
             continue
         every = leave_out is True or len(others) <= ALL_FOLDS_UP_TO
         jobs += [Job(p, found.best, s, t) for t in others for s in folds[p] if every or s.repeat == 0]
@@ -167,9 +234,9 @@ def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: A
 class _Work:
     """Calls made at once, each result on the disk as soon as it is there; `lines` holds all there are."""
 
-    def __init__(self, ledger: Ledger, n_jobs: int | None, progress: Any) -> None:
-        self.ledger, self.n_jobs, self.progress = ledger, n_jobs, progress
-        self.lines = list(ledger.done)
+    def __init__(self, ledger: Ledger, n_jobs: int | None, progress: Any, until: float) -> None:
+        self.ledger, self.n_jobs, self.progress, self.until = ledger, n_jobs, progress, until
+        self.lines, self.stopped = list(ledger.done), 0
 
     def fit(self, problem: Problem, jobs: list[Job], error: str, seed: int, what: str) -> None:
         """Do the jobs that are not done yet."""
@@ -181,17 +248,27 @@ class _Work:
 
     def do(self, calls: list[Any], tell: Callable[[int], None] = lambda done: None) -> None:
         """Make the calls and keep what they return."""
-        for i, found in enumerate(_results(calls, self.n_jobs), 1):
+        done = 0
+        for found in _results(calls, self.n_jobs, self.until):
             self.ledger.write(found)
             self.lines.append(found)
-            tell(i)
+            done += 1
+            tell(done)
+        self.stopped += len(calls) - done
 
 
-def _results(calls: list[Any], n_jobs: int | None) -> Iterator[Any]:
-    """Results as they come; from a backend that cannot hand them over one by one, in portions."""
+def _results(calls: list[Any], n_jobs: int | None, until: float) -> Iterator[Any]:
+    """Results as they come, none begun after `until`; in portions from a backend that cannot hand them over singly."""
+    calls = [(_in_worker, (os.getpid(), *call), {}) for call in calls]
+    if until < float("inf"):
+        portion = max(joblib.effective_n_jobs(n_jobs), 1)
+        for i in range(0, len(calls), portion):
+            if clock.monotonic() >= until:
+                return
+            yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
+        return
     if not calls:
         return
-    calls = [(_in_worker, (os.getpid(), *call), {}) for call in calls]
     try:
         parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
     except ValueError:
@@ -297,15 +374,16 @@ def quick_look(
         rough = compare(problem, target, task, primary, methods, **more).table()
         names = ("method", "error", "log_density", "calibration", "seconds")
         return Table({**{n: rough[n] for n in names}, "note": [COARSE] * len(rough["method"])})
-    keys, _ = choose("regression", int(problem.seen.sum()), methods)
+    keys, _, _ = choose("regression", int(problem.seen.sum()), methods)
+    keys = [key for key in keys if key not in REFERENCES]
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
     found: dict[str, list[Any]] = {n: [] for n in ("method", "error", "log_density", "coverage", "seconds", "note")}
     for key in keys:
-        started = time.perf_counter()
+        started = clock.perf_counter()
         with capture_warnings() as said, one_thread():
             scores = score_numbers(*left_out(problem.fit(key, main, seed), problem, main), error)
-        about = {"method": key, "seconds": time.perf_counter() - started, "note": "; ".join([OPTIMISTIC, *said])}
+        about = {"method": key, "seconds": clock.perf_counter() - started, "note": "; ".join([OPTIMISTIC, *said])}
         for name, column in found.items():
             column.append({**scores, **about}[name])
     return Table(found)

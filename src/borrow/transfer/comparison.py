@@ -16,11 +16,25 @@ from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
-from borrow.transfer.decide import DESIGNATED, LEVEL, Interval, decide, difference_of, mean_of
+from borrow.transfer.decide import (
+    CANNOT_TELL,
+    LEVEL,
+    REFIT,
+    ROPE,
+    SAME,
+    Design,
+    Interval,
+    decide,
+    densities_of,
+    difference_of,
+    error_of,
+    stack,
+    widened,
+)
 from borrow.transfer.folds import record_key
 from borrow.transfer.lines import refuse_odd_lines
-from borrow.transfer.methods import LABELS
-from borrow.transfer.verdict import Verdict, advice_of, sentence_of
+from borrow.transfer.methods import DROPS, REFERENCES, label_of
+from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
 
 Records = list[dict[str, Any]]
 #: Verdicts that a notebook shows where every task was compared in turn.
@@ -37,7 +51,7 @@ class Comparison:
     target, task, features : columns of the table.
     tasks, rows : labels of the tasks, and a dict by label of rows with a target.
     primaries : labels of the tasks that were compared for.
-    methods : keys of the methods, in the order of `borrow.transfer.methods.LABELS`.
+    methods : keys of the methods, in the order of every table.
     scoring : name of the error.
     cv, seed : folds and repeats, and the seed of everything.
     digest, versions : SHA-256 of the data as read, and versions of what the figures depend on.
@@ -45,6 +59,10 @@ class Comparison:
     classes : of a classification.
     skipped : dict by method of why it does not apply.
     relations : how the focused model on all rows relates the tasks, one dict per primary.
+    alone, own : keys of the methods that do without the other data, and names of those that the user gave.
+    row_weights, clusters : pairs of a row and its weight (`wanted=`), or what it was held out together with (`group=`,
+        `time=`); rows that are not named count as one each.
+    notes : what is to be said of the data, in sentences, by primary.
     encoding : what became of columns that were no plain numbers, one line each.
 
     Examples
@@ -54,7 +72,7 @@ class Comparison:
     >>> table = {"x": x, "site": ["here"] * 8 + ["there"] * 16, "level": [v * (2 - v) for v in x]}
     >>> found = borrow.compare(table, target="level", task="site", primary="here", methods=["pooled"], cv=2)
     >>> found
-    <Comparison of 2 methods for 'here' on 2 folds: mean absolute error>
+    <Comparison of 5 methods for 'here' on 2 folds: mean absolute error>
     >>> len(found.folds("here", "pooled")), found.candidates("here")
     (2, ['pooled'])
     """
@@ -77,6 +95,20 @@ class Comparison:
     skipped: dict[str, str] = field(default_factory=dict)
     relations: list[dict[str, Any]] = field(default_factory=list)
     encoding: list[str] = field(default_factory=list)
+    alone: list[str] = field(default_factory=lambda: ["single"])
+    own: list[str] = field(default_factory=list)
+    row_weights: list[list[Any]] = field(default_factory=list)
+    clusters: list[list[Any]] = field(default_factory=list)
+    notes: list[list[Any]] = field(default_factory=list)
+
+    @cached_property
+    def _design(self) -> Design:
+        return Design(dict(self.row_weights), dict(self.clusters))
+
+    @property
+    def _root(self) -> bool:
+        """Whether losses are squares of which the error is the root."""
+        return self.scoring.startswith("root")
 
     @cached_property
     def _by_method(self) -> dict[tuple[Any, str, Any], Records]:
@@ -99,32 +131,69 @@ class Comparison:
                 out[method] = f"failed in {len(bad)} of {len(mine)} folds ({bad[0]})"
         return out
 
+    def progress(self, primary: Any) -> tuple[int, int]:
+        """Fits that are there, and those that were planned; methods that left the race have one round of folds."""
+        fits = {m: self.folds(primary, m) for m in self.methods}
+        folds, repeats = self.cv["folds"], self.cv["repeats"]
+        if len(self.primaries) > 1:  # of the first primary; others may have had fewer rows
+            folds = max((1 + r["fold"] for records in fits.values() for r in records), default=folds)
+            repeats = max((1 + r["repeat"] for records in fits.values() for r in records), default=repeats)
+        going_on = {m for m, records in fits.items() if m in self.alone or any(r["repeat"] > 0 for r in records)}
+        return sum(map(len, fits.values())), sum(folds * (repeats if m in going_on else 1) for m in fits)
+
+    def complete(self, primary: Any) -> list[str]:
+        """Methods that can be judged: all folds of the first repeat were fitted, and so was no transfer."""
+        bad, n = self.failures(primary), len(self._first(primary, "single"))
+        found = [m for m in self.methods if m not in bad and len(self._first(primary, m)) == n > 0]
+        return found if "single" in found else []
+
+    def _first(self, primary: Any, method: str) -> Records:
+        return [r for r in self.folds(primary, method) if r["repeat"] == 0]
+
     def candidates(self, primary: Any) -> list[str]:
-        """Transfer methods that can be judged: every fold was fitted, and so was no transfer."""
-        bad, n = self.failures(primary), len(self.folds(primary, "single"))
-        complete = [m for m in self.methods if m not in bad and len(self.folds(primary, m)) == n > 0]
-        return [m for m in complete if m != "single"] if "single" in complete else []
+        """Methods that borrow and can be judged; the references are there to be looked at."""
+        return [m for m in self.complete(primary) if m not in self.alone and m not in REFERENCES]
 
-    def levels(self, primary: Any) -> dict[str, float]:
-        """Level of each candidate's interval.
+    def error(self, primary: Any, method: str) -> Interval:
+        """Mean error over the held-out rows."""
+        return error_of(self.folds(primary, method), self._design, self._root)
 
-        The focused GP, which the question was built for, has 95 %; all others together have 95 % too (Bonferroni), so
-        that it makes no difference how many were tried. That some candidate seems to help by chance, its interval below
-        zero, has then a probability of at most 2.5 % + 2.5 %.
-        """
-        found = self.candidates(primary)
-        others = sum(m != DESIGNATED for m in found)
-        return {m: LEVEL if m == DESIGNATED else 1.0 - (1.0 - LEVEL) / others for m in found}
+    def best_alone(self, primary: Any) -> str:
+        """Of the methods without the other data, the one of lowest error: what borrowing has to beat."""
+        found = [m for m in self.complete(primary) if m in self.alone]
+        return min(found, key=lambda m: self.error(primary, m).mean, default="single")
 
-    def difference(self, primary: Any, method: str, what: str = "error", level: float | None = None) -> Interval:
-        """Of a method from no transfer over the folds: negative errors and positive densities are better."""
-        level = self.levels(primary).get(method, LEVEL) if level is None else level
-        return difference_of(self.folds(primary, method), self.folds(primary, "single"), what, level)
+    def difference(self, primary: Any, method: str, what: str = "losses", from_: str | None = None) -> Interval:
+        """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
+        other = self.best_alone(primary) if from_ is None else from_
+        folds = self.folds(primary, method), self.folds(primary, other)
+        found = difference_of(*folds, what, self._design, self._root)
+        return widened(found, REFIT * abs(self.error(primary, other).mean)) if what == "losses" else found
+
+    def weights(self, primary: Any) -> dict[str, float]:
+        """Weight of every method in what `AutoRegressor` predicts, by stacking on the folds of the first repeat."""
+        return self._weights[primary]
+
+    @cached_property
+    def _weights(self) -> dict[Any, dict[str, float]]:
+        return {p: self._stack(p) for p in self.primaries}
+
+    def _stack(self, primary: Any) -> dict[str, float]:
+        by_row = {m: densities_of(self._first(primary, m)) for m in self.complete(primary) if m not in REFERENCES}
+        if not by_row:
+            return {"single": 1.0}
+        rows = list(by_row["single"])
+        if not rows:
+            return {m: 1.0 / len(by_row) for m in by_row}
+        weights = np.array([self._design.weights.get(row, 1.0) for row in rows]) if self.row_weights else None
+        densities = {m: np.array([found[row] for row in rows]) for m, found in by_row.items()}
+        return stack(densities, self.alone, self.seed, weights)
 
     def table(self, primary: Any = None) -> Table:
-        """One row per method: mean over folds of the error, its difference from no transfer with an interval, and more.
+        """One row per method: its error, its difference from the best without the other data, and more.
 
-        The intervals are those that the verdict judges by: 95 % for the focused GP, 95 % for all others together.
+        Intervals are of 95 %, those that the verdict judges by. `weight` is the part that a method has in what
+        `AutoRegressor` predicts.
         """
         if primary is None and len(self.primaries) > 1:
             parts = [Table({"primary": [p] * len(self.methods), **self.table(p)}) for p in self.primaries]
@@ -136,68 +205,88 @@ class Comparison:
     def _row(self, primary: Any, method: str) -> dict[str, Any]:
         every = self.folds(primary, method)
         mine = [r for r in every if r["failure"] is None]
-        error, gap = mean_of(every), self.difference(primary, method)
-        gap = Interval(0.0, 0.0, 0.0, 0.0) if method == "single" else gap
+        error, gap, alone = self.error(primary, method), self.difference(primary, method), self.best_alone(primary)
+        gap = Interval(0.0, 0.0, 0.0, 0.0) if method == alone else gap
+        paired = self.error(primary, alone).mean + gap.mean  # also for a method that ran on the first repeat only
         sizes = [r["n_test"] for r in mine]
         per_row = ("log_density", "coverage" if self.kind == "regression" else "calibration")
         means = {n: float(np.average([r[n] for r in mine], weights=sizes)) if mine else float("nan") for n in per_row}
         return {
             "method": method,
-            "error": error.mean,
+            "error": error.mean if np.isnan(paired) else paired,
             "std_error": error.std_error,
             "difference": gap.mean,
             "low": gap.low,
             "high": gap.high,
+            "weight": self.weights(primary).get(method, 0.0),
             **means,
             "seconds": float(sum(r["seconds"] for r in every)),
         }
 
     @cached_property
     def _verdicts(self) -> dict[Any, Verdict]:
-        """The verdict on each primary, reached once."""
-        return {p: self._judge(p) for p in self.primaries}
+        """The verdict on each primary, reached once; of several, what one alone would claim is held to Holm's rule."""
+        found = holm({p: self._judge(p) for p in self.primaries})
+        return {p: self._in_words(v) for p, v in found.items()}
 
     def _judge(self, primary: Any) -> Verdict:
-        levels, alone = self.levels(primary), self.folds(primary, "single")
-        found = {m: self.difference(primary, m, level=level) for m, level in levels.items()}
-        answer, best = decide(found)
-        gap = density = Interval()
+        """The figures of the verdict."""
+        weights, borrowing = self.weights(primary), self.candidates(primary)
+        alone = self.best_alone(primary)
+        found = {m: self.difference(primary, m) for m in borrowing}
+        rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
+        best = max(borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
+        gap, answer = Interval(), CANNOT_TELL
         if best is not None:
-            gap, density = found[best], self.difference(primary, best, "log_density")
-        verdict = Verdict(
+            gap, density = found[best], self.difference(primary, best, "log_densities")
+            answer = decide(found, best, rope, [m for m in borrowing if m in DROPS])
+            as_alone = self.difference(primary, best, from_="single")
+            if as_alone.mean == as_alone.std_error == 0.0:  # it borrowed nothing, and is no transfer
+                gap, answer = as_alone, SAME
+        return Verdict(
             answer,
             primary,
             best,
             gap.mean,
             gap.low,
             gap.high,
-            levels.get(best or "", LEVEL),
-            len(alone),
+            LEVEL,
+            len(self.folds(primary, best or "single")),
             secondaries=self._secondaries(primary, best),
             log_density={"difference": density.mean, "low": density.low, "high": density.high},
+            probability=gap.below(0.0) if best is not None else float("nan"),
+            rope=rope,
+            alone=alone,
+            weights=weights,
+            borrows=sum(weights.get(m, 0.0) for m in borrowing),
         )
-        failed = [f"The {LABELS[m]} {why} and was not judged." for m, why in self.failures(primary).items()]
+
+    def _in_words(self, v: Verdict) -> Verdict:
+        failed = [f"The {label_of(m)} {why} and was not judged." for m, why in self.failures(v.primary).items()]
+        notes = [str(text) for p, text in self.notes if p == v.primary]
         return replace(
-            verdict,
-            sentence=sentence_of(verdict, self.scoring, mean_of(alone).mean),
-            advice=[*advice_of(verdict, self.kind, self.task, self.rows[primary]), *failed],
+            v,
+            sentence=sentence_of(v, self.scoring, self.error(v.primary, v.alone).mean),
+            because=weights_in_words(v.weights),
+            advice=[*advice_of(v, self.kind, self.task), *notes, *failed],
         )
 
     def _secondaries(self, primary: Any, best: str | None) -> Table:
         """How each secondary is related, and what is lost without it; the only one is left out by no transfer."""
         others = [t for t in self.tasks if t != primary]
         known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
+        how: dict[str, Any] = {"design": self._design, "root": self._root}
         gains = {
-            left: difference_of(without, self.folds(primary, method))
+            left: difference_of(without, self.folds(primary, method), **how)
             for (p, method, left), without in self._by_method.items()
             if p == primary and left is not None
         }
         if len(others) == 1 and not gains and best is not None:
-            gains = {others[0]: difference_of(self.folds(primary, "single"), self.folds(primary, best))}
+            gains = {others[0]: difference_of(self.folds(primary, "single"), self.folds(primary, best), **how)}
         return secondary_table({t: self.rows[t] for t in others}, known, gains)
 
     def verdict(self, primary: Any = None) -> Verdict:
-        """Helps, hurts or cannot tell, with the evidence."""
+        """What borrowing does for the primary, with its probability and the evidence."""
         return self._verdicts[self._primary(primary)]
 
     def verdicts(self) -> dict[Any, Verdict]:
@@ -232,7 +321,7 @@ class Comparison:
     @classmethod
     def of_lines(cls, about: Mapping[str, Any], lines: Records) -> Comparison:
         """From the header's part and the lines of a ledger, in whatever order these came."""
-        tasks, methods = ({v: i for i, v in enumerate(names)} for names in (about["tasks"], LABELS))
+        tasks, methods = ({v: i for i, v in enumerate(names)} for names in (about["tasks"], about["methods"]))
 
         def order(r: Mapping[str, Any]) -> tuple[int, ...]:
             return tasks.get(r["left_out"], -1), tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
@@ -242,7 +331,7 @@ class Comparison:
         return cls.from_dict({**about, "records": records, "relations": relations})
 
     def plot(self, primary: Any = None, ax: Any = None) -> Any:
-        """Draw the difference of every method from no transfer, with intervals; returns the Axes. Needs `borrow[plot]`.
+        """Draw the difference of every method that borrows, with intervals; returns the Axes. Needs `borrow[plot]`.
 
         Parameters
         ----------
@@ -250,11 +339,11 @@ class Comparison:
         ax : the matplotlib Axes to draw on; None makes one.
         """
         found = self.table(self._primary(primary))
-        borrowing = [i for i, m in enumerate(found["method"]) if m != "single"]
+        borrowing = [i for i, m in enumerate(found["method"]) if m not in self.alone]
         shown = Table({name: [values[i] for i in borrowing] for name, values in found.items()})
-        shown["method"] = [LABELS[m] for m in shown["method"]]
+        shown["method"] = [label_of(m) for m in shown["method"]]
         ax = shown.plot("difference", ax)
-        ax.set_xlabel(f"difference in {self.scoring} from no transfer (left of the line is better)")
+        ax.set_xlabel(f"difference in {self.scoring} from the best alone (left of the line is better)")
         return ax
 
     def report(self, path: str | os.PathLike[str], table: Any = None, model: Any = None) -> Path:
@@ -285,4 +374,4 @@ class Comparison:
         return "".join([*parts, *(v.to_html() for v in list(self._verdicts.values())[:MOST_VERDICTS])])
 
     def __str__(self) -> str:
-        return f"{self.scoring}, lower is better; difference from no transfer\n{self.table()!r}"
+        return f"{self.scoring}, lower is better; difference from the best without the other data\n{self.table()!r}"

@@ -1,16 +1,33 @@
-"""From the errors of folds to an answer: intervals that account for overlapping folds, and the rule that reads them.
+"""From held-out rows to a decision and to a claim, which are apart: one minimises a loss, the other has to be right.
 
-C. Nadeau, Y. Bengio: Inference for the generalization error. Machine Learning 52, 2003. Training sets of folds and
-repeats share rows, so the differences d_1..d_J are correlated and s²/J is too small a variance for their mean. The
-corrected resampled t has (1/J + n_test/n_train) s² and J - 1 degrees of freedom.
+**The decision** is a mixture. Weights w of the methods maximise the mean over held-out rows of log sum_k w_k p_k(y_i)
+(stacking: Y. Yao, A. Vehtari, D. Simpson, A. Gelman: Using stacking to average Bayesian predictive distributions.
+Bayesian Analysis 13, 2018). With few rows the maximum jumps from one method to another when a row is left out; so it
+is averaged over the Bayesian bootstrap, that is over random weights of the rows, and a Dirichlet prior worth a fraction
+of a row keeps every method in.
 
-Every transfer method is a candidate and has an interval for its paired difference from no transfer. The levels of the
-intervals (`Comparison.levels`) allow for how many there are: trying more methods does not make "helps" more likely by
-chance (5 % at most), and the best of those that help may be picked by its error.
+**The claim** is about one method that borrows, against the best that does without the other data: the mean difference
+d of their errors row by row. Training sets of folds and repeats share rows, so the differences are correlated. The
+posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli: A Bayesian approach for comparing cross-validated
+algorithms on multiple data sets. Machine Learning 100, 2015), a Student t about the mean of the differences. Its scale
+is that of C. Nadeau, Y. Bengio (Inference for the generalization error. Machine Learning 52, 2003), written for rows:
+K folds of n_test rows, R times, have the variance (1/(K R) + n_test/n_train) of K times that of the mean of n rows,
 
-helps        some candidate's interval lies below zero; the one of lowest error is named
-hurts        none helps, and that of the focused GP (of the best candidate where it was not run) lies above zero
-cannot tell  everything else; also where a method equals no transfer in every fold: an interval of no width says nothing
+    (1/R + K n_test/n_train) s²/n,    n - 1 degrees of freedom,
+
+where s² is the variance of the differences of the rows, each averaged over the repeats. Rows of a group (`group=`), and
+rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`). One per
+cent of the error is added as the standard deviation of what the fit to all rows changes.
+
+A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
+that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
+
+no practical difference   d lies in that region with a probability of 90 %; also where nothing was borrowed at all
+helps, hurts              the error falls (rises) with a probability of 97.5 %: the 95 % interval leaves zero out
+probably helps, hurts     with a probability of 85 %
+cannot tell               everything else
+
+"Hurts" is said only where every method that can drop a relation loses: one that cannot may lose on data that help.
 """
 
 from __future__ import annotations
@@ -19,75 +36,214 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 from scipy.stats import t as student
 
-HELPS, HURTS, CANNOT_TELL = "helps", "hurts", "cannot tell"
+from borrow.numerics.linalg import Array
+
+HELPS, PROBABLY_HELPS, SAME, CANNOT_TELL = "helps", "probably helps", "no practical difference", "cannot tell"
+PROBABLY_HURTS, HURTS = "probably hurts", "hurts"
+#: From the best to the worst.
+ANSWERS = (HELPS, PROBABLY_HELPS, SAME, CANNOT_TELL, PROBABLY_HURTS, HURTS)
+#: Level of every interval; the claim "helps" has half of the rest as its risk.
 LEVEL = 0.95
-#: The candidate that the question was built for.
-DESIGNATED = "focused"
+SURE, PROBABLE, EQUIVALENT = 0.5 + LEVEL / 2, 0.85, 0.9
+#: Half the width of the region of practical equivalence, as a part of the error without the other data.
+ROPE = 0.02
+#: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which
+#: hardly differ from no transfer would otherwise be sure of a difference that one more fit turns around.
+REFIT = 0.01
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
 TIE = 1e-4
+#: Dirichlet prior of the weights, in rows: no transfer, and every other method. Draws of the Bayesian bootstrap.
+PRIOR_ALONE, PRIOR_OTHER, BOOTSTRAPS = 0.2, 0.1, 50
 
 
 class Interval(NamedTuple):
-    """A mean with its corrected standard error and interval; all NaN where nothing is known."""
+    """A mean, its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t."""
 
     mean: float = np.nan
     std_error: float = np.nan
     low: float = np.nan
     high: float = np.nan
+    df: float = np.nan
+
+    def below(self, value: float) -> float:
+        """Posterior probability that the true mean lies below a value; that of a known mean is 0, 1/2 or 1."""
+        if self.std_error == 0.0:
+            return 0.5 + 0.5 * float(np.sign(value - self.mean))
+        return float(student.cdf((value - self.mean) / self.std_error, self.df)) if self.df > 0 else float("nan")
 
 
-def interval(values: Sequence[float], ratio: float, level: float) -> Interval:
-    """Mean of fold values; `ratio` is n_test/n_train. One fold has no interval: NaN."""
-    d = np.asarray(values, dtype=float)
-    J = len(d)
-    if J < 2:
-        return Interval(*d.tolist())
-    mean, se = float(d.mean()), float(np.sqrt((1.0 / J + ratio) * d.var(ddof=1)))
-    half = float(student.ppf(0.5 + level / 2.0, J - 1)) * se
-    return Interval(mean, se, mean - half, mean + half)
+class Design(NamedTuple):
+    """How rows count: their weights, and the cluster that each belongs to; rows not named count as one each."""
+
+    weights: Mapping[int, float] = {}
+    clusters: Mapping[int, Any] = {}
 
 
-def differences(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """one - other, fold by fold; 0 where they differ by what optimisers leave only."""
-    a, b = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    none = np.abs(a - b) <= TIE * np.maximum(np.abs(a), np.abs(b))
-    return [float(v) for v in np.where(none, 0.0, a - b)]
+PLAIN = Design()
 
 
-def mean_of(records: Sequence[Mapping[str, Any]], level: float = LEVEL) -> Interval:
-    """Mean error over the folds of one method that were fitted."""
+def interval(values: Array, inflation: float, weights: Array, clusters: Sequence[Any]) -> Interval:
+    """Weighted mean of row values. Its variance is that of the sums of clusters, times `inflation`."""
+    share = weights / weights.sum()
+    mean = float(share @ values)
+    _, code = np.unique(np.array([str(c) for c in clusters]), return_inverse=True)
+    size = np.bincount(code, share)
+    n = 1.0 / float(size @ size)  # clusters, were they of one weight
+    if n <= 1.0 + 1e-9:
+        return Interval(mean)
+    deviation = np.bincount(code, share * (values - mean))
+    se = float(np.sqrt(inflation * n / (n - 1.0) * (deviation @ deviation)))
+    half = float(student.ppf(SURE, n - 1.0)) * se
+    return Interval(mean, se, mean - half, mean + half, n - 1.0)
+
+
+def error_of(records: Sequence[Mapping[str, Any]], design: Design = PLAIN, root: bool = False) -> Interval:
+    """Mean error over the held-out rows of one method; with `root` the losses are squares, and their root is wanted."""
     fitted = [r for r in records if r["failure"] is None]
-    return interval([r["error"] for r in fitted], _test_to_train(fitted), level)
+    if not fitted:
+        return Interval()
+    rows, loss = _by_row(fitted, "losses")
+    found = _of_rows(rows, loss, fitted, design)
+    if not root:
+        return found
+    top = float(np.sqrt(found.mean))
+    return found if top == 0.0 else _scaled(found, 1.0 / (2.0 * top), top)
 
 
 def difference_of(
     one: Sequence[Mapping[str, Any]],
     other: Sequence[Mapping[str, Any]],
-    what: str = "error",
-    level: float = LEVEL,
+    what: str = "losses",
+    design: Design = PLAIN,
+    root: bool = False,
 ) -> Interval:
-    """Paired difference one - other over the folds that both were fitted in."""
+    """Paired difference one - other over the rows of the folds that both were fitted in.
+
+    With `root` the losses are squares a and b, and sqrt(mean a) - sqrt(mean b) = mean(a - b)/(sqrt(mean a) +
+    sqrt(mean b)).
+    """
     by_fold = {(r["repeat"], r["fold"]): r for r in other if r["failure"] is None}
-    pairs = [(r, by_fold.get((r["repeat"], r["fold"]))) for r in one if r["failure"] is None]
-    a, b = [a for a, b in pairs if b is not None], [b for _, b in pairs if b is not None]
-    return interval(differences([r[what] for r in a], [r[what] for r in b]), _test_to_train(a), level)
+    pairs = [(r, by_fold[at]) for r in one if r["failure"] is None and (at := (r["repeat"], r["fold"])) in by_fold]
+    if not pairs:
+        return Interval()
+    mine = [a for a, _ in pairs]
+    (rows, a), (_, b) = _by_row(mine, what), _by_row([b for _, b in pairs], what)
+    gaps = [
+        {**a, what: differences(np.asarray(a[what], dtype=float), np.asarray(b[what], dtype=float))} for a, b in pairs
+    ]
+    found = _of_rows(rows, _by_row(gaps, what)[1], mine, design)
+    if not root or what != "losses":
+        return found
+    weights = _weights(rows, design)
+    roots = float(np.sqrt(np.average(a, weights=weights)) + np.sqrt(np.average(b, weights=weights)))
+    return found if roots == 0.0 else _scaled(found, 1.0 / roots)
 
 
-def _test_to_train(records: Sequence[Mapping[str, Any]]) -> float:
-    """n_test/n_train, averaged over folds."""
-    return float(np.mean([r["n_test"] / r["n_train"] for r in records])) if records else float("nan")
+def differences(one: Array, other: Array) -> Array:
+    """one - other for the rows of a fold; 0 where their means differ by what optimisers leave only."""
+    a, b = float(np.mean(one)), float(np.mean(other))
+    return 0.0 * one if abs(a - b) <= TIE * max(abs(a), abs(b)) else one - other
 
 
-def decide(found: Mapping[str, Interval]) -> tuple[str, str | None]:
-    """The answer, and the method that it is about, from the candidates' simultaneous intervals."""
-    if not found:
-        return CANNOT_TELL, None
-    helping = [m for m, d in found.items() if d.low < d.high < 0]
-    if helping:
-        return HELPS, min(helping, key=lambda m: found[m].mean)
-    judged = DESIGNATED if DESIGNATED in found else min(found, key=lambda m: found[m].mean)
-    d = found[judged]
-    return (HURTS if 0 < d.low < d.high else CANNOT_TELL), judged
+def _by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:
+    """Rows, and the mean over the repeats of what was found for each."""
+    found: dict[int, list[float]] = {}
+    for r in records:
+        for row, value in zip(r["rows"], r[what], strict=True):
+            found.setdefault(row, []).append(value)
+    return list(found), np.array([np.mean(v) for v in found.values()])
+
+
+def _weights(rows: Sequence[int], design: Design) -> Array:
+    return np.array([design.weights.get(row, 1.0) for row in rows])
+
+
+def _of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, Any]], design: Design) -> Interval:
+    folds = max(sum(r["repeat"] == s["repeat"] for s in records) for r in records[:1])
+    ratio = float(np.mean([r["n_test"] / r["n_train"] for r in records]))
+    inflation = folds / len(records) + folds * ratio  # 1/R + K n_test/n_train
+    return interval(values, inflation, _weights(rows, design), [design.clusters.get(row, row) for row in rows])
+
+
+def widened(found: Interval, std: float) -> Interval:
+    """With a further, independent uncertainty; what is known to be nothing stays so."""
+    if not found.std_error > 0.0:
+        return found
+    se = float(np.hypot(found.std_error, std))
+    half = float(student.ppf(SURE, found.df)) * se
+    return Interval(found.mean, se, found.mean - half, found.mean + half, found.df)
+
+
+def _scaled(found: Interval, by: float, mean: float | None = None) -> Interval:
+    """The interval of a figure that is so many times another, about its own mean where that is known better."""
+    middle, half = found.mean * by if mean is None else mean, (found.high - found.mean) * by
+    return Interval(middle, found.std_error * by, middle - half, middle + half, found.df)
+
+
+def answer_of(d: Interval, rope: float) -> str:
+    """The answer that a posterior of the difference gives; `rope` is half the width of the region, in its units."""
+    if d.mean == 0.0 and d.std_error == 0.0:  # nothing was borrowed
+        return SAME
+    if not d.std_error > 0.0:  # one row, or differences without scatter: nothing says how far they may be off
+        return CANNOT_TELL
+    if d.below(rope) - d.below(-rope) >= EQUIVALENT:
+        return SAME
+    falls = d.below(0.0)
+    return next(
+        (
+            answer
+            for answer, yes in (
+                (HELPS, falls >= SURE),
+                (PROBABLY_HELPS, falls >= PROBABLE),
+                (HURTS, falls <= 1.0 - SURE),
+                (PROBABLY_HURTS, falls <= 1.0 - PROBABLE),
+            )
+            if yes
+        ),
+        CANNOT_TELL,
+    )
+
+
+def decide(found: Mapping[str, Interval], best: str, rope: float, droppers: Sequence[str]) -> str:
+    """The answer for the method `best`; that it hurts, only where every method that can drop a relation says so."""
+    answer = answer_of(found[best], rope)
+    if answer not in (HURTS, PROBABLY_HURTS):
+        return answer
+    others = [answer_of(found[m], rope) for m in droppers]
+    if not others or any(a not in (HURTS, PROBABLY_HURTS) for a in others):
+        return CANNOT_TELL
+    return PROBABLY_HURTS if PROBABLY_HURTS in (answer, *others) else HURTS
+
+
+def stack(
+    densities: Mapping[str, Array], alone: Sequence[str], seed: int = 0, weights: Array | None = None
+) -> dict[str, float]:
+    """Weight of each method from its log densities of the held-out rows; `alone` names those without the other data."""
+    methods = list(densities)
+    D = np.column_stack([densities[m] for m in methods])
+    E = np.exp(D - D.max(axis=1, keepdims=True))
+    prior = np.array([PRIOR_ALONE if m in alone else PRIOR_OTHER for m in methods])
+    rng, n = np.random.default_rng(seed), len(D)
+    rows = n * rng.dirichlet(np.ones(n), size=BOOTSTRAPS) if n > 1 else np.ones((1, 1))
+    if weights is not None:
+        rows = rows * weights
+        rows *= n / rows.sum(axis=1, keepdims=True)
+    w = np.full((len(rows), len(methods)), 1.0 / len(methods))
+    for _ in range(100):  # EM for the proportions of a mixture, all draws of the bootstrap at once
+        share = rows / (w @ E.T)
+        w = w * (share @ E) + prior
+        w /= w.sum(axis=1, keepdims=True)
+    return dict(zip(methods, w.mean(axis=0).tolist(), strict=True))
+
+
+def densities_of(records: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Log density of each row, of the mixture of the repeats."""
+    found: dict[int, list[float]] = {}
+    for r in records:
+        for row, value in zip(r["rows"], r["log_densities"], strict=True):
+            found.setdefault(row, []).append(value)
+    return {row: float(logsumexp(v) - np.log(len(v))) for row, v in found.items()}

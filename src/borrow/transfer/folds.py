@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
+from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedGroupKFold
 
 from borrow.data.cells import Codes
 from borrow.data.labels import list_labels
@@ -27,23 +27,26 @@ SCORINGS = {
 KEY = ("primary", "method", "repeat", "fold", "left_out")
 #: What a record holds beside its key; None in all of them where the fit failed.
 ANSWERS = {
-    "regression": ("error", "log_density", "coverage", "mean", "std"),
-    "classification": ("error", "log_density", "calibration", "probability"),
+    "regression": ("error", "log_density", "coverage", "mean", "std", "losses", "log_densities"),
+    "classification": ("error", "log_density", "calibration", "probability", "losses", "log_densities"),
 }
 LEAST_ROWS = 3
 BAND = 0.9
 #: Probabilities of exactly 0 are counted as this in the log density.
 LEAST_PROBABILITY = 1e-6
+#: What a row may have as log density, so that a sum of them is a number.
+LEAST_LOG_DENSITY = -1e6
 
 
 @dataclass(frozen=True)
 class Split:
-    """Held-out rows of the primary, as positions in the table."""
+    """Held-out rows of the primary, as positions in the table; `later` are rows of all tasks that come after them."""
 
     repeat: int
     fold: int
     train: Codes
     test: Codes
+    later: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
 
 @dataclass(frozen=True)
@@ -78,15 +81,15 @@ def read_scoring(scoring: Any, kind: str) -> str:
 
 
 def default_cv(n: int) -> tuple[int, int]:
-    """Folds and repeats for n rows of the primary: leave-one-out below 10, 5 x 3 up to 200, then 5 x 2.
+    """Folds and repeats for n rows of the primary: leave-one-out below 10, 5 x 4 up to 50, 5 x 3 up to 200, then 5 x 2.
 
     At equal cost few folds with more repeats have the narrower interval: its square goes with 1/repeats + 5/4.
     """
-    return (n, 1) if n < 10 else (5, 3) if n <= 200 else (5, 2)
+    return (n, 1) if n < 10 else (5, 4 if n <= 50 else 3 if n <= 200 else 2)
 
 
-def read_cv(cv: Any, n: int) -> tuple[int, int] | None:
-    """(folds, repeats), or None where cv is a splitter."""
+def read_cv(cv: Any, n: int, groups: bool = False) -> tuple[int, int] | None:
+    """(folds, repeats), or None where cv is a splitter; n are the primary's rows, or its groups."""
     if cv is None:
         return default_cv(n)
     if is_splitter(cv):
@@ -96,7 +99,8 @@ def read_cv(cv: Any, n: int) -> tuple[int, int] | None:
         raise ValueError(f"cv={cv!r}: expected None, a number of folds, (folds, repeats), or a scikit-learn splitter")
     folds, repeats = map(int, pair)
     if not 2 <= folds <= n or repeats < 1:
-        raise ValueError(f"cv={cv!r}: expected 2 to {n} folds (the primary has {n} rows) and at least one repeat")
+        what = "groups" if groups else "rows"
+        raise ValueError(f"cv={cv!r}: expected 2 to {n} folds (the primary has {n} {what}) and at least one repeat")
     return folds, repeats
 
 
@@ -106,23 +110,55 @@ def is_splitter(cv: Any) -> bool:
 
 
 def splits_of(problem: Problem, primary: Any, cv: Any, seed: int) -> list[Split]:
-    """Folds of the primary's rows, the same for every method; of labels, stratified where each fold can have each."""
+    """Folds of the primary's rows, the same for every method; of labels, stratified where each fold can have each.
+
+    Groups are kept together. With times, each fold is a block of time that the rows before it predict.
+    """
     rows = problem.rows_of(primary)
-    shape, y = read_cv(cv, len(rows)), problem.y[rows]
-    y = y if problem.kind == "regression" else y.astype(str)
-    if shape is not None:
-        enough = problem.kind == "classification" and np.unique(y, return_counts=True)[1].min() >= shape[0]
-        kind = RepeatedStratifiedKFold if enough else RepeatedKFold
-        cv = kind(n_splits=shape[0], n_repeats=shape[1], random_state=seed)
-    parts = list(cv.split(problem.X[rows], y))
-    folds = len(parts) if shape is None else shape[0]
+    if problem.times is not None:
+        return _blocks_of_time(problem, primary, cv)
+    y = problem.y[rows] if problem.kind == "regression" else problem.y[rows].astype(str)
+    groups = None if problem.groups is None else np.array([str(problem.groups[i]) for i in rows])
+    shape = read_cv(cv, len(rows) if groups is None else len(np.unique(groups)), groups is not None)
+    if shape is None:
+        parts = list(cv.split(problem.X[rows], y, groups))
+        folds = len(parts)
+    else:
+        folds, repeats = shape
+        enough = problem.kind == "classification" and np.unique(y, return_counts=True)[1].min() >= folds
+        if groups is not None:
+            grouped = StratifiedGroupKFold if enough else GroupKFold
+            dealt = [grouped(folds, shuffle=True, random_state=seed + r) for r in range(repeats)]
+        else:
+            plain_folds = RepeatedStratifiedKFold if enough else RepeatedKFold
+            dealt = [plain_folds(n_splits=folds, n_repeats=repeats, random_state=seed)]
+        parts = [part for kind in dealt for part in kind.split(problem.X[rows], y, groups)]
     return [Split(i // folds, i % folds, rows[train], rows[test]) for i, (train, test) in enumerate(parts)]
+
+
+def _blocks_of_time(problem: Problem, primary: Any, cv: Any) -> list[Split]:
+    """The primary's rows in order of time, cut into blocks; each is predicted from what was there before it began.
+
+    Rows of the other tasks from the beginning of the block on are held out too: who predicts has not seen them yet.
+    """
+    rows, times = problem.rows_of(primary), np.asarray(problem.times, dtype=float)
+    starts = np.unique(times[rows])
+    shape = (min(5, len(starts) - 1), 1) if cv is None and len(starts) > 2 else read_cv(cv, len(starts), True)
+    if shape is None:
+        raise ValueError("cv is a splitter and time= makes folds of its own; give a number of blocks, or leave out one")
+    edges = np.unique(starts[np.linspace(0, len(starts), shape[0] + 2).astype(int)[1:-1]])
+    found = []
+    for fold, (begin, end) in enumerate(zip(edges, [*edges[1:], np.inf], strict=True)):
+        before, inside = times[rows] < begin, (times[rows] >= begin) & (times[rows] < end)
+        found.append(Split(0, fold, rows[before], rows[inside], np.flatnonzero(times >= begin)))
+    return found
 
 
 def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, Any]:
     """Fit on everything but the held-out rows, predict these, and say how it went. Failure is data too."""
     held = problem.all_of(job.primary) & problem.seen
     held[job.split.train] = False  # every row of the primary with a target that is not for training
+    held[job.split.later] = True
     if job.left_out is not None:
         held |= problem.all_of(job.left_out)
     test = job.split.test
@@ -157,36 +193,41 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
 
 
 def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, Any]:
-    """Error, log density per row, share inside the 90 % band."""
+    """Error, log density per row, share inside the 90 % band; losses (squares where their root is the error) by row."""
     std = np.maximum(std, np.finfo(float).tiny)
     e = np.asarray(y, dtype=float) - mean
     z = e / std
-    error = np.abs(e).mean() if scoring == "mean absolute error" else (e**2).mean()
+    losses = np.abs(e) if scoring == "mean absolute error" else e**2
+    density = -0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
     return {
-        "error": float(np.sqrt(error) if scoring.startswith("root") else error),
-        "log_density": float(np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi))),
+        "error": float(np.sqrt(losses.mean()) if scoring.startswith("root") else losses.mean()),
+        "log_density": float(density.mean()),
         "coverage": float(np.mean(np.abs(z) <= ndtri(0.5 + BAND / 2))),
         "mean": mean.tolist(),
         "std": std.tolist(),
+        "losses": losses.tolist(),
+        "log_densities": np.maximum(density, LEAST_LOG_DENSITY).tolist(),
     }
 
 
 def score_labels(code: Codes, probability: Array, scoring: str) -> dict[str, Any]:
-    """Error, log probability per row, and how much surer the answers are than right.
+    """Error, log probability per row, and how much surer the answers are than right; losses by row.
 
     The Brier score is scikit-learn's: of two classes the squared error of one probability, of more their sum.
     """
     truth = np.eye(probability.shape[1])[code]
     right = np.argmax(probability, axis=1) == code
-    density = float(np.log(np.maximum(probability[np.arange(len(code)), code], LEAST_PROBABILITY)).mean())
-    errors = {
-        "Brier score": float(((probability - truth) ** 2).sum(axis=1).mean()) / (2.0 if truth.shape[1] == 2 else 1.0),
-        "error rate": float(1.0 - right.mean()),
+    density = np.log(np.maximum(probability[np.arange(len(code)), code], LEAST_PROBABILITY))
+    losses = {
+        "Brier score": ((probability - truth) ** 2).sum(axis=1) / (2.0 if truth.shape[1] == 2 else 1.0),
+        "error rate": 1.0 - right,
         "log loss": -density,
-    }
+    }[scoring]
     return {
-        "error": errors[scoring],
-        "log_density": density,
+        "error": float(losses.mean()),
+        "log_density": float(density.mean()),
         "calibration": float(probability.max(axis=1).mean() - right.mean()),
         "probability": probability.tolist(),
+        "losses": losses.tolist(),
+        "log_densities": density.tolist(),
     }

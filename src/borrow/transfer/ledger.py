@@ -30,7 +30,7 @@ except ModuleNotFoundError:  # no such lock on this system: two runs on one file
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "borrow comparison"
-VERSION = 2
+VERSION = 3
 PATIENCE = 10.0
 
 
@@ -115,7 +115,9 @@ def parse(content: bytes, path: Any) -> tuple[dict[str, Any], list[dict[str, Any
     if not isinstance(version, int) or version > VERSION:
         raise LedgerError(f"{path} was written by a later borrow (format {version}); update borrow")
     if version < VERSION:
-        raise LedgerError(f"{path} was written by an earlier borrow, without checksums; delete it and start anew")
+        raise LedgerError(
+            f"{path} was written by an earlier borrow, without what this one judges by; delete it and start anew"
+        )
     found, checksum = [], ""
     for number, line in enumerate(lines, 1):
         record = _object(line)

@@ -40,7 +40,10 @@ JOB: dict[str, Any] = {
     "seconds": NUMBER,
     "warnings": [(str,)],
 }
-ANSWER: dict[str, Any] = {"mean": [NUMBER], "std": [NUMBER], "probability": [[NUMBER]]}  # the others are numbers
+ANSWER: dict[str, Any] = {
+    **{name: [NUMBER] for name in ("mean", "std", "losses", "log_densities")},
+    "probability": [[NUMBER]],
+}  # the others are numbers
 FIGURES = ("rho", "correlation", "std_error", "share")
 RELATION: dict[str, Any] = {"task": LABEL, **dict.fromkeys(FIGURES, (int, float, type(None)))}
 
@@ -58,7 +61,7 @@ def refuse_odd_lines(path: Any, about: Any, lines: Sequence[Mapping[str, Any]]) 
 def check_about(about: Any) -> None:
     """Refuse a header that does not say what is compared."""
     _refuse_other(about, ABOUT, "its first line")
-    _refuse_unknown(about["methods"])
+    _refuse_unknown([m for m in about["methods"] if m not in about.get("own", ())])
     rows = about.get("rows")
     _refuse_other(rows, [[LABEL]], "rows in its first line")
     counted = {pair[0] for pair in rows if len(pair) == 2}
@@ -74,7 +77,7 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         _refuse_other(line, {"primary": LABEL, "relations": [RELATION]}, "a line")
     else:
         _refuse_other(line, JOB, "a line")
-        _refuse_unknown([line["method"]])
+        _refuse_unknown([line["method"]] if line["method"] not in about.get("own", ()) else [])
         answers = {name: ANSWER.get(name, NUMBER) for name in ANSWERS[about["kind"]]}
         if line["failure"] is None:
             _refuse_other(line, answers, "a line")

@@ -30,7 +30,7 @@ from borrow.data.read import (
 from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
-from borrow.transfer.methods import build
+from borrow.transfer.methods import build, wrap
 
 KINDS = ("regression", "classification")
 #: So many whole numbers in a row may be classes.
@@ -59,6 +59,9 @@ class Problem:
     classes: tuple[Any, ...] = ()
     frame: Any = field(default=None, repr=False, compare=False)
     encoder: Any = field(default=None, repr=False, compare=False)
+    groups: tuple[Any, ...] | None = None  # of every row: what is measured together, and held out together
+    times: tuple[float, ...] | None = None  # of every row, as numbers
+    more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,11 +89,19 @@ class Problem:
     def take(self, rows: Any) -> Problem:
         """Some of the rows; labels that no row has any more are dropped."""
         tasks = tuple(self.tasks[i] for i in rows)
-        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=sort_labels(tasks), frame=None)
+        parts: dict[str, Any] = {
+            n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")
+        }
+        labels = sort_labels(tasks)
+        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=labels, frame=None, **parts)
 
     def fit(self, key: str, primary: Any, seed: int = 0) -> Any:
         """A method fitted to all rows, as the comparison fits it; no transfer fits the primary alone."""
-        model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, alone=True)
+        task = None if self.frame is None else self.task
+        if key in self.more:
+            model: Any = wrap(self.more[key], self.kind, task, primary, seed)
+        else:
+            model = build(self.kind, key, task, primary, seed, alone=True)
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
         return with_encoder(model.fit(self.frame, self.y), self.encoder)
@@ -101,6 +112,8 @@ class Problem:
         total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
         total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
         total.update(json.dumps([None if v is None or v != v else v for v in self.y.tolist()]).encode())
+        if self.groups is not None or self.times is not None:
+            total.update(json.dumps([self.groups, self.times]).encode())
         return total.hexdigest()
 
 
@@ -112,11 +125,15 @@ def read_problem(
     kind: str = "auto",
     encoder: Any = None,
     targets: Sequence[str] | None = None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> Problem:
     """A frame, or a dict of columns, as a problem; one that was read before is returned as it is.
 
     Text, dates and gaps are encoded: by the fitted `encoder`, or by one that is fitted here where it is needed. A table
     with one column of `targets` per task is read as one row per input and task.
+    `group` and `time` name columns that say what belongs together and what came when. They are inputs only where
+    `features` names them.
     """
     if isinstance(table, Problem):
         return table
@@ -132,7 +149,12 @@ def read_problem(
     _require([task], "task", columns)
     if target == task:
         raise ValueError(f"target and task are both {target!r}; they are two columns")
-    names = [c for c in columns if c not in (target, task)] if features is None else features
+    for name, role in ((group, "group"), (time, "time")):
+        if name is not None:
+            _require([name], role, columns)
+            if name in (target, task):
+                raise ValueError(f"{role}={name!r} is the {'target' if name == target else 'task'} column")
+    names = [c for c in columns if c not in (target, task, group, time)] if features is None else features
     names = [names] if isinstance(names, str) else list(names)
     _require(names, "features", columns)
     for name in names:
@@ -164,7 +186,23 @@ def read_problem(
     if frame is not None and list(labels) == values:
         own = frame.select([*names, task]).to_native()
         own = own if encoder is None else encoder.transform(own)
-    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, encoder)
+    groups = None if group is None else tuple(plain(v) for v in task_values(columns[group], n))
+    times = None if time is None else read_times(columns[time], time)
+    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, encoder, groups, times)
+
+
+def read_times(values: Any, name: str) -> tuple[float, ...]:
+    """Numbers as they are, dates and times as days; text is read as dates."""
+    column = np.asarray(values.to_list() if hasattr(values, "to_list") else values, dtype=object)
+    if len(bad := [i for i, v in enumerate(column) if is_missing(v)]):
+        raise ValueError(f"column {name!r} has no time in {name_some(bad)}; leave these rows out")
+    try:
+        if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
+            return tuple(float(v) for v in column)
+        days = np.array([v if isinstance(v, np.datetime64) else str(v) for v in column]).astype("datetime64[s]")
+    except ValueError as problem:
+        raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {problem}") from None
+    return tuple((days.astype(float) / 86400.0).tolist())
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:

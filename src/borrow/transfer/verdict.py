@@ -4,31 +4,52 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from borrow.data.plain import to_json
 from borrow.data.table import Table
-from borrow.transfer.decide import CANNOT_TELL, DESIGNATED, HELPS, HURTS
-from borrow.transfer.methods import LABELS, estimator_name
+from borrow.transfer.decide import (
+    CANNOT_TELL,
+    HELPS,
+    HURTS,
+    PROBABLY_HELPS,
+    PROBABLY_HURTS,
+    ROPE,
+    SAME,
+    SURE,
+)
+from borrow.transfer.methods import call_of, label_of
+
+#: Weights below this are not named.
+LEAST_WEIGHT = 0.03
+#: Correlations from this on are named where nothing is claimed.
+STRONG = 0.5
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one primary; printed, it is a page. Differences are errors less those of no transfer.
+    """The answer for one primary; printed, it is a page. Differences are errors less those without the other data.
 
     Attributes
     ----------
-    answer : "helps", "hurts" or "cannot tell".
+    answer : "helps", "probably helps", "no practical difference", "cannot tell", "probably hurts" or "hurts".
     primary : label of the task that the answer is for.
-    best : key of the method that was judged, None where none could be.
-    difference, low, high : of its error from that of no transfer, negative is better, with an interval.
+    best : key of the method that was judged, that of the largest weight among those that borrow; None where none could
+        be.
+    difference, low, high : of its error from that of `alone`, negative is better, with an interval.
     level, folds : level of the interval, and from how many folds.
     sentence : the answer in words.
     secondaries : a table, one row per secondary task: rows, correlation with the primary's function with its standard
         error and share, and gain: error without the task less error with it, with an interval; NaN where not computed.
     advice : what to do, in sentences.
     log_density : difference, low and high for the log predictive density, positive is better.
+    probability : posterior probability that borrowing lowers the error.
+    rope : differences up to this, to both sides, are none in practice: 2 % of the error without the other data.
+    alone : key of the best method without the other data, which borrowing has to beat.
+    weights, borrows : weight of every method in what `AutoRegressor` predicts, and the sum of those that borrow.
+    because : the weights in words.
 
     Examples
     --------
@@ -53,11 +74,20 @@ class Verdict:
     secondaries: Table = field(default_factory=Table)
     advice: list[str] = field(default_factory=list)
     log_density: dict[str, float] = field(default_factory=dict)
+    probability: float = math.nan
+    rope: float = math.nan
+    alone: str = "single"
+    weights: dict[str, float] = field(default_factory=dict)
+    borrows: float = 0.0
+    because: str = ""
 
     @property
     def method(self) -> str:
-        """The method to use."""
-        return self.best if self.answer == HELPS and self.best is not None else "single"
+        """The one method to use: the judged one where those that borrow have more weight than the others."""
+        if self.best is not None and self.borrows > 0.5:
+            return self.best
+        rest = {m: w for m, w in self.weights.items() if m in ("single", "mean", "ridge")}
+        return max(rest, key=lambda m: rest[m], default="single")
 
     @property
     def tells_of_secondaries(self) -> bool:
@@ -75,7 +105,7 @@ class Verdict:
 
     def to_html(self) -> str:
         """As a notebook shows it."""
-        advice = "".join(f"<li>{html.escape(line)}</li>" for line in self.advice)
+        advice = "".join(f"<li>{html.escape(line)}</li>" for line in [self.because, *self.advice] if line)
         table = self.secondaries.to_html() if self.tells_of_secondaries else ""
         return f"<p><b>{html.escape(self.answer)}</b>. {html.escape(self.sentence)}</p>{table}<ul>{advice}</ul>"
 
@@ -84,45 +114,96 @@ class Verdict:
 
     def __str__(self) -> str:
         table = ["", repr(self.secondaries), ""] if self.tells_of_secondaries else []
-        return "\n".join([self.sentence, *table, *self.advice])
+        return "\n".join([self.sentence, *([self.because] if self.because else []), *table, *self.advice])
+
+
+def holm(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
+    """Claims of several primaries at once, so that some wrong one among them has the probability of one alone.
+
+    Holm's rule: of M probabilities of being wrong the smallest is compared with the risk/M, the next with the
+    risk/(M - 1), and so on; from the first that is too large, "helps" becomes "probably helps", and so with "hurts".
+    """
+    weaker = {HELPS: PROBABLY_HELPS, HURTS: PROBABLY_HURTS}
+    claims = {p: min(v.probability, 1.0 - v.probability) for p, v in verdicts.items() if v.answer in weaker}
+    found, kept = dict(verdicts), True
+    for k, p in enumerate(sorted(claims, key=lambda p: claims[p])):
+        kept = kept and claims[p] <= (1.0 - SURE) / (len(verdicts) - k)
+        if not kept:
+            found[p] = replace(found[p], answer=weaker[found[p].answer])
+    return found
+
+
+def weights_in_words(weights: Mapping[str, float]) -> str:
+    """What a prediction is made of."""
+    named = sorted(((w, m) for m, w in weights.items() if w >= LEAST_WEIGHT), reverse=True)
+    parts = [f"{100 * w:.0f} % {label_of(m)}" for w, m in named]
+    return f"Best prediction: {', '.join(parts)} (weights by the probability that each gave to rows held out)."
 
 
 def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
-    """The answer in words; `alone` is the error of no transfer."""
+    """The answer in words; `alone` is the error of the best method without the other data."""
     begin = {
-        HELPS: f"The other data help {v.primary!r}",
-        HURTS: f"The other data hurt {v.primary!r}",
-        CANNOT_TELL: f"Cannot tell whether the other data help {v.primary!r}",
+        HELPS: f"Borrowing helps {v.primary!r}",
+        PROBABLY_HELPS: f"Borrowing probably helps {v.primary!r}",
+        SAME: f"Borrowing makes no practical difference for {v.primary!r}",
+        CANNOT_TELL: f"Cannot tell whether borrowing helps {v.primary!r}",
+        PROBABLY_HURTS: f"Borrowing probably hurts {v.primary!r}",
+        HURTS: f"Borrowing hurts {v.primary!r}",
     }[v.answer]
     if v.best is None:
         return f"{begin}: no method that borrows could be judged."
-    label = LABELS[v.best]
+    label = label_of(v.best)
     if v.difference == v.low == v.high == 0.0:
         return f"{begin}: the {label} borrowed nothing in any of {v.folds} folds and predicts as no transfer does."
     return (
-        f"{begin}: {scoring} {alone + v.difference:.3g} by the {label} against {alone:.3g} without them, difference "
-        f"{v.difference:.3g} ({100 * v.level:.3g} % interval {v.low:.3g} to {v.high:.3g}, {v.folds} folds)."
+        f"{begin}: {scoring} {alone + v.difference:.3g} by the {label} against {alone:.3g} without the other data "
+        f"({label_of(v.alone)}), difference {v.difference:.3g} ({100 * v.level:.3g} % interval {v.low:.3g} to "
+        f"{v.high:.3g}, {v.folds} folds). P(borrowing lowers the error) = {probability(v.probability)}."
     )
 
 
-def advice_of(v: Verdict, kind: str, task: str, rows: int) -> list[str]:
-    """What to do; `rows` are those of the primary with a target."""
-    alone = f"borrow.{estimator_name(kind, 'single')}"
-    if v.answer == HURTS:
+def probability(p: float) -> str:
+    """A probability in two digits, never as certain."""
+    return "not known" if p != p else "above 0.99" if p > 0.99 else "below 0.01" if p < 0.01 else f"{p:.2f}"
+
+
+def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
+    """What to do."""
+    auto = f"borrow.Auto{'Regressor' if kind == 'regression' else 'Classifier'}(task={task!r}, primary={v.primary!r}"
+    call = None if v.best is None else call_of(kind, v.best, task, v.primary)
+    alone = call_of(kind, v.alone, task, v.primary) or f"the {label_of(v.alone)}"
+    if v.answer in (HURTS, PROBABLY_HURTS):
         return [f"Leave the other data out: {alone}."]
-    if v.answer == HELPS and v.best is not None:
-        settings = f"task={task!r}" + (f", primary={v.primary!r}" if v.best == DESIGNATED else "")
+    if v.answer in (HELPS, PROBABLY_HELPS) and v.best is not None:
         worse = ["Its error is lower, but its uncertainty is worse: its log density falls; check its coverage."]
-        use = f"Use borrow.{estimator_name(kind, v.best)}({settings})."
-        return [use, *worse * (v.log_density["high"] < 0), *_carriers(v.secondaries)]
-    out = [f"Stay without transfer ({alone}) until more is known."]
-    half = (v.high - v.low) / 2.0
-    need = math.ceil(rows * (half / v.difference) ** 2) if v.difference < 0 and half > 0 else math.inf
-    if need <= 20 * rows:
-        out.append(
-            f"A difference of this size would show with about {need:,} rows of {v.primary!r}; there are {rows:,}."
-        )
-    return out
+        use = f"Use {call}." if call is not None else f"Use the {label_of(v.best)}."
+        return [use, *worse * (v.log_density["high"] < 0), *_carriers(v.secondaries), f"{auto}) weighs all methods."]
+    if v.answer == SAME:
+        near = f"within {100 * ROPE:.0f} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
+        return [f"Take what is simplest, {alone}: the difference is {near}.", *_strong(v)]
+    said = (
+        f"The {label_of(v.best or '')} does worse, which is said of it and not of the data: whether every method that "
+        "can drop a relation (focused, symmetric, rank1) does so too is not shown."
+    )
+    return [
+        *([said] if v.low > 0 else []),
+        f"To predict all the same, {auto}) weighs what may help by how well it did; with cautious=True it does without "
+        "the other data until they are shown to help.",
+        *_strong(v),
+    ]
+
+
+def _strong(v: Verdict) -> list[str]:
+    """Why tasks that go together may yet not lower the error."""
+    rows = [r for r in v.secondaries.rows() if abs(r["correlation"]) >= STRONG]
+    if not rows:
+        return []
+    most = max(rows, key=lambda r: abs(r["correlation"]))
+    return [
+        f"{most['task']!r} goes with {v.primary!r} (correlation {most['correlation']:.2f}), which is no contradiction: "
+        "the correlation is about the functions, the answer about the error, and either the primary's own rows say "
+        "nearly as much already, or too few rows were held out to show the difference."
+    ]
 
 
 def _carriers(secondaries: Table) -> list[str]:

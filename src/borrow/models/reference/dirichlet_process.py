@@ -189,7 +189,7 @@ def with_one(X: Array) -> Array:
     return np.column_stack([X, np.ones(len(X))])
 
 
-@register()
+@register("clusters", "clusters of logistic regressions", rank=7)
 @dataclass(eq=False, repr=False)
 class DirichletProcessClassifier(TaskClassifier):
     """Logistic regressions of tasks that fall into clusters; how many, the data say.

@@ -1,0 +1,281 @@
+"""Does the verdict see what is there, does it cry wolf, and how good is what `Auto*` predicts? Simulated comparisons.
+
+    python benchmarks/studies/power.py [--draws 100] [--seeds fresh] [--cells NAME ...] [--small]
+
+A cell is a family of tables and a number of rows of the primary.
+
+regression      one input over 12 to 20 lengthscales, noise 0.1, one secondary of 40 rows at its own level and scale,
+                whose function has correlation 0, 0.3, 0.6 or 0.9 with the primary's; 6, 10, 20 or 50 rows of the latter
+labels          two inputs over four lengthscales, labels by the sign of the function with noise; one secondary of 80
+                rows, correlation 0 or 0.9; 20 or 50 rows
+stress          nothing in common, 10 or 30 rows, each with one thing that makes intervals too narrow or a null no null:
+                heavy tails (noise of Student's t with two degrees of freedom), heteroscedastic (noise that grows
+                along the input tenfold), clustered (rows in clusters of about four, with a deviation of their own for
+                each cluster), same trend (the functions differ, and share a linear trend), same smoothness (two inputs
+                and three secondaries: functions differ, and a shared kernel learns the smoothness)
+
+For this training set, the truth is the error at all n rows on 2,000 fresh rows of the primary. An answer is right where
+it has the sign of the difference there between the method that was judged and the best without the other data.
+
+Seeds: those of tuning and those of the final run are disjoint, `SEEDS`. The generator was committed before any rule was
+tuned. Results of every draw are kept under out/ with the commit that fitted them, and a run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import borrow
+from borrow.transfer.decide import ANSWERS
+from borrow.transfer.methods import build
+from results import ROOT, provenance, write_result
+
+SEEDS = {"fresh": range(10_000), "tuning": range(10_000, 20_000)}
+N_TEST, NOISE, SECONDARY = 2000, 0.1, 40
+CORRELATIONS, ROWS = (0.0, 0.3, 0.6, 0.9), (6, 10, 20, 50)
+STRESS = ("heavy tails", "heteroscedastic", "clustered", "same trend", "same smoothness")
+STORE = ROOT / "out" / "power.jsonl"
+
+
+class Cell(NamedTuple):
+    """A family of tables, and how many rows the primary has."""
+
+    family: str
+    correlation: float
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """How results and the command line name it."""
+        return f"{self.family}, {self.correlation:g}, {self.rows} rows"
+
+    @property
+    def kind(self) -> str:
+        """What is predicted."""
+        return "classification" if self.family == "labels" else "regression"
+
+    @property
+    def null(self) -> bool:
+        """Whether the tasks have no function in common."""
+        return self.correlation == 0.0
+
+
+CELLS = [
+    *(Cell("regression", c, n) for c in CORRELATIONS for n in ROWS),
+    *(Cell("labels", c, n) for c in (0.0, 0.9) for n in (20, 50)),
+    *(Cell(family, 0.0, n) for family in STRESS for n in (10, 30)),
+]
+
+
+def draw(cell: Cell, seed: int) -> dict[str, Any]:
+    """A table to learn from, X, y and the task of every row, and 2,000 fresh rows of the primary."""
+    rng = np.random.default_rng([CELLS.index(cell), seed])
+    two = cell.family in ("labels", "same smoothness")
+    width, secondaries = (4.0 if two else rng.uniform(12.0, 20.0)), 3 if cell.family == "same smoothness" else 1
+    m = 80 if cell.family == "labels" else SECONDARY
+    n = cell.rows
+    X = rng.uniform(0.0, width, (n + secondaries * m + N_TEST, 2 if two else 1))
+    if cell.family == "clustered":
+        centre = rng.uniform(0.0, width, (max(n // 4, 2), 1))
+        group = rng.integers(len(centre), size=n)
+        X[:n] = centre[group] + 0.1 * rng.normal(size=(n, 1))
+    f, *others = (smooth(rng, X.shape[1])(X) for _ in range(1 + secondaries))
+    g = [cell.correlation * f + np.sqrt(1.0 - cell.correlation**2) * h for h in others]
+    if cell.family == "same trend":
+        slope = 2.0 * (X[:, 0] / width - 0.5) * np.sqrt(3.0)  # of variance one
+        f, g = (f + slope) / np.sqrt(2.0), [(h + slope) / np.sqrt(2.0) for h in g]
+    new = slice(n + secondaries * m, None)
+    y, task = [f[:n] + noise(cell, rng, X[:n], width)], ["primary"] * n
+    if cell.family == "clustered":
+        y[0] = y[0] + 0.5 * rng.normal(size=len(centre))[group]
+    for k, h in enumerate(g):
+        at = slice(n + k * m, n + (k + 1) * m)
+        own = h[at] + noise(cell, rng, X[at], width)
+        y.append(own if cell.family == "labels" else rng.normal() + rng.uniform(0.5, 2.0) * own)
+        task += [f"secondary {k + 1}"] * m
+    target, fresh = np.concatenate(y), f[new] + noise(cell, rng, X[new], width)
+    if cell.family == "labels":
+        middle = np.median(f[:n])  # so that no class is missing
+        target, fresh = (np.where(v > middle, "yes", "no") for v in (target, fresh))
+    return {"X": X[: new.start], "y": target, "task": task, "X_test": X[new], "y_test": fresh}
+
+
+def noise(cell: Cell, rng: np.random.Generator, X: Any, width: float) -> Any:
+    """What is added to the function, of about the standard deviation 0.1."""
+    if cell.family == "heavy tails":
+        return NOISE * rng.standard_t(2, size=len(X))
+    if cell.family == "heteroscedastic":
+        return NOISE * 0.3 * 10.0 ** (X[:, 0] / width) * rng.normal(size=len(X))
+    return (0.5 if cell.family == "labels" else NOISE) * rng.normal(size=len(X))
+
+
+def smooth(rng: np.random.Generator, inputs: int, waves: int = 400) -> Any:
+    """A draw from a Gaussian process of variance one and lengthscale one, by random Fourier features."""
+    W, phase = rng.normal(size=(inputs, waves)), rng.uniform(0.0, 2.0 * np.pi, waves)
+    size = rng.normal(size=waves) * np.sqrt(2.0 / waves)
+    return lambda X: np.cos(X @ W + phase) @ size
+
+
+def error(kind: str, y: Any, predicted: Any) -> float:
+    """Mean absolute error, or the Brier score of the probability of "yes"."""
+    return float(np.mean(np.abs(y - predicted) if kind == "regression" else ((y == "yes") - predicted) ** 2))
+
+
+def one_draw(cell: Cell, seed: int, methods: Any = "auto", cv: Any = None) -> dict[str, Any]:
+    """What is claimed, what is predicted, and what was true."""
+    started, d = time.process_time(), draw(cell, seed)
+    asked = "predict" if cell.kind == "regression" else "predict_proba"
+
+    def ask(model: Any) -> Any:
+        found = getattr(model, asked)(d["X_test"], tasks=["primary"] * N_TEST)
+        return found if cell.kind == "regression" else found[:, list(model.classes_).index("yes")]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cls = borrow.AutoRegressor if cell.kind == "regression" else borrow.AutoClassifier
+        auto = cls(primary="primary", methods=methods, cv=cv).fit(d["X"], d["y"], tasks=d["task"])
+        verdict, errors = auto.verdict_, {}
+        for key in auto.comparison_.methods:
+            model = auto.members_.get(key) or build(cell.kind, key, None, "primary").fit(
+                d["X"], d["y"], tasks=d["task"]
+            )
+            errors[key] = error(cell.kind, d["y_test"], ask(model))
+        mixture = error(cell.kind, d["y_test"], ask(auto))
+    keep = ("answer", "best", "alone", "difference", "low", "high", "probability", "weights")
+    return {
+        "cell": cell.name,
+        "seed": seed,
+        **{k: getattr(verdict, k) for k in keep},
+        "true": errors[verdict.best] - errors[verdict.alone],
+        "errors": errors,
+        "mixture": mixture,
+        "seconds": time.process_time() - started,
+    }
+
+
+def share(yes: Any) -> dict[str, Any]:
+    """How many of how many, and the share with its Monte-Carlo error."""
+    yes = np.asarray(yes, dtype=float)
+    p = float(yes.mean()) if len(yes) else float("nan")
+    se = float(np.sqrt(p * (1 - p) / len(yes))) if len(yes) else float("nan")
+    return {"of": len(yes), "times": int(yes.sum()), "share": round(p, 3), "error": round(se, 3)}
+
+
+def geometric(ratios: Any) -> float:
+    """Geometric mean."""
+    return round(float(np.exp(np.mean(np.log(ratios)))), 3)
+
+
+def summarise(draws: list[dict[str, Any]]) -> dict[str, Any]:
+    """Figures of some draws."""
+    answers = [d["answer"] for d in draws]
+    best, alone = (
+        np.array([f(d["errors"]) for d in draws]) for f in (lambda e: min(e.values()), lambda e: e["single"])
+    )
+    mixture = np.array([d["mixture"] for d in draws])
+    found: dict[str, Any] = {
+        "draws": len(draws),
+        "answers": {a: answers.count(a) for a in ANSWERS if a in answers},
+        "helps": share([a == "helps" for a in answers]),
+        "helps or probably helps": share([a in ("helps", "probably helps") for a in answers]),
+        "interval holds the truth": share([d["low"] <= d["true"] <= d["high"] for d in draws]),
+        "mixture / best in hindsight": geometric(mixture / best),
+        "no transfer / best in hindsight": geometric(alone / best),
+        "mixture / no transfer": geometric(mixture / alone),
+        "mixture / no transfer, 95 %": round(float(np.quantile(mixture / alone, 0.95)), 3),
+    }
+    for answer, sign in (("helps", -1), ("probably helps", -1), ("probably hurts", 1), ("hurts", 1)):
+        if mine := [d for d in draws if d["answer"] == answer]:
+            found[f"right where it says {answer}"] = share([np.sign(d["true"]) == sign for d in mine])
+    return found
+
+
+def summary(draws: list[dict[str, Any]]) -> dict[str, Any]:
+    """Every cell, and the groups that goals were set for."""
+    by_name = {c.name: c for c in CELLS}
+    cell = {id(d): by_name[d["cell"]] for d in draws}
+    gains = [
+        d
+        for d in draws
+        if cell[id(d)].correlation == 0.9
+        and cell[id(d)].rows >= 10
+        and cell[id(d)].kind == "regression"
+        and d["true"] < -0.05 * d["errors"][d["alone"]]
+    ]
+    groups = {
+        "all": draws,
+        "nulls": [d for d in draws if cell[id(d)].null],
+        "correlation 0.9, 10 to 50 rows, true gain above 5 %": gains,
+        **{f: [d for d in draws if cell[id(d)].family == f] for f in STRESS},
+    }
+    cells = {c.name: [d for d in draws if d["cell"] == c.name] for c in CELLS}
+    return {
+        "groups": {name: summarise(mine) for name, mine in groups.items() if mine},
+        "cells": {name: summarise(mine) for name, mine in cells.items() if mine},
+        "cpu seconds per comparison": round(float(np.mean([d["seconds"] for d in draws])), 1),
+    }
+
+
+def load(path: Path) -> dict[tuple[str, int], dict[str, Any]]:
+    """Draws that are there already, by cell and seed."""
+    found = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            d = json.loads(line)
+        except ValueError:
+            continue  # torn when the run was stopped
+        found[d["cell"], d["seed"]] = d
+    return found
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seeds", choices=SEEDS, default="fresh")
+    parser.add_argument("--cells", nargs="*", help="parts of their names; default: all")
+    parser.add_argument("--small", action="store_true", help="one quick draw of three cells, nothing written")
+    given = parser.parse_args(arguments)
+    if given.small:
+        few = [Cell("regression", 0.9, 10), Cell("labels", 0.0, 20), Cell("same smoothness", 0.0, 10)]
+        return summary([one_draw(c, SEEDS["tuning"][-1], ["symmetric"], 2) for c in few])
+    cells = [c for c in CELLS if not given.cells or any(part in c.name for part in given.cells)]
+    seeds = SEEDS[given.seeds][: given.draws]
+    STORE.parent.mkdir(exist_ok=True)
+    done, commit = load(STORE), provenance()["commit"]  # of the code that is loaded now and fits
+    with STORE.open("a") as file:
+        for seed in seeds:
+            for cell in cells:
+                if (cell.name, seed) in done:
+                    continue
+                d = done[cell.name, seed] = {**one_draw(cell, seed), "commit": commit}
+                file.write(json.dumps(d) + "\n")
+                file.flush()
+                sys.stdout.write(f"{cell.name}, {seed}: {d['answer']}, {d['seconds']:.0f} s\n")
+                sys.stdout.flush()
+    draws = [d for (name, seed), d in done.items() if seed in seeds and name in {c.name for c in cells}]
+    result = {
+        "seeds": given.seeds,
+        "draws per cell": len(seeds),
+        "fitted by": sorted({d["commit"] for d in draws}),
+        **summary(draws),
+    }
+    write_result("power", result)
+    sys.stdout.write(json.dumps(result["groups"], indent=1) + "\n")
+    return result
+
+
+if __name__ == "__main__":
+    main()
