@@ -26,6 +26,12 @@ pytestmark = [
 MODELS = {f"{n}, regressor": m for n, m in REGRESSORS.items()} | {f"{n}, classifier": m for n, m in CLASSIFIERS.items()}
 
 
+@pytest.fixture(autouse=True)
+def no_rows_are_few(monkeypatch):
+    """Of few rows the focused model writes out all pairs, on the host; here the structured form is what is tested."""
+    monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
+
+
 @pytest.fixture
 def no_collector():
     gc.collect()
