@@ -24,7 +24,7 @@ from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTa
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import warn
+from borrow.numerics.warned import together, warn
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -359,7 +359,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
         warn_constant(data)
         largest = self._largest_block(data)
         with self._places(len(data.cells.y), largest, largest) as place:
-            model = self._fit(data, place(data.cells))
+            model = together(self._fit, data, place(data.cells))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:
