@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import list_labels, places_of
+from borrow.data.labels import list_labels, places_of, sort_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
@@ -380,6 +380,6 @@ def warn_constant(data: TaskData) -> None:
     """Name the tasks whose targets are all equal: they tell a level, and nothing of scale or noise."""
     if data.constant:
         warn(
-            f"the targets of task {list_labels(data.constant, 4)} are all equal: only its level can be learnt, and its "
+            f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can be learnt, and its "
             "scale and noise are those of a typical task, or a guess where there is no other"
         )
