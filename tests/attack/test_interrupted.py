@@ -98,7 +98,7 @@ def answers(model, classes):
 
 @contextmanager
 def traced(at=None, error=None, line=1, within=PACKAGE):
-    """Counts calls of the package's functions, or of one of its files; `error` is raised in the `at`-th, at its `line`-th line."""
+    """Counts calls of functions of the package, or of one file; `error` is raised in the `at`-th, at its `line`-th."""
     calls, lines = [0], [0]
 
     def in_function(_frame, event, _arg):
@@ -228,14 +228,16 @@ def test_interrupted_prediction_for_unseen_task():
 
 
 @pytest.mark.parametrize("name", ["SingleTaskGPRegressor", "SingleTaskGPClassifier"])
-def test_warnings_are_told_after_a_fit_interrupted_while_it_collects_them(name):
+def test_interrupted_fit_does_not_silence_later_warnings(name):
+    """Interrupted while it collects them; the error is kept with its frames, as Python's prompt keeps the last."""
     X, y, tasks = table(0, name.endswith("Classifier"))
     model = getattr(borrow, name)(max_iter=1)
     with pytest.warns(ConvergenceWarning), traced(within=warned.__file__) as calls:
         model.fit(X, y, tasks)
     assert calls[0] > 1
     for at in range(1, calls[0] + 1):
-        with pytest.raises(KeyboardInterrupt), traced(at, KeyboardInterrupt, within=warned.__file__):
+        with pytest.raises(KeyboardInterrupt) as kept, traced(at, KeyboardInterrupt, within=warned.__file__):
             model.fit(X, y, tasks)
         with pytest.warns(ConvergenceWarning, match="iterations"):
             model.fit(X, y, tasks)
+        assert kept.tb is not None

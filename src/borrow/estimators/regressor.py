@@ -380,6 +380,6 @@ def warn_constant(data: TaskData) -> None:
     """Name the tasks whose targets are all equal: they tell a level, and nothing of scale or noise."""
     if data.constant:
         warn(
-            f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can be learnt, and its "
-            "scale and noise are those of a typical task, or a guess where there is no other"
+            f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can be "
+            "learnt, and its scale and noise are those of a typical task, or a guess where there is no other"
         )
