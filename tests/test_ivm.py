@@ -179,7 +179,8 @@ def test_adapted_regressor_knows_the_kernel():
         model.adapt(few[["f"]], few["y"])
     with pytest.raises(ValueError, match=r"X has 12 rows and y has the shape \(11,\)"):
         model.adapt(few[["x"]], few["y"][:11])
-    alone = model.adapt(few[["x"]].iloc[:1], [4.0])
+    with pytest.warns(UserWarning, match="fitted to a single row"):
+        alone = model.adapt(few[["x"]].iloc[:1], [4.0])
     assert np.isfinite(alone.predict(mine[["x"]])).all()
 
 
