@@ -165,8 +165,9 @@ def test_classifiers_give_the_same_numbers(name, tensors):
 
 @pytest.mark.filterwarnings("ignore:the optimiser stopped:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", ["focused", "dense", "dense, scoring", "em", "pooled, sparse", "hierarchical", "ivm"])
-def test_fits_end_at_the_same_optimum(name, tensors):
+def test_fits_end_at_the_same_optimum(name, tensors, monkeypatch):
     """Optimisers stop within a tolerance, and rounding decides where: the optimum is the same to that tolerance."""
+    monkeypatch.setattr("borrow.models.gp.model.CREEPING_TOL", 1e-6)  # of learnt inducing inputs: not on the way there
     X, y, task = table(n=60)
     model = clone(REGRESSORS[name]).set_params(**({"max_iter": 4} if name == "em" else {}))
     host = clone(model).fit(X, y, tasks=task)

@@ -138,7 +138,7 @@ def test_a_kernel_with_a_wrong_derivative_is_found():
 
 def test_sums_over_tasks_in_this_process_and_in_others():
     testing.check_tasks(PlacedTasks(CELLS), CELLS)
-    with open_workers(2, None) as workers:
+    with open_workers(2) as workers:
         testing.check_tasks(PlacedTasks(CELLS, workers), CELLS)
 
 

@@ -19,7 +19,9 @@ rng = np.random.default_rng(0)
 X, tasks = rng.uniform(-2, 2, (600, 2)), np.arange(600) % 6
 {}
 """
-WORKERS = "borrow.FocusedGPRegressor(primary=0, workers=2, max_iter=10**6).fit(X, np.sin(9 * X[:, 0]), tasks)"
+WORKERS = (
+    "borrow.FocusedGPRegressor(primary=0, inducing=100, workers=2, max_iter=10**6).fit(X, np.sin(9 * X[:, 0]), tasks)"
+)
 JOBS = """
 table = {"x": X[:, 0], "y": np.sin(9 * X[:, 0]), "who": tasks}
 borrow.compare(table, "y", "who", 0, ["focused"], cv=(5, 20), n_jobs=2)

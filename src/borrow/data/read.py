@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -248,7 +248,7 @@ def read_inputs(
                 f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
                 f"{schema.task!r}{did_you_mean(schema.task, extra)}"
             )
-        X = frame.select(list(schema.names)).to_native()
+        X = columns_of(frame, schema.names).to_native()
     inputs = _numbers(estimator, X, accept_sparse)
     return inputs, None if tasks is None else task_values(tasks, inputs.shape[0])
 
@@ -265,7 +265,13 @@ def _as_fitted(X: Any, schema: Schema) -> Any:
         X = schema.encoder.transform(X)
         frame = as_frame(X)
     known = [c for c in schema.columns if c in frame.columns]
-    return frame.select(known).to_native() if {*known} == {*frame.columns} else X
+    return columns_of(frame, known).to_native() if {*known} == {*frame.columns} else X
+
+
+def columns_of(frame: Any, names: Iterable[Any]) -> Any:
+    """Some columns of a frame in this order; a name may be a number or a tuple, as pandas has them."""
+    places = {name: i for i, name in enumerate(frame.columns)}
+    return frame[:, [places[name] for name in names]]
 
 
 def lacks_task(X: Any, schema: Schema) -> bool:
@@ -584,7 +590,7 @@ def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
                     f"X of task {label!r} has the columns {f.columns}, that of {labels[0]!r} {columns}; "
                     "all tasks share one input space"
                 )
-        table = nw.concat([f.select(columns) for f in frames]).to_native()
+        table = nw.concat([columns_of(f, columns) for f in frames]).to_native()
     elif all(sparse.issparse(X) for X in tables):
         table = sparse.vstack(tables, format="csr")
     else:

@@ -209,7 +209,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     def noise_at(self, X: Any, tasks: Any = None) -> Array:
         """Noise variance of a new observation at each row, in squared units of y; the shape is that of `predict`."""
         rows, task = self._read_new(X, tasks, population=True)
-        noise: Array = self._fit_of().noise  # type: ignore[attr-defined]
+        noise: Array = self._fit_of().expected_noise  # type: ignore[attr-defined]
         if task is None:
             return np.broadcast_to(noise[self._fit_of().schema.wide], (rows.shape[0], len(noise)))
         return np.where(task < 0, noise.mean(), noise[task])

@@ -20,6 +20,7 @@ from borrow.data.encode import TableEncoder, needs_encoding
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 from borrow.data.read import (
     as_frame,
+    columns_of,
     constant_columns,
     identifier_columns,
     is_missing,
@@ -184,7 +185,7 @@ def read_problem(
     about = kind, target, task, tuple(map(str, inputs))
     own = None
     if frame is not None and list(labels) == values:
-        own = frame.select([*names, task]).to_native()
+        own = columns_of(frame, [*names, task]).to_native()
         own = own if encoder is None else encoder.transform(own)
     groups = None if group is None else tuple(plain(v) for v in task_values(columns[group], n))
     times = None if time is None else read_times(columns[time], time)
