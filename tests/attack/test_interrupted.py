@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_info
 
 import borrow
 from borrow.kernels import SquaredExponential
+from borrow.numerics import warned
 
 PACKAGE = str(Path(borrow.__file__).parent)
 NAMES = [name for name in borrow.__all__ if name.endswith(("Regressor", "Classifier"))]
@@ -136,6 +137,29 @@ def test_refused_data(case):
                 estimator.fit(*bad)
     case.assert_unchanged(model)
     case.assert_not_fitted(fresh)
+
+
+def test_interrupted_fit_does_not_silence_later_warnings():
+    """Interrupted where a fit is about to end the block that collects its warnings."""
+
+    def interrupt(_frame, event, _arg):
+        if event == "line":
+            raise KeyboardInterrupt
+        return interrupt
+
+    def find(frame, _event, _arg):
+        code = frame.f_code
+        return interrupt if (code.co_filename, code.co_name) == (warned.__file__, "__exit__") else None
+
+    before = sys.gettrace()
+    sys.settrace(find)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            borrow.SingleTaskGPRegressor().fit(*table(0, False))
+    finally:
+        sys.settrace(before)
+    with pytest.warns(UserWarning, match="told"):
+        warned.warn("told")
 
 
 def test_error_at_any_moment(case, request):

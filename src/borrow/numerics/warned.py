@@ -9,24 +9,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from weakref import ref
 
 
 class Together:
     """Tell the warnings of a block when it has ended, those that differ in names and numbers alone as one.
 
     A hundred tasks that have the same to say are one warning, of the first, with how many more there are. A block that
-    fails tells nothing: its error does. Threads do not see each other's blocks.
+    fails tells nothing: its error does. Threads do not see each other's blocks. A block is known for as long as it is
+    there: one that Ctrl-C ended before it could say so takes no warning of later calls.
     """
 
-    _waiting: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("borrow_warnings", default=None)
+    _open: ContextVar[ref[Together] | None] = ContextVar("borrow_warnings", default=None)
 
     def __enter__(self) -> None:
-        self.before = self._waiting.get()
+        self.before = self._open.get()
         self.found: list[tuple[str, type[Warning]]] = []
-        self._waiting.set(self.found)
+        self._open.set(ref(self))
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        self._waiting.set(self.before)
+        self._open.set(self.before)
         alike: dict[Any, list[str]] = {}
         for text, category in self.found if kind is None else ():
             alike.setdefault((re.sub(r"'[^']*'|[-+.\w]*\d[-+.\w]*", "", text), category), []).append(text)
@@ -36,10 +38,11 @@ class Together:
     @classmethod
     def keeps(cls, message: str, category: type[Warning]) -> bool:
         """Take the warning where a block is open."""
-        waiting = cls._waiting.get()
-        if waiting is not None:
-            waiting.append((message, category))
-        return waiting is not None
+        known = cls._open.get()
+        block = None if known is None else known()
+        if block is not None:
+            block.found.append((message, category))
+        return block is not None
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
