@@ -69,7 +69,7 @@ attack: .venv/dev
 	$(BIN)/python tests/attack/campaigns.py --minutes $(MINUTES)
 
 # Single changes of the source that some test should notice: 300 of them, survivors by line. Goes on where it was.
-mutants: .venv/installed
+mutants: .venv/dev
 	$(BIN)/python tests/mutants.py
 
 # Pictures of what a visitor sees, under docs/figures.

@@ -43,7 +43,7 @@ SETTINGS = {
     r"rho names the task 's9'; tasks are 's1', 's2', 's3'": {"rho": {"s9": 1.0}},
     r"rho of task 's1' is 'high'; expected a number": {"rho": "high"},
     r"rho_prior=-1.0: expected 'auto', a positive": {"rho_prior": -1.0, "optimizer": "lbfgs"},
-    r"inducing='all': expected 'auto', 'primary', a number .* with 2 columns": {"inducing": "all"},
+    r"inducing='all': expected 'auto', None, 'primary', a number .* with 2 columns": {"inducing": "all"},
     r"inducing=\[\[0, 0, 0\]\]: expected .* with 2 columns": {"inducing": [[0, 0, 0]]},
     r"inducing=\[\[nan, 0.0\]\]: expected 'auto'": {"inducing": [[np.nan, 0.0]]},
     r"prior='weak': expected 'auto' \(weak priors\) or None": {"prior": "weak"},

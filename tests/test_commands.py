@@ -297,7 +297,7 @@ def test_missing_rows_are_dropped_when_asked(tmp_path):
     table.write_csv(tmp_path / "t.csv")
     told = good("fit", tmp_path / "t.csv", *FIT, "--drop-missing", "--save", tmp_path / "m").stdout
     assert "fitted to 35 rows" in told
-    assert "1 rows were left out" in told
+    assert "1 row was left out: it lacks an input or a task." in " ".join(told.split())
 
 
 MODULES = {"compare": compare, "fit": fit, "predict": predict, "suggest": suggest, "info": info, "report": report}
@@ -408,7 +408,15 @@ def test_info_goes_on_from_block_to_block(tmp_path, monkeypatch):
     parts = good("info", tmp_path / "t.csv", "--json").stdout
     assert json.loads(parts) == json.loads(whole)
     a, b, c = json.loads(whole)["columns"]
-    assert a == {"name": "a", "missing": 0, "distinct": 100, "kind": "numbers", "least": 0.0, "most": 99.0}
+    assert a == {
+        "name": "a",
+        "missing": 0,
+        "distinct": 100,
+        "kind": "numbers",
+        "infinite": 0,
+        "least": 0.0,
+        "most": 99.0,
+    }
     assert (b["missing"], b["values"], c["kind"], c["distinct"]) == (50, ["x"], "text", 91)
     monkeypatch.setattr(info, "COUNTED", 7)
     assert re.search(r"^a +numbers +0 +7\+ +0 to 99", good("info", tmp_path / "t.csv").stdout, re.M)
@@ -487,9 +495,9 @@ def test_info_takes_commas_that_may_separate_thousands_for_text(tmp_path, monkey
 def test_info_of_infinite_numbers(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,inf\n2,-3\n")
     a, b = json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]
-    assert (a["least"], a["most"]) == (1.0, 2.0)
-    assert (b["kind"], b["least"], b["most"]) == ("numbers", -3.0, None)  # JSON has no infinity
-    assert re.search(r"^b +numbers +0 +2 +-3 to inf", good("info", tmp_path / "t.csv").stdout, re.M)
+    assert (a["infinite"], a["least"], a["most"]) == (0, 1.0, 2.0)
+    assert (b["kind"], b["infinite"], b["least"], b["most"]) == ("numbers", 1, -3.0, -3.0)  # those that are finite
+    assert re.search(r"^b +numbers +0 +2 +-3 to -3, 1 infinite", good("info", tmp_path / "t.csv").stdout, re.M)
 
 
 def test_compare_takes_groups_times_wanted_rows_and_minutes(place, tmp_path):

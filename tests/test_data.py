@@ -84,7 +84,7 @@ def test_one_number_is_a_weight_for_all_rows(repeated):
 def test_weight_is_the_row_repeated_for_scaled_targets_of_several_tasks(repeated, optimizer):
     X, y, new = repeated
     tasks, k = np.arange(len(y)) % 3, np.random.default_rng(0).integers(1, 4, len(y))
-    model = borrow.FocusedGPRegressor(primary=1, rho=0.7, optimizer=optimizer, n_restarts=0, max_iter=40)
+    model = borrow.FocusedGPRegressor(primary=1, rho=0.7, optimizer=optimizer, n_restarts=0, max_iter=200)
     weighted = model.fit(X, y, tasks=tasks, sample_weight=k).predict(new), model.log_marginal_likelihood_
     model.fit(np.repeat(X, k, axis=0), np.repeat(y, k), tasks=np.repeat(tasks, k))
     tolerance = 1e-10 if optimizer is None else 1e-3  # the path of an optimiser depends on the last digit

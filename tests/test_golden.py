@@ -67,8 +67,9 @@ def test_a_small_change_of_a_held_answer_is_found_and_named(golden, record):
     assert (differ, lines) == (0, [])
 
 
-def test_a_fit_may_move_by_what_an_optimiser_leaves_and_no_more(golden, record):
+def test_a_fit_may_move_by_what_an_optimiser_leaves_and_no_more(golden):
     name = "SingleTaskGPRegressor/unequal/learnt"
+    record = {name: golden.run(next(c for c in golden.all_cases() if c.name == name))}  # bands moved on purpose since
     rows = 22
     for by, expected in ((0.9e-3 * rows, 0), (1.1e-3 * rows, 1)):
         assert changed(golden, record, name, ("log_marginal_likelihood_",), by)[0][0] == expected

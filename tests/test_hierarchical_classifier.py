@@ -253,7 +253,8 @@ def test_constant_targets_equal_inputs_and_one_row(value):
     mean, std = model.predict(table, return_std=True)
     assert_allclose(mean, value, rtol=1e-9, atol=1e-9)
     assert np.isfinite(std).all()
-    same = borrow.HierarchicalGPRegressor("who").fit(table.assign(x=1.0), np.arange(9.0))
+    with pytest.warns(UserWarning, match="column 'x' is 1 in every row"):
+        same = borrow.HierarchicalGPRegressor("who").fit(table.assign(x=1.0), np.arange(9.0))
     assert np.isfinite(same.predict(table.assign(x=1.0))).all()
     with pytest.warns(UserWarning, match="fitted to a single row"):
         alone = borrow.HierarchicalGPRegressor().fit([[1.0]], [2.0])

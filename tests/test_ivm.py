@@ -179,7 +179,8 @@ def test_adapted_regressor_knows_the_kernel():
         model.adapt(few[["f"]], few["y"])
     with pytest.raises(ValueError, match=r"X has 12 rows and y has the shape \(11,\)"):
         model.adapt(few[["x"]], few["y"][:11])
-    alone = model.adapt(few[["x"]].iloc[:1], [4.0])
+    with pytest.warns(UserWarning, match="fitted to a single row"):
+        alone = model.adapt(few[["x"]].iloc[:1], [4.0])
     assert np.isfinite(alone.predict(mine[["x"]])).all()
 
 
@@ -340,7 +341,8 @@ def test_strangers_tables():
     mean, std = alone.predict([[1.0], [9.0]], return_std=True)
     assert_allclose(mean, 2.0)
     assert 0 < std[0] < std[1]
-    flat = Regressor("who", n_active=30).fit(INPUTS, np.full(len(TABLE), 3.0))
+    with pytest.warns(UserWarning, match="the targets of task 'a', 'b', 'c' are all equal"):
+        flat = Regressor("who", n_active=30).fit(INPUTS, np.full(len(TABLE), 3.0))
     assert_allclose(flat.predict(INPUTS), 3.0)
     same = Regressor(n_active=4).fit(np.ones((20, 2)), TABLE["y"][:20])
     assert_allclose(same.predict(np.ones((1, 2))), TABLE["y"][:20].mean(), atol=0.2)

@@ -209,14 +209,15 @@ def test_iteration_limit_is_told(solver):
 
 
 @pytest.mark.parametrize("settings", [{}, {"rank": 1}, {"intercept": True}], ids=str)
+@pytest.mark.filterwarnings("ignore:column 'moon' is 4 in every row")
 def test_lengthscale_that_the_data_do_not_identify_is_named(settings):
     rng = np.random.default_rng(1)
     x, tasks = rng.uniform(0, 5, 60), np.tile(["a", "b"], 30)
     table, y = pd.DataFrame({"depth": x, "moon": 4.0}), np.sin(2 * x) + 0.2 * rng.normal(size=60)
     with pytest.warns(ConvergenceWarning, match=r"lengthscale\[1\] \(column 'moon'\).*prior='auto'") as caught:
         model(None, optimizer="lbfgs", prior=None, **settings).fit(table, y, tasks=tasks)
-    assert [w.filename for w in caught] == [__file__]
-    assert "depth" not in str(caught[0].message)
+    assert {w.filename for w in caught} == {__file__}
+    assert not any("depth" in str(w.message) for w in caught)
     model(None, optimizer="lbfgs", **settings).fit(table, y, tasks=tasks)  # the prior settles it
 
 
@@ -274,7 +275,8 @@ def _setup_of_everything():
 @pytest.mark.parametrize("settings", [{}, {"rank": 1}, {"task_covariance": "diagonal"}, {"solver": "em"}], ids=str)
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e6])
 def test_constant_targets_are_predicted(settings, value):
-    fitted = model(optimizer="lbfgs", **settings).fit(TABLE, np.full(15, value))
+    with pytest.warns(UserWarning, match=r"targets of task .* are all equal: only its level can be learnt"):
+        fitted = model(optimizer="lbfgs", **settings).fit(TABLE, np.full(15, value))
     mean, std = fitted.predict(TABLE, return_std=True)
     np.testing.assert_allclose(mean, value, rtol=1e-12)
     assert np.isfinite(std).all()

@@ -33,7 +33,7 @@ def test_home_is_the_readme_with_links_of_the_site(site):
     assert 'href="howto/pipeline.html"' in home
     assert 'href="contributing.html"' in home
     for page in site.rglob("*.html"):
-        for link in re.findall(r'<a [^>]*href="([^"#:]+)', page.read_text()):
+        for link in re.findall(r'<a [^>]*href="([^"#:]+)["#]', page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy.linalg import lapack
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_info
 
 import borrow
 from borrow.kernels import SquaredExponential
+from borrow.numerics import warned
 
 PACKAGE = str(Path(borrow.__file__).parent)
 NAMES = [name for name in borrow.__all__ if name.endswith(("Regressor", "Classifier"))]
@@ -96,8 +97,8 @@ def answers(model, classes):
 
 
 @contextmanager
-def traced(at=None, error=None, line=1):
-    """Counts calls of the package's functions; `error` is raised in the `at`-th, at its `line`-th line."""
+def traced(at=None, error=None, line=1, within=PACKAGE):
+    """Counts calls of functions of the package, or of one file; `error` is raised in the `at`-th, at its `line`-th."""
     calls, lines = [0], [0]
 
     def in_function(_frame, event, _arg):
@@ -108,7 +109,7 @@ def traced(at=None, error=None, line=1):
         return in_function
 
     def count(frame, _event, _arg):
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        if not frame.f_code.co_filename.startswith(within):
             return None
         calls[0] += 1
         return in_function if calls[0] == at else None
@@ -224,3 +225,19 @@ def test_interrupted_prediction_for_unseen_task():
             model.predict(new, return_std=True)
         assert vars(model) == state
     assert_array_equal(model.predict(new, return_std=True), before)
+
+
+@pytest.mark.parametrize("name", ["SingleTaskGPRegressor", "SingleTaskGPClassifier"])
+def test_interrupted_fit_does_not_silence_later_warnings(name):
+    """Interrupted while it collects them; the error is kept with its frames, as Python's prompt keeps the last."""
+    X, y, tasks = table(0, name.endswith("Classifier"))
+    model = getattr(borrow, name)(max_iter=1)
+    with pytest.warns(ConvergenceWarning), traced(within=warned.__file__) as calls:
+        model.fit(X, y, tasks)
+    assert calls[0] > 1
+    for at in range(1, calls[0] + 1):
+        with pytest.raises(KeyboardInterrupt) as kept, traced(at, KeyboardInterrupt, within=warned.__file__):
+            model.fit(X, y, tasks)
+        with pytest.warns(ConvergenceWarning, match="iterations"):
+            model.fit(X, y, tasks)
+        assert kept.tb is not None

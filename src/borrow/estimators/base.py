@@ -26,7 +26,6 @@ from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import Together
 from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import open_workers
 
@@ -168,7 +167,6 @@ class TaskEstimator(BaseEstimator):
         """
         device = resolve(getattr(self, "device", "cpu"), n_rows)
         with (
-            Together(),
             single_thread(largest),
             open_workers(getattr(self, "workers", None)) as workers,
             MemoryGivenBack(device, largest_on_device),

@@ -24,6 +24,7 @@ from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_
 from borrow.estimators.gp import GPEstimator
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
+from borrow.numerics.warned import together
 
 #: Standard deviations of the priors of a link's parameters; probabilities are kept so far from 0 and 1.
 SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
@@ -162,8 +163,12 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
         with self._places(len(rows.y), int(np.bincount(rows.task).max()), len(rows.y)) as place:
-            models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
+            models = together(self._fit_classes, rows, place)
         return self._published(self._schema, self._schema.classes, models, ClassLink.of(models))
+
+    def _fit_classes(self, rows: Rows, place: Place) -> list[BinaryModel]:
+        """One model where there are two classes, else one per class against the rest."""
+        return [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
 
     def _published(self, schema: Schema, classes: Any, models: list[Any], link: ClassLink | None = None) -> Fitted:
         """Everything that is published of the models."""

@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import list_labels, places_of
+from borrow.data.labels import list_labels, places_of, sort_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
@@ -24,7 +24,7 @@ from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTa
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import warn
+from borrow.numerics.warned import together, warn
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -359,7 +359,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
         warn_constant(data)
         largest = self._largest_block(data)
         with self._places(len(data.cells.y), largest, largest) as place:
-            model = self._fit(data, place(data.cells))
+            model = together(self._fit, data, place(data.cells))
         return self._published(self._schema, data.scaling, model)
 
     def _start_noise(self, data: TaskData) -> Array:
@@ -380,6 +380,6 @@ def warn_constant(data: TaskData) -> None:
     """Name the tasks whose targets are all equal: they tell a level, and nothing of scale or noise."""
     if data.constant:
         warn(
-            f"the targets of task {list_labels(data.constant, 4)} are all equal: only its level can be learnt, and its "
-            "scale and noise are those of a typical task, or a guess where there is no other"
+            f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can be "
+            "learnt, and its scale and noise are those of a typical task, or a guess where there is no other"
         )

@@ -7,47 +7,36 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
 
 
-class Together:
-    """Tell the warnings of a block when it has ended, those that differ in names and numbers alone as one.
+def together(work: Callable[..., Answer], *args: Any) -> Answer:
+    """Call `work`, and tell its warnings when it has ended, those that differ in names and numbers alone as one.
 
-    A hundred tasks that have the same to say are one warning, of the first, with how many more there are. A block that
-    fails tells nothing: its error does. Threads do not see each other's blocks.
+    A hundred tasks that have the same to say are one warning, of the first, with how many more there are. Work that
+    fails tells nothing: its error does. `warn` finds `waiting` in this frame of its own thread, so that nothing is left
+    behind where an interrupt falls between any two steps.
     """
-
-    _waiting: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("borrow_warnings", default=None)
-
-    def __enter__(self) -> None:
-        self.before = self._waiting.get()
-        self.found: list[tuple[str, type[Warning]]] = []
-        self._waiting.set(self.found)
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        self._waiting.set(self.before)
-        alike: dict[Any, list[str]] = {}
-        for text, category in self.found if kind is None else ():
-            alike.setdefault((re.sub(r"'[^']*'|[-+.\w]*\d[-+.\w]*", "", text), category), []).append(text)
-        for (_, category), texts in alike.items():
-            warn(texts[0] if len(texts) == 1 else f"{texts[0]} (and {len(texts) - 1} more like this)", category)
-
-    @classmethod
-    def keeps(cls, message: str, category: type[Warning]) -> bool:
-        """Take the warning where a block is open."""
-        waiting = cls._waiting.get()
-        if waiting is not None:
-            waiting.append((message, category))
-        return waiting is not None
+    waiting: list[tuple[str, type[Warning]]] | None = []
+    answer = work(*args)
+    found, waiting = waiting or [], None
+    alike: dict[Any, list[str]] = {}
+    for text, category in found:
+        alike.setdefault((re.sub(r"'[^']*'|[-+.\w]*\d[-+.\w]*", "", text), category), []).append(text)
+    for (_, category), texts in alike.items():
+        warn(texts[0] if len(texts) == 1 else f"{texts[0]} (and {len(texts) - 1} more like this)", category)
+    return answer
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's program that called this package."""
-    if Together.keeps(message, category):
-        return
+    """Warn at the line of the user's program that called this package, or when `together` has ended."""
     frame, depth, level = sys._getframe(1), 2, 2
     while frame is not None:
+        if frame.f_code is together.__code__ and frame.f_locals["waiting"] is not None:
+            frame.f_locals["waiting"].append((message, category))
+            return
         if frame.f_globals.get("__name__", "").partition(".")[0] in ("borrow", "sklearn"):
             level = depth + 1
         frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]

@@ -19,6 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,9 @@ def end_with(parent: int) -> None:
     What a dead parent leaves is then cleaned up by the tracker that lives as long as one of its processes.
     """
     if os.getppid() != parent or _watched:
+        started_by_it = current_process().name.startswith("LokyProcess") and not _watched
+        if started_by_it and not psutil.pid_exists(parent):  # it was killed while this process was loading
+            os._exit(1)
         return
     _watched.append(parent)
 

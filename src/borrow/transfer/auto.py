@@ -146,7 +146,8 @@ class AutoRegressor(RegressorMixin, _Auto):
     comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, or too few rows of the primary.
     weights_, members_ : dicts by method, the largest weight first: its weight, and the estimator fitted to all rows.
     because_ : the weights in a line of words.
-    chosen_, model_ : key and estimator of the largest weight; "single" is no transfer. `method_` is `chosen_`.
+    chosen_, model_ : key and estimator of the largest weight; "single" is no transfer.
+    method_ : another name of `chosen_`.
     encoder_ : the `TableEncoder` that made numbers of text, dates and gaps; None where X had none.
     primary_ : label of the task that matters.
     tasks_ : labels of the tasks, sorted.
@@ -226,9 +227,8 @@ class AutoClassifier(ClassifierMixin, _Auto):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    comparison_, verdict_, weights_, members_, because_, chosen_, method_, model_, encoder_, primary_, tasks_, fitted_ :
-        as in `AutoRegressor`.
-    n_features_in_, feature_names_in_ : as there.
+    comparison_, verdict_, weights_, members_, because_, chosen_, method_, model_ : as in `AutoRegressor`.
+    encoder_, primary_, tasks_, fitted_, n_features_in_, feature_names_in_ : as there.
 
     Examples
     --------

@@ -45,9 +45,9 @@ import numpy.typing as npt
 from borrow.covariance import Basis, DenseTasks, Design, SharedCovariance
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
-from borrow.inference.hyper_uncertainty import HyperUncertainty, direction
+from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
-from borrow.models.gp.model import evidence_objective, explore, single_lengthscales
+from borrow.models.gp.model import evidence_objective, explore, single_lengthscales, uncertainty_by_task
 from borrow.models.gp.task_model import TaskModel
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -170,16 +170,22 @@ def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | Non
 
 def model_uncertainty(
     setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None
-) -> HyperUncertainty | None:
+) -> HyperUncertainty | UncertaintyByTask | None:
     """How uncertain the hyper-parameters leave the functions of all tasks.
 
     Moved are the lengthscales of all kernels together; the variance of f^p with w = rho sqrt(v) held, so that the
     secondaries stay as they are; how much is shared, by all rho alike; the noise of the primary; and lengthscales
-    of its kernel one at a time. What is uncertain of a secondary's own part alone is not counted.
+    of its kernel one at a time. What is uncertain of a secondary's own part alone is not counted. Where nothing is
+    shared, each task is as uncertain as a single-task GP; where the rows are many, the primary alone is.
     """
+    if "noise" in values and not np.any(task_weights(values, setup)[setup.secondaries]):
+        few = len(setup.cells.y) <= MOST_ROWS
+        own = [kernel if few else None for kernel in setup.specific_kernels(values)]
+        own[setup.primary] = setup.kernel.with_theta(values["kernel"])
+        return uncertainty_by_task(setup.tasks, own, values, scales, prior, setup.infer)
     log_priors = priors_of(setup, scales, prior, sd)
-    kernel, own = setup.kernel, [k.marks("lengthscale") for k in setup.specific if k is not None]
-    lengths = {"kernel": kernel.marks("lengthscale"), "specific": np.concatenate([np.zeros(0), *own])}
+    kernel, marks = setup.kernel, [k.marks("lengthscale") for k in setup.specific if k is not None]
+    lengths = {"kernel": kernel.marks("lengthscale"), "specific": np.concatenate([np.zeros(0), *marks])}
     if setup.background is not None:
         lengths["background"] = setup.background.marks("lengthscale")
     moves = [

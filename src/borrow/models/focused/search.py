@@ -21,7 +21,7 @@ from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference, ExactInference
 from borrow.models.focused.alone import fit_alone
-from borrow.models.focused.model import Setup
+from borrow.models.focused.model import Setup, task_weights
 from borrow.models.focused.relations import (
     Search,
     drop_all_unless_worth_it,
@@ -32,7 +32,7 @@ from borrow.models.focused.relations import (
 )
 from borrow.models.focused.scoring import Ascent
 from borrow.models.focused.starts import starts
-from borrow.models.gp.model import bounds_of
+from borrow.models.gp.model import bounds_of, fit_single
 from borrow.numerics.optimise import Optimum, Values
 from borrow.tasks.placed import PlacedTasks
 
@@ -141,8 +141,22 @@ def optimise(
         if priced and np.any(best.values["rho"]):  # on the Z that is kept the relations must still pay
             _, best = drop_all_unless_worth_it(search, best)
             setup = setup if np.any(best.values["rho"]) else with_inducing(how.inducing, data, setup, best.values)
+    if priced and not np.any(task_weights(best.values, setup)[setup.secondaries]):
+        best = as_no_transfer(replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd)), best, values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
+
+
+def as_no_transfer(search: Search, best: Optimum, given: Values) -> Optimum:
+    """Where nothing is shared the primary is fitted as no transfer fits it, from the values given, and as closely."""
+    setup, ascent, t = search.setup, search.ascent, search.setup.primary
+    noise = {"noise": given["noise"][[t]]}
+    how = ascent.scales, ascent.prior, search.max_iter, setup.infer
+    kernel, own, optimum, _ = fit_single(setup.tasks.only(t), setup.kernel.with_theta(given["kernel"]), noise, *how)
+    values = {**best.values, "kernel": kernel.theta, "noise": best.values["noise"].copy()}
+    values["noise"][t] = own["noise"][0]
+    n_iter, reached = best.n_iter + optimum.n_iter, ascent.objective(values)[0]
+    return replace(optimum, values=values, objective=reached, n_iter=n_iter, at_bound=[])
 
 
 def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:

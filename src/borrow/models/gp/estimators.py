@@ -258,8 +258,12 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
     >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
     >>> model = borrow.PooledGPRegressor().fit(X, y, tasks=tasks)
-    >>> same = model.predict([[1.5], [1.5]], tasks=["a", "b"])
-    >>> bool(same[0] == same[1])  # one function for all tasks
+    >>> of_a, of_b = model.predict([[1.5], [1.5]], tasks=["a", "b"])
+    >>> round(float(of_b - of_a), 1)  # one function for all tasks, at the level and scale of each
+    1.0
+    >>> model = borrow.PooledGPRegressor(normalize_y="common").fit(X, y, tasks=tasks)
+    >>> of_a, of_b = model.predict([[1.5], [1.5]], tasks=["a", "b"])
+    >>> bool(of_a == of_b)
     True
     """
 

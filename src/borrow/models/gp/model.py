@@ -20,7 +20,13 @@ from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result
-from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty
+from borrow.inference.hyper_uncertainty import (
+    MOST_ROWS,
+    HyperUncertainty,
+    UncertaintyByTask,
+    direction,
+    hyper_uncertainty,
+)
 from borrow.inference.priors import Prior, independent_priors, kernel_prior, noise_prior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
@@ -205,6 +211,25 @@ def single_uncertainty(
         [*moves, direction(values, noise=1.0)],
         single_lengthscales(values, kernel),
     )
+
+
+def uncertainty_by_task(
+    tasks: PlacedTasks,
+    kernels: Sequence[Kernel | None],
+    values: Values,
+    scales: Array,
+    prior: str | None,
+    infer: Inference,
+) -> UncertaintyByTask:
+    """That of tasks that share nothing, each as of a single-task GP; none of a task without a kernel or a row."""
+    parts = []
+    for t, kernel in enumerate(kernels):
+        own, alone = {n: values[n][t : t + 1] for n in ("noise",) if n in values}, tasks.only(t)
+        part = None
+        if kernel is not None and len(alone.cells.y):
+            part = single_uncertainty(alone, Learnt(kernel, own, KEPT), scales, prior, infer)
+        parts.append(part)
+    return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)
 
 
 def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") -> list[Values]:

@@ -366,8 +366,8 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
 
     Attributes
     ----------
-    task_covariance_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one per class, where there are more
-        than two.
+    task_covariance_, task_correlations_, specific_kernels_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one
+        per class, where there are more than two.
 
     Examples
     --------

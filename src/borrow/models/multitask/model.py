@@ -46,7 +46,7 @@ from borrow.inference import Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
 from borrow.kernels.compose import Product, Sum
-from borrow.models.gp.model import KEPT, Learnt, evidence_objective, explore, single_lengthscales, single_uncertainty
+from borrow.models.gp.model import evidence_objective, explore, single_lengthscales, uncertainty_by_task
 from borrow.models.gp.task_model import TaskModel
 from borrow.models.multitask.blocks import adjoints_of_parts, prior_of_blocks
 from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks
@@ -178,7 +178,7 @@ def model_uncertainty(
     shares anything, each is as uncertain as a single-task GP.
     """
     if isinstance(setup.form, SharingTasks) and not setup.form.members:
-        return _uncertainty_by_task(setup, values, scales, prior)
+        return uncertainty_by_task(setup.tasks, setup.specific_kernels(values), values, scales, prior, setup.infer)
     own = {
         name: np.concatenate([np.zeros(0), *(k.marks(name) for k in setup.specific if k is not None)])
         for name in ("lengthscale", "variance")
@@ -193,16 +193,6 @@ def model_uncertainty(
 
     singles = single_lengthscales(values, setup.kernel)
     return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)
-
-
-def _uncertainty_by_task(setup: Setup, values: Values, scales: Array, prior: str | None) -> UncertaintyByTask:
-    parts = []
-    for t, kernel in enumerate(setup.specific_kernels(values)):
-        assert kernel is not None  # a task that shares nothing has one
-        own, tasks = {n: values[n][t : t + 1] for n in ("noise",) if n in values}, setup.tasks.only(t)
-        found = Learnt(kernel, own, KEPT)
-        parts.append(single_uncertainty(tasks, found, scales, prior, setup.infer) if len(tasks.cells.y) else None)
-    return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)
 
 
 def transfer_cancels(posterior: Any) -> bool:
