@@ -146,6 +146,10 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
+    def _with_left_out(self, model: Any) -> Any:
+        """One of several models, with what it says about rows left out, from which classes are put together."""
+        return model
+
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         """The public attributes of the models, one per class against the rest."""
         each = [m.attributes(self._schema.labels) for m in models]
@@ -168,7 +172,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _fit_classes(self, rows: Rows, place: Place) -> list[BinaryModel]:
         """One model where there are two classes, else one per class against the rest."""
-        return [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
+        models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
+        return [self._with_left_out(m) for m in models] if len(models) > 1 else models
 
     def _published(self, schema: Schema, classes: Any, models: list[Any], link: ClassLink | None = None) -> Fitted:
         """Everything that is published of the models."""

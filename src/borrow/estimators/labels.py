@@ -59,8 +59,10 @@ class EPClassifier(GPClassifier):
         table, infer = self._arrange(data), self._inference()
         fit = self._fit_gp(table, place(table.cells), infer, {})
         bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
-        model = EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
-        return replace(model, left_out=model.without_each()) if len(self._schema.classes) > 2 else model
+        return EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
+
+    def _with_left_out(self, model: Any) -> Any:
+        return replace(model, left_out=model.without_each())
 
 
 @dataclass(frozen=True)

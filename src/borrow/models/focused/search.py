@@ -150,11 +150,13 @@ def optimise(
 def as_no_transfer(search: Search, best: Optimum, given: Values) -> Optimum:
     """Where nothing is shared the primary is fitted as no transfer fits it, from the values given, and as closely."""
     setup, ascent, t = search.setup, search.ascent, search.setup.primary
-    noise = {"noise": given["noise"][[t]]}
+    noise = {"noise": given["noise"][[t]]} if "noise" in given else {}  # labels have none
     how = ascent.scales, ascent.prior, search.max_iter, setup.infer
     kernel, own, optimum, _ = fit_single(setup.tasks.only(t), setup.kernel.with_theta(given["kernel"]), noise, *how)
-    values = {**best.values, "kernel": kernel.theta, "noise": best.values["noise"].copy()}
-    values["noise"][t] = own["noise"][0]
+    values = {**best.values, "kernel": kernel.theta}
+    if noise:
+        values["noise"] = best.values["noise"].copy()
+        values["noise"][t] = own["noise"][0]
     n_iter, reached = best.n_iter + optimum.n_iter, ascent.objective(values)[0]
     return replace(optimum, values=values, objective=reached, n_iter=n_iter, at_bound=[])
 
