@@ -121,11 +121,11 @@ def hindsight(data: School, seed: int, mode: str, design: str, ridge: float) -> 
     train, test = split(len(data.score), seed)
     settings = MODES[mode] if design == "two-level" else {**MODES[mode], "ridge": ridge}
     model = borrow.MultiTaskRBFRegressor(design=design, **settings)
-    rows, _ = read_training(model, data.X[train], data.score[train], data.school[train])
-    rows = rows.in_order()
+    rows, schema = read_training(model, data.X[train], data.score[train], data.school[train])
+    rows, code = rows.in_order(), {label: t for t, label in enumerate(schema.labels)}
     scales = model._input_scales(rows)
     problem = prepare(model, rows, scales)
-    stack, X, task = problem.stack, data.X[test] / scales, data.school[test] - 1
+    stack, X, task = problem.stack, data.X[test] / scales, np.array([code[k] for k in data.school[test].tolist()])
     if design == "two-level":
         found = search_two_levels(stack, problem.candidates(), problem.settings)
         levels = [found._replace(sizes=found.sizes._replace(size=n)) for n in range(len(found.fits))]

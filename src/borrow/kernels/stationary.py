@@ -88,13 +88,14 @@ class Stationary(Homogeneous):
             return super().tangents(X, weight, v)
         X, _ = _centred(X, None)
         A = X / self._columns("lengthscale", X)
-        profile, slope, _ = self._profile(squared_distances(A, A))
-        S = slope()
+        parts = self._profile(squared_distances(A, A))
+        profile, S = parts[0] if free else None, parts[1]()
+        del parts  # each is as large as all pairs of inputs
         S *= weight
         A2 = A * A
         squares = A2 * (S @ v)[:, None] + S @ (v[:, None] * A2)
         by_lengthscale = -2.0 * self.variance * (squares - 2.0 * A * (S @ (v[:, None] * A)))
-        if not free:
+        if profile is None:
             return by_lengthscale
         by_variance = self.variance * ((weight * profile) @ v)
         return namespace(X).concatenate([by_variance[:, None], by_lengthscale], axis=1)
