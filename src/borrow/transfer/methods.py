@@ -48,8 +48,8 @@ ALONE = ("single", "mean", "ridge")
 DROPS = ("focused", "symmetric", "rank1")
 #: What "auto" leaves out, and why.
 NOT_IN_AUTO = {
-    "pooled": "it takes all tasks for one, and no study was won by it",
-    "rbf": "no study was won by it",
+    "pooled": "it takes all tasks for one",
+    "rbf": "it did not win in the draws that were tried",
 }
 
 
