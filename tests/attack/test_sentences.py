@@ -9,11 +9,13 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import borrow
 from borrow import store
 from borrow.cli.app import main
+from borrow.cli.output import guarded
 from borrow.tasks import dask
 
 NAMES = [n for n in borrow.__all__ if n.endswith(("Classifier", "Regressor"))]
@@ -270,3 +272,24 @@ def test_columns_far_more_than_rows_are_told(name):
     with pytest.warns(UserWarning, match="X has 300 columns and 9 rows: which columns matter can hardly be learnt"):
         make(name, optimizer="lbfgs").fit(wide, y > 0 if name.endswith("Classifier") else y, tasks=list("abc") * 3)
     make(name).fit(wide, y > 0 if name.endswith("Classifier") else y, tasks=list("abc") * 3)  # nothing is learnt
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("instead", [TypeError("expected a message argument"), GeneratorExit("a panic")])
+def test_what_an_interrupted_import_raises_is_an_interruption(number, instead, capsys):
+    """An import in C that is interrupted raises an error of its own: the user pressed Ctrl-C, and hears of that."""
+
+    def load():
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise instead from None
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(typer.Exit) as left:
+        guarded(load)()
+    assert left.value.exit_code == 130
+    assert capsys.readouterr().err == "borrow: interrupted\n"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

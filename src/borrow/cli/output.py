@@ -65,9 +65,17 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
-        before = signal.getsignal(signal.SIGTERM)
+        stopped: list[int] = []
+
+        def stop(number: int, _: object) -> NoReturn:  # SIGTERM takes the way of Ctrl-C: workers end, files are whole
+            stopped.append(number)
+            raise KeyboardInterrupt
+
+        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: handler for number, handler in found.items() if handler not in (None, signal.SIG_IGN)}
         try:
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # the way of Ctrl-C: workers end, files are whole
+            for number in before:
+                signal.signal(number, stop)
             return command(*arguments, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
@@ -76,14 +84,15 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:  # the reader, such as `head`, has had enough
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the last flush
             raise typer.Exit(FAILED) from None
-        except ModuleNotFoundError as absent:
-            fail(INSTALL.format(absent.name))
-        except Exception as problem:
-            if os.environ.get("BORROW_DEBUG"):
+        except BaseException as problem:
+            if stopped:  # code in C that is stopped while it imports raises something else in its place
+                fail("interrupted", INTERRUPTED)
+            if os.environ.get("BORROW_DEBUG") or not isinstance(problem, Exception):
                 raise
             fail(*_explained(problem))
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     return run
 
@@ -94,6 +103,8 @@ def _explained(problem: Exception) -> tuple[str, int]:
     A ValueError or TypeError was raised on purpose where it comes from this package or from scikit-learn's checks.
     """
     text = " ".join(str(problem).split()) or type(problem).__name__
+    if isinstance(problem, ModuleNotFoundError):
+        return INSTALL.format(problem.name), WRONG
     if isinstance(problem, MemoryError):
         return f"there is not enough memory: {text}", FAILED
     if isinstance(problem, OSError):
