@@ -1,0 +1,378 @@
+"""Scores, intervals, folds, shares, references and suggestions against figures that are worked out by hand."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from borrow.transfer import decide, folds, inputs, shapley, suggest
+from borrow.transfer.attribute import correlation_error, secondary_table
+from borrow.transfer.problem import read_problem
+from borrow.transfer.references import LogisticReference, RidgeReference, dual_ridge
+
+# Scores. --------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_numbers_by_hand():
+    y, mean, std = np.array([1.0, 2.0, 4.0]), np.array([1.5, 0.0, 4.0]), np.array([1.0, 2.0, 0.5])
+    found = folds.score_numbers(y, mean, std, "root mean squared error")
+    np.testing.assert_allclose(found["losses"], [0.25, 4.0, 0.0])
+    assert found["error"] == pytest.approx(np.sqrt(4.25 / 3.0))
+    densities = norm.logpdf(y, mean, std)
+    np.testing.assert_allclose(found["log_densities"], densities)
+    assert found["log_density"] == pytest.approx(densities.mean())
+    assert found["coverage"] == 1.0
+    off = folds.score_numbers(np.array([1.7, 1.6]), np.zeros(2), np.ones(2), "mean absolute error")
+    assert (off["coverage"], off["error"]) == (0.5, pytest.approx(1.65))  # the band of 90 % ends at 1.645
+    np.testing.assert_allclose(off["losses"], [1.7, 1.6])
+
+
+@pytest.mark.parametrize(
+    ("scoring", "two", "three"),
+    [("Brier score", [0.09, 0.16, 0.49], [0.38, 0.14]), ("error rate", [0.0, 0.0, 1.0], [1.0, 0.0]),
+     ("log loss", -np.log([0.7, 0.6, 0.3]), -np.log([0.5, 0.7]))],
+)  # fmt: skip
+def test_scores_of_labels_by_hand(scoring, two, three):
+    found = folds.score_labels(np.array([1, 0, 1]), np.array([[0.3, 0.7], [0.6, 0.4], [0.7, 0.3]]), scoring)
+    np.testing.assert_allclose(found["losses"], two)
+    assert found["error"] == pytest.approx(np.mean(two))
+    assert found["log_density"] == pytest.approx(np.log([0.7, 0.6, 0.3]).mean())
+    assert found["calibration"] == pytest.approx((0.7 + 0.6 + 0.7) / 3.0 - 2.0 / 3.0)
+    more = folds.score_labels(np.array([2, 0]), np.array([[0.5, 0.0, 0.5], [0.7, 0.1, 0.2]]), scoring)
+    np.testing.assert_allclose(more["losses"], np.where(scoring == "Brier score", [0.5, 0.14], three))
+
+
+def test_folds_by_hand():
+    assert [folds.default_cv(n) for n in (9, 10, 50, 51, 200, 201)] == [(9, 1), (5, 4), (5, 4), (5, 3), (5, 3), (5, 2)]
+    assert folds.read_cv(3, 20) == (3, 1)
+    assert folds.read_cv([4, 2], 20) == (4, 2)
+    assert folds.read_cv((20, 1), 20) == (20, 1)
+    for wrong in ((1, 1), (21, 1), (3, 0)):
+        with pytest.raises(ValueError, match=r"expected 2 to 20 folds \(the primary has 20 rows\)"):
+            folds.read_cv(wrong, 20)
+    with pytest.raises(ValueError, match="has 4 groups"):
+        folds.read_cv(5, 4, groups=True)
+
+
+def table(n=12, **more):
+    rng = np.random.default_rng(0)
+    return {"x": rng.normal(size=n), "y": rng.normal(size=n), "who": np.array(["a", "b"] * (n // 2)), **more}
+
+
+def test_blocks_of_time_by_hand():
+    """Six times of the primary in two blocks: each begins a third further on, and what is later is not seen."""
+    when = np.repeat(np.arange(6.0), 2)
+    problem = read_problem(table(when=when), "y", "who", features=["x"], time="when")
+    first, second = folds.splits_of(problem, "a", 2, 0)
+    times = lambda rows: when[rows].tolist()  # noqa: E731
+    assert (times(first.train), times(first.test)) == ([0.0, 1.0], [2.0, 3.0])
+    assert (times(second.train), times(second.test)) == ([0.0, 1.0, 2.0, 3.0], [4.0, 5.0])
+    assert (min(times(first.later)), min(times(second.later))) == (2.0, 4.0)
+    assert len(first.later) == 8
+    assert [(s.repeat, s.fold) for s in (first, second)] == [(0, 0), (0, 1)]
+
+
+# Intervals and answers. -----------------------------------------------------------------------------------------------
+
+
+def test_interval_by_hand():
+    """Values 1, 2, 6 of weights 1, 1, 2: mean 15/4; clusters are rows; 1 / sum of squared shares of them count."""
+    found = decide.interval(np.array([1.0, 2.0, 6.0]), 1.5, np.array([1.0, 1.0, 2.0]), [0, 1, 2])
+    share, values = np.array([0.25, 0.25, 0.5]), np.array([1.0, 2.0, 6.0])
+    n = 1.0 / (0.0625 + 0.0625 + 0.25)
+    se = np.sqrt(1.5 * n / (n - 1.0) * (((share * (values - 3.75)) ** 2).sum()))
+    half = student.ppf(0.975, n - 1.0) * se
+    np.testing.assert_allclose(found, [3.75, se, 3.75 - half, 3.75 + half, n - 1.0])
+    together = decide.interval(np.array([1.0, 2.0, 6.0]), 1.0, np.ones(3), ["u", "u", "v"])
+    assert together.mean == pytest.approx(3.0)
+    assert together.df == pytest.approx(1.0 / (4.0 / 9.0 + 1.0 / 9.0) - 1.0)
+    alone = decide.interval(np.array([5.0, 7.0]), 1.0, np.ones(2), ["u", "u"])
+    assert alone.mean == 6.0
+    assert np.isnan(alone.std_error)
+
+
+def test_probability_of_a_known_mean_is_all_or_nothing():
+    known = decide.Interval(2.0, 0.0, 2.0, 2.0, 5.0)
+    assert [known.below(v) for v in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
+    assert np.isnan(decide.Interval(2.0).below(3.0))
+
+
+def records(losses, repeat=0, failure=None):
+    n = len(losses[0])
+    return [
+        {"repeat": repeat, "fold": k, "failure": failure, "rows": list(range(k * n, k * n + n)),
+         "losses": list(part), "n_test": n, "n_train": 2 * n, "log_densities": [0.5 * v for v in part]}
+        for k, part in enumerate(losses)
+    ]  # fmt: skip
+
+
+def test_difference_of_two_methods_by_hand():
+    one, other = records([[1.0, 4.0], [2.0, 2.0], [9.0, 1.0]]), records([[1.0, 1.0], [1.0, 3.0], [4.0, 4.0]])
+    found = decide.difference_of(one, other)
+    gaps = np.array([0.0, 3.0, 0.0, 0.0, 5.0, -3.0])  # in the second fold the means agree: nothing was borrowed there
+    inflation = 3.0 / 3.0 + 3.0 * 0.5
+    se = np.sqrt(inflation * gaps.var(ddof=1) / 6.0)
+    assert found.mean == pytest.approx(gaps.mean())
+    assert found.std_error == pytest.approx(se)
+    assert found.df == pytest.approx(5.0)
+    by_root = decide.difference_of(one, other, root=True)
+    roots = np.sqrt(19.0 / 6.0) + np.sqrt(14.0 / 6.0)
+    assert by_root.mean == pytest.approx(gaps.mean() / roots)
+    assert by_root.std_error == pytest.approx(se / roots)
+    density = decide.difference_of(one, other, "log_densities", root=True)  # a density has no root
+    assert density.mean == pytest.approx(0.5 * gaps.mean())
+    # Folds in which one of them failed are left out, and so are those that only one has.
+    broken = [{**other[0], "failure": "it", "losses": None}, *other[1:]]
+    assert decide.difference_of(one, broken).mean == pytest.approx(np.mean([0.0, 0.0, 5.0, -3.0]))
+    assert decide.difference_of(one, other[2:]).mean == pytest.approx(1.0)
+    assert np.isnan(decide.difference_of(one, records([[1.0, 1.0]], failure="all")).mean)
+
+
+def test_difference_of_fold_means():
+    np.testing.assert_array_equal(decide.differences(np.array([1.0, 3.0]), np.array([2.0, 2.0])), [0.0, 0.0])
+    np.testing.assert_array_equal(decide.differences(np.array([1.0, 3.0]), np.array([2.0, 1.0])), [-1.0, 2.0])
+
+
+def test_error_of_a_method_by_hand():
+    found = decide.error_of(records([[1.0, 4.0], [2.0, 2.0]]) + records([[3.0, 4.0], [2.0, 0.0]], repeat=1))
+    values = np.array([2.0, 4.0, 2.0, 1.0])  # means over the repeats
+    assert found.mean == pytest.approx(2.25)
+    assert found.std_error == pytest.approx(np.sqrt((2.0 / 4.0 + 2.0 * 0.5) * values.var(ddof=1) / 4.0))
+    root = decide.error_of(records([[1.0, 4.0], [2.0, 2.0]]), root=True)
+    assert root.mean == pytest.approx(1.5)
+    plain = decide.error_of(records([[1.0, 4.0], [2.0, 2.0]]))
+    assert root.std_error == pytest.approx(plain.std_error / 3.0)
+    assert root.high - root.mean == pytest.approx((plain.high - plain.mean) / 3.0)
+    assert decide.error_of(records([[0.0, 0.0]]), root=True).mean == 0.0
+    assert np.isnan(decide.error_of([{"failure": "it"}]).mean)
+
+
+def test_weights_of_methods_by_hand():
+    """Log densities apart by a constant: one method has all the data's weight, the others what the prior gives them."""
+    n, d = 40, np.random.default_rng(1).normal(size=40)
+    found = decide.stack({"single": d - 9.0, "pooled": d, "focused": d - 9.0}, ["single"])
+    total = n + decide.PRIOR_ALONE + 2.0 * decide.PRIOR_OTHER
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert found["pooled"] == pytest.approx((n + decide.PRIOR_OTHER) / total, abs=2e-3)
+    assert found["single"] == pytest.approx(2.0 * found["focused"], rel=0.2)
+    # Two that say the same of every row go towards their priors: n rows leave w, the prior's share is s of n + s.
+    same = decide.stack({"single": d, "pooled": d}, ["single"])
+    rows, priors = n, decide.PRIOR_ALONE + decide.PRIOR_OTHER
+    expected = 2.0 / 3.0 + (0.5 - 2.0 / 3.0) * (rows / (rows + priors)) ** 100
+    assert same["single"] == pytest.approx(expected, rel=1e-9)
+    # Rows that count more decide more: the first half is for one method, the second for the other.
+    halves = np.repeat([5.0, -5.0], 20)
+    for heavy, which in ((slice(0, 20), "a"), (slice(20, 40), "b")):
+        weights = np.ones(40)
+        weights[heavy] = 9.0
+        found = decide.stack({"a": halves, "b": -halves}, [], weights=weights)
+        assert found[which] == pytest.approx(0.9, abs=0.03)
+    assert decide.stack({"a": np.array([0.0]), "b": np.array([-700.0])}, [])["a"] == pytest.approx(1.1 / 1.2)
+
+
+# Which task carried how much. -----------------------------------------------------------------------------------------
+
+
+def test_interval_of_a_share_by_hand():
+    found = shapley.interval_of(np.array([1.0, 2.0, 6.0]), 0.9)
+    se = np.sqrt(7.0 / 3.0)
+    half = student.ppf(0.95, 2) * se
+    np.testing.assert_allclose(found, [3.0, se, 3.0 - half, 3.0 + half, student.sf(3.0 / se, 2)])
+    assert shapley.interval_of(np.array([2.0, 2.0]), 0.95)[2:] == (2.0, 2.0, 1.0)
+
+
+def test_corrected_probabilities_never_fall_and_never_pass_one():
+    np.testing.assert_allclose(shapley.holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
+    np.testing.assert_allclose(shapley.holm([0.6, 0.5]), [1.0, 1.0])
+    assert shapley.holm([]) == []
+
+
+def test_copies_are_found_among_tasks_that_gain():
+    """Losses by hand: a and b are copies, c adds its own, d gains a tenth of the best and is not looked at."""
+    worth = {"a": 4.0, "b": 4.0, "c": 3.0, "d": 0.4}
+
+    def loss(S):
+        gained = max((worth[t] for t in S if t in "ab"), default=0.0) + sum(worth[t] for t in S if t in "cd")
+        return np.array([10.0, 12.0]) - gained
+
+    assert shapley.near_copies("abcd", loss) == [["a", "b"]]
+    worth |= {"c": 4.0, "a": 4.0}
+    every = lambda S: np.full(2, 10.0) - max((worth[t] for t in S), default=0.0)  # noqa: E731
+    assert shapley.near_copies("abcd", every) == [["a", "b", "c"]]
+    small = {"a": 0.19, "b": 0.19}
+    few = lambda S: np.full(2, 10.0) - max((small[t] for t in S), default=0.0)  # noqa: E731
+    assert shapley.near_copies("ab", few) == []  # less than a fiftieth of the loss is no gain
+    small |= {"a": 0.21, "b": 0.21}
+    assert shapley.near_copies("ab", few) == [["a", "b"]]
+
+
+def test_attribution_table_by_hand():
+    """loss(S) = 10 - 2 [a] - 3 [b] - 1 [a and b], in two rows that differ by a level: shares are 2.5 and 3.5."""
+
+    def loss(S):
+        gain = 2.0 * ("a" in S) + 3.0 * ("b" in S) + 1.0 * (len(S) == 2)
+        return np.array([10.0, 20.0]) - gain * np.array([1.0, 1.5])
+
+    found = shapley.attribute(["a", "b"], loss)
+    rows = {r["task"]: r for r in found.table.rows()}
+    assert [rows[t]["alone"] for t in "ab"] == pytest.approx([2.5, 3.75])
+    assert [rows[t]["without"] for t in "ab"] == pytest.approx([3.75, 5.0])
+    assert [rows[t]["shapley"] for t in "ab"] == pytest.approx([3.125, 4.375])
+    p = [student.sf(3.125 / (0.625), 1), student.sf(4.375 / (0.875), 1)]
+    assert [rows[t]["p"] for t in "ab"] == pytest.approx([2.0 * p[0], 2.0 * p[1]])
+
+
+def test_correlation_error_and_table_of_secondaries_by_hand():
+    assert correlation_error({"rho": 2.0, "correlation": 0.8, "std_error": 0.5}) == pytest.approx(0.4 * 0.36 * 0.5)
+    assert correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.3}) == 0.3
+    relations = [{"task": "b", "correlation": 0.8, "std_error": 0.1, "share": None}]
+    found = secondary_table({"b": 7, "c": 3}, relations, {"b": decide.Interval(0.5, 0.1, 0.3, 0.7, 4.0)})
+    first, second = found.rows()
+    assert [first[k] for k in ("task", "rows", "correlation", "std_error", "gain", "low", "high")] == [
+        "b", 7, 0.8, 0.1, 0.5, 0.3, 0.7]  # fmt: skip
+    assert np.isnan(first["share"])
+    assert second["rows"] == 3
+    assert all(np.isnan(second[k]) for k in ("correlation", "gain", "low"))
+
+
+# Rows like those wanted. ----------------------------------------------------------------------------------------------
+
+
+def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
+    problem = read_problem(table(40), "y", "who", features=["x"])
+    rows = problem.rows_of("a")
+    x = problem.X[rows, 0]
+    same, notes = inputs.shift_weights(problem, "a", problem.X[rows])
+    np.testing.assert_allclose([w for _, w in same], 1.0, atol=1e-6)
+    assert len(notes) == 1
+    assert "as good as 20 of 20" in notes[0]
+    assert [r for r, _ in same] == rows.tolist()
+    right = np.sort(x)[-8:, None]
+    weights, _ = inputs.shift_weights(problem, "a", right)
+    w = np.array([v for _, v in weights])
+    assert w.mean() == pytest.approx(1.0)
+    assert w[np.argmax(x)] > 1.5
+    assert w[np.argmin(x)] < 0.5
+    width = x.max() - x.min()
+    for beyond, told in ((0.04, 1), (0.06, 2)):
+        high = np.array([[x.max() + beyond * width], [x.mean()]])
+        if told == 1:
+            assert len(inputs.shift_weights(problem, "a", high)[1]) == 1
+        else:
+            with pytest.warns(UserWarning, match="50 % of the rows wanted lie outside"):
+                inputs.shift_weights(problem, "a", high)
+    with pytest.warns(UserWarning, match="50 % of the rows wanted lie outside"):
+        inputs.shift_weights(problem, "a", np.array([[x.min() - 0.06 * width], [x.mean()]]))
+    for wrong in (np.zeros((0, 1)), np.zeros((3, 2)), np.zeros(3)):
+        with pytest.raises(ValueError, match="wanted has the shape"):
+            inputs.read_wanted(wrong, problem)
+
+
+# References. ----------------------------------------------------------------------------------------------------------
+
+
+def test_ridge_without_the_rows_themselves_by_hand():
+    """The least error of rows left out is that of refits, at the penalty that has it."""
+    rng = np.random.default_rng(2)
+    Z, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    K = Z @ Z.T + 1.0
+    least, c, missed = dual_ridge(K, y, [np.arange(4), np.arange(4, 6)])
+    from borrow.transfer.references import PENALTIES
+
+    def left_out(a):
+        out = []
+        for i in range(6):
+            rest = np.delete(np.arange(6), i)
+            out.append(y[i] - K[i, rest] @ np.linalg.solve(K[np.ix_(rest, rest)] + a * np.eye(5), y[rest]))
+        return np.array(out)
+
+    errors = [np.mean(left_out(a)[:4] ** 2) + np.mean(left_out(a)[4:] ** 2) for a in PENALTIES]
+    best = PENALTIES[int(np.argmin(errors))]
+    assert least == pytest.approx(min(errors))
+    np.testing.assert_allclose(missed, left_out(best), rtol=1e-7)
+    np.testing.assert_allclose(c, np.linalg.solve(K + best * np.eye(6), y), rtol=1e-7)
+    assert dual_ridge(np.zeros((0, 0)), np.zeros(0), [])[0] == 0.0
+
+
+def test_mean_reference_is_drawn_little_and_its_spread_counts_one_row_of_all():
+    X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 10.0, 10.0, 13.0])
+    model = RidgeReference(form="mean").fit(X, y, tasks=["a"] * 3 + ["b"] * 3)
+    mean, std = model.predict([[0.0], [99.0]], tasks=["a", "b"], return_std=True)
+    np.testing.assert_allclose(mean, [3.0, 11.0], atol=1e-6)  # a line without slope, at the mean
+    assert mean.shape == std.shape == (2,)
+    spread = (8.0 + 6.0) / 4.0
+    # Rows left out miss by 3/2 times their deviation where the level is free; the penalty leaves it nearly so.
+    np.testing.assert_allclose(std**2, [(2.25 * 8.0 + spread) / 4.0, (2.25 * 6.0 + spread) / 4.0], rtol=0.2)
+
+
+def test_references_of_wide_targets_have_a_column_per_task():
+    X, Y = np.linspace(-1.0, 1.0, 12)[:, None], np.column_stack([np.linspace(0.0, 2.0, 12), np.linspace(5.0, 5.5, 12)])
+    model = RidgeReference(form="ridge").fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), Y, atol=0.05)
+    mean, std = model.predict(X[:3], return_std=True)
+    assert mean.shape == std.shape == (3, 2)
+    labels = LogisticReference(form="mean").fit(X, (Y > [0.4, 9.0]).astype(int))
+    assert labels.predict_proba(X[:4]).shape == (4, 2, 2)
+
+
+def test_shares_of_classes_count_half_a_row_more_of_each():
+    X = np.zeros((5, 1))
+    model = LogisticReference(form="mean").fit(X, np.array(["u", "u", "v", "u", "u"]), tasks=list("aaabb"))
+    p = model.predict_proba([[0.0], [0.0]], tasks=["a", "b"])
+    np.testing.assert_allclose(p, [[2.5 / 4.0, 1.5 / 4.0], [2.5 / 3.0, 0.5 / 3.0]])
+    np.testing.assert_allclose(model.decision_function([[0.0]], tasks=["a"]), np.log(1.5 / 2.5))
+
+
+@pytest.mark.parametrize("form", ["ridge", "tasks"])
+def test_logistic_references_have_the_level_and_slopes_of_scikit_learn(form):
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(3)
+    X = rng.normal(2.0, 3.0, size=(40, 1))
+    y = (X[:, 0] + rng.normal(size=40) > 2.0).astype(int)
+    Z = (X - X.mean()) / X.std()
+    design = Z if form == "ridge" else np.hstack([Z, 3.0 * np.ones((40, 1)), Z])
+    expected = LogisticRegression(C=1.0, max_iter=2000).fit(design, y).predict_proba(design)
+    found = LogisticReference(form=form).fit(X, y, tasks=["a"] * 40).predict_proba(X, tasks=["a"] * 40)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    one = LogisticReference(form=form).fit(X[:4], np.zeros(4), tasks=["a"] * 4)
+    assert one.predict_proba(X[:1], tasks=["a"]).shape[1] == len(one.classes_)
+
+
+# Suggestions. ---------------------------------------------------------------------------------------------------------
+
+
+def test_greedy_choice_by_hand():
+    """A reference and three candidates: the first choice is worth C^2 / (v + noise), the next given it."""
+    S = np.array([[1.0, 0.6, 0.5, 0.4], [0.6, 1.0, 0.8, 0.0], [0.5, 0.8, 1.0, 0.0], [0.4, 0.0, 0.0, 2.0]])
+    noise, cost = np.array([0.2, 0.2, 0.5]), np.array([1.0, 1.0, 1.0])
+    steps = suggest.greedy(S, 1, noise, cost, 9, suggest.variance_reduction)
+    assert [c for c, _, _ in steps] == [0, 2, 1]
+    assert steps[0][1] == pytest.approx(0.36 / 1.2)
+    assert steps[0][2] == pytest.approx(0.7)
+    after = S - np.outer(S[:, 1], S[:, 1]) / 1.2
+    assert steps[1][1] == pytest.approx(after[0, 3] ** 2 / (after[3, 3] + 0.5))
+    assert steps[1][2] == pytest.approx(0.7 - steps[1][1])
+    cheap = suggest.greedy(S, 1, noise, np.array([10.0, 1.0, 1.0]), 1, suggest.variance_reduction)
+    assert cheap[0][0] == 1
+    assert cheap[0][1] == pytest.approx(0.25 / 1.2)  # the gain itself, not that per cost
+    assert len(suggest.greedy(S, 1, noise, cost, 2, suggest.variance_reduction)) == 2
+    np.testing.assert_allclose(suggest.log_gamma(S[:1, 1:], np.ones(3), noise), 2.0 * np.log1p(1.0 / noise))
+    two = suggest.variance_reduction(np.array([[1.0], [2.0]]), np.array([3.0]), np.array([1.0]))
+    np.testing.assert_allclose(two, [5.0 / 4.0 / 2.0])
+
+
+def test_expected_improvement_by_hand():
+    gain = suggest.expected_improvement(np.array([1.0, 0.0, 3.0, 1.5]), 2.0)
+    found = gain(np.zeros((0, 4)), np.array([4.0, 0.0, 0.0, 0.25]), np.ones(4))
+    f = np.linspace(-30.0, 30.0, 200001)
+    by_sum = [(np.maximum(2.0 - f, 0.0) * norm.pdf(f, m, s)).sum() * (f[1] - f[0]) for m, s in ((1.0, 2.0), (1.5, 0.5))]
+    np.testing.assert_allclose(found, [by_sum[0], 2.0, 0.0, by_sum[1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("cost", [0.0, -1.0, "x", None, float("nan")])
+def test_costs_that_are_none_are_refused(cost):
+    with pytest.raises(ValueError, match=r"cost of candidate 1 is .*expected a positive number"):
+        suggest._prices([1.0, cost], np.array([0, 0]), ("a",))
+    np.testing.assert_array_equal(suggest._prices([2.0], np.array([0, 0]), ("a",)), [2.0, 2.0])
+    np.testing.assert_array_equal(suggest._prices({"a": 3.0, "b": 4}, np.array([1, 0]), ("a", "b")), [4.0, 3.0])
