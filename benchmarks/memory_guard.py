@@ -44,11 +44,15 @@ class Case(NamedTuple):
     tasks: int = 1
     #: None: the fit is measured. Otherwise a fit of a few rows is asked for this at many.
     asked: str | None = None
+    #: The share of the rows that the first task has; None: tasks have the same number of them.
+    first: float | None = None
 
 
 CASES: dict[str, Case] = {
     "single": Case("SingleTaskGPRegressor"),
     "single, two tasks": Case("SingleTaskGPRegressor", tasks=2),
+    "single, four tasks": Case("SingleTaskGPRegressor", tasks=4),
+    "single, labels, two tasks": Case("SingleTaskGPClassifier", tasks=2),
     "single, labels": Case("SingleTaskGPClassifier"),
     "pooled, exact": Case("PooledGPRegressor", {**BRIEF, "inducing": None}, 2),
     "pooled, exact, labels": Case("PooledGPClassifier", {**BRIEF, "inducing": None}, 2),
@@ -63,6 +67,10 @@ CASES: dict[str, Case] = {
     "focused, exact": Case("FocusedGPRegressor", {**FOCUSED, "inducing": None}, 2),
     "focused": Case("FocusedGPRegressor", FOCUSED, 2),
     "focused, inducing inputs": Case("FocusedGPRegressor", {**FOCUSED, "inducing": 300}, 2),
+    "focused, small primary": Case("FocusedGPRegressor", FOCUSED, 2, first=0.1),
+    "focused, large primary": Case("FocusedGPRegressor", FOCUSED, 2, first=0.9),
+    "focused, five tasks": Case("FocusedGPRegressor", FOCUSED, 5),
+    "focused, labels, small primary": Case("FocusedGPClassifier", FOCUSED, 2, first=0.1),
     "focused, labels": Case("FocusedGPClassifier", FOCUSED, 2),
     "hierarchical": Case("HierarchicalGPRegressor", tasks=10),
     "hierarchical, linear": Case("HierarchicalGPRegressor", {**BRIEF, "base_kernel": Linear()}, 10),
@@ -89,17 +97,19 @@ CASES: dict[str, Case] = {
 }
 
 
-def table(n: int, M: int, classes: bool, columns: int) -> tuple[Any, Any, Any]:
+def table(n: int, M: int, classes: bool, columns: int, first: float | None) -> tuple[Any, Any, Any]:
     """Rows of M tasks."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (n, columns))
     f = np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=n)
-    return X, (f > 0.0).astype(int) if classes else f, np.arange(n) % M
+    own = int(n * first) if first is not None else 0
+    tasks = np.arange(n) % M if first is None else np.where(np.arange(n) < own, 0, 1 + np.arange(n) % (M - 1))
+    return X, (f > 0.0).astype(int) if classes else f, rng.permutation(tasks)
 
 
 def measure(name: str, n: int) -> dict[str, float]:
     """Bytes asked for and bytes taken, in this process."""
-    kind, settings, M, what = CASES[name]
+    kind, settings, M, what, first = CASES[name]
     columns = n // 2 if "linear" in name else 2
     asked, compare = [0.0], memory.compare
 
@@ -108,7 +118,7 @@ def measure(name: str, n: int) -> dict[str, float]:
         compare(n_bytes, *args)
 
     def do(rows: int) -> Any:
-        X, y, tasks = table(rows, M, kind.endswith("Classifier"), columns)
+        X, y, tasks = table(rows, M, kind.endswith("Classifier"), columns, first)
         model = getattr(borrow, kind)(**settings)
         if what is None:
             return model.fit(X, y, tasks)

@@ -12,7 +12,6 @@ from borrow.covariance.inducing import choose_inducing, spread_inducing
 from borrow.covariance.layout import LEAST, MOST_ENTRIES, PADDED, STRETCH, alike
 from borrow.data.cells import merge
 from borrow.kernels import Constant, Matern, SquaredExponential
-from borrow.numerics.device import Device
 from borrow.tasks.placed import PlacedTasks
 from oracles import central_difference
 
@@ -112,10 +111,10 @@ def shared_matrix(x, X, task):
     return K
 
 
-def shared(cells, x, device=None):
+def shared(cells, x):
     bases = [Basis(KERNEL.with_theta(x[:3]), Z), Basis(Matern(0.7, 0.9).with_theta(x[3:5]), Z2)]
     own = [OWN[0].with_theta(x[14:16]), None, OWN[2].with_theta(x[16:17])]
-    return SharedCovariance(PlacedTasks(cells, device=device), bases, [0, 1, 1], x[5:14].reshape(3, 3), own)
+    return SharedCovariance(PlacedTasks(cells), bases, [0, 1, 1], x[5:14].reshape(3, 3), own)
 
 
 FORMS = {
@@ -413,14 +412,3 @@ def test_tasks_are_put_together_where_padding_costs_little():
     count = MOST_ENTRIES // PADDED**2
     full = alike(list(range(count + 1)), np.full(count + 1, PADDED))
     assert [len(block) for block in full] == [count, 1]
-
-
-def test_a_block_of_several_tasks_on_a_device_is_each_by_itself():
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'borrow[gpu]'")
-    cells, form = cells_of(False), FORMS["shared"]
-    tau = cells.count / 0.4
-    there = shared(cells, form.start, Device("cpu")).condition(Sites(tau * cells.y, tau))
-    w = np.sqrt(tau)
-    K = form.matrix(form.start, cells.X, cells.task)
-    assert there.evidence == pytest.approx(evidence(K, w * cells.y, w), rel=1e-10)
-    assert sum(there.evidence_given_others) < 0.0
