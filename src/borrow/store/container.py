@@ -58,8 +58,7 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> import tempfile, pathlib
     >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
@@ -88,8 +87,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> import tempfile, pathlib
     >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
@@ -123,8 +121,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> import tempfile, pathlib
     >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
