@@ -435,7 +435,7 @@ def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     rows, _ = read_inputs(estimator, X, estimator.fitted_.schema, accept_sparse=True)
     target, _ = read_targets(y)
     if target.ndim != 1 or len(target) != rows.shape[0]:
-        raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target a row")
+        raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target per row")
     seen = np.isfinite(target)
     if not seen.any():
         raise ValueError("every y is NaN; a new task needs at least one row with a target")

@@ -267,7 +267,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         their own figures as far as the rows carry them, else by those of the other tasks.
         """
         fitted: Any = self._fit_of()
-        what = f"has the shape {np.shape(y)}; adapt takes one target a row"
+        what = f"has the shape {np.shape(y)}; adapt takes one target per row"
         child, features = self._child(X, y, what, kernel=self.kernel_, selection="entropy")
         targets = read_targets(y)[0]
         center, scale = units_of_new_task(targets, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
@@ -401,7 +401,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         X has the columns of the inputs; the task column may be there too. All rows are taken in. Labels are among
         `classes_`; those that y lacks stay possible.
         """
-        what = f"the shape {np.shape(y)}; adapt takes one label a row"
+        what = f"the shape {np.shape(y)}; adapt takes one label per row"
         child, features = self._child(X, y, what)
         fresh, classes = child._unfitted().set_params(selection="entropy", verbose=False), self.classes_
         codes, _, seen = read_classes(y, type(self).__name__)
