@@ -102,7 +102,8 @@ def facts(lines: dict[str, Any]) -> SafeTable:
 def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
     """Columns of a table: what they hold, how much is missing. Read in portions, none of which is kept."""
     source, rows = open_source(place, delimiter), 0
-    columns, becomes = {name: Column(name) for name in source.columns}, {}
+    columns = {name: Column(name) for name in source.columns}
+    becomes: dict[str, str] = {}
     for part in source.parts():
         becomes = becomes or {values.name: as_input(values, source.separator) for values in part}
         rows += part.height

@@ -25,10 +25,11 @@ def two_tasks(kind: str = "numbers") -> tuple[list[list[float]], list[Any], list
     >>> tasks
     ['a', 'a', 'a', 'a', 'b', 'b', 'b', 'b']
     """
-    y = {"numbers": [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1], "labels": ["no", "no", *["yes"] * 2, "no", *["yes"] * 3]}
-    if kind not in y:
+    if kind not in ("numbers", "labels"):
         raise ValueError(f"kind={kind!r}: expected 'numbers' or 'labels'")
-    return [[0.0], [1.0], [2.0], [3.0]] * 2, list(y[kind]), list("aaaabbbb")
+    numbers = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    labels = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    return [[0.0], [1.0], [2.0], [3.0]] * 2, numbers if kind == "numbers" else labels, list("aaaabbbb")
 
 
 class FocusedProblem(NamedTuple):
