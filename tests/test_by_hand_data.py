@@ -422,3 +422,27 @@ def test_orders_and_drops_are_checked_by_name():
     encoder = borrow.TableEncoder().fit(frame.to_numpy())
     with pytest.raises(ValueError, match="has 2 features"):
         encoder.transform(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("name", ["SingleTaskGPRegressor", "FocusedGPRegressor", "PooledGPClassifier"])
+def test_many_rows_are_answered_for_a_block_at_a_time(name, monkeypatch):
+    """The same answers, and no call of the model is for more rows than a block has."""
+    rng = np.random.default_rng(0)
+    X, y, tasks = rng.uniform(0.0, 5.0, (24, 1)), rng.normal(size=24), np.array(["a", "b"] * 12)
+    kind = getattr(borrow, name)
+    given = {k: v for k, v in {"primary": "a", "optimizer": None}.items() if k in kind._get_param_names()}
+    model = kind(**given).fit(X, y > 0 if name.endswith("Classifier") else y, tasks=tasks)
+    new, of = rng.uniform(0.0, 5.0, (23, 1)), rng.choice(["a", "b"], 23)
+
+    def ask():
+        return model.predict_proba(new, of) if name.endswith("Classifier") else model.predict(new, of, return_std=True)
+
+    whole, sizes = ask(), []
+    for module in ("base", "regressor"):
+        monkeypatch.setattr(f"borrow.estimators.{module}.BLOCK", 5)
+    inner = type(model.fitted_.model[0] if name.endswith("Classifier") else model.fitted_.model)
+    what = "probability" if name.endswith("Classifier") else "predict"
+    real = getattr(inner, what)
+    monkeypatch.setattr(inner, what, lambda self, X, *more: sizes.append(len(X)) or real(self, X, *more))
+    np.testing.assert_allclose(ask(), whole, rtol=1e-10)
+    assert sizes == [5, 5, 5, 5, 3]

@@ -10,7 +10,7 @@ from borrow.inference import em, hyper_uncertainty, priors
 from borrow.inference.adf import GaussianFactors, ProbitFactors, TaskPosterior
 from borrow.inference.ep import MEMORY, Past, Sites, cavity, class_bias, ep, ep_evidence
 from borrow.inference.likelihoods import Gaussian, Logistic, Probit
-from borrow.kernels import Constant, Linear, SquaredExponential
+from borrow.kernels import Constant, Linear, NeuralNetwork, SquaredExponential
 from borrow.numerics.linalg import NotPositiveDefiniteError
 
 # Likelihoods. ---------------------------------------------------------------------------------------------------------
@@ -97,6 +97,7 @@ def test_gaussian_factors_by_hand():
 def test_rows_taken_in_one_by_one_leave_the_posterior_of_all():
     X, y, noise = np.linspace(0.0, 3.0, 12), np.sin(np.arange(12.0)), 0.3
     K = np.exp(-0.5 * (X[:, None] - X) ** 2)
+    K[6] = K[:, 6] = 0.0  # a function that is known there beforehand
     posterior = TaskPosterior(lambda n: K[:, n].copy(), np.diagonal(K))
     factors, at = GaussianFactors(y, np.full(12, noise)), [3, 0, 7, 11, 5, 1, 8, 2, 10]
     for n in at:
@@ -293,6 +294,10 @@ def test_prior_of_each_parameter_of_a_kernel_by_hand():
     linear = priors.kernel_prior(Linear(1.0), scales, log_variance=0.7)
     slope = float(np.mean(-2.0 * np.log(scales)) - np.log(3.0) + 0.7)
     assert linear.mean[0] == pytest.approx(slope)
+    network = priors.kernel_prior(NeuralNetwork(1.0, weight_variance=(1.0, 1.0, 1.0)), scales)
+    np.testing.assert_allclose(network.mean[1:4], -2.0 * np.log(scales))
+    tied = priors.kernel_prior(NeuralNetwork(1.0, weight_variance=1.0), scales)
+    assert tied.mean[1] == pytest.approx(np.mean(-2.0 * np.log(scales)))
     constant = priors.kernel_prior(Constant(5.0), scales, log_variance=0.7)
     np.testing.assert_allclose(constant.mean, [0.0])
     np.testing.assert_allclose(matrix(constant), [[0.25]])

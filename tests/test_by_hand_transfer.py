@@ -1,14 +1,27 @@
 """Scores, intervals, folds, shares, references and suggestions against figures that are worked out by hand."""
 
+import time
+from dataclasses import replace
+from importlib import import_module
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 from scipy.stats import t as student
 
+import borrow
+from borrow.data.cells import Rows
+from borrow.data.read import Schema
 from borrow.transfer import decide, folds, inputs, shapley, suggest
 from borrow.transfer.attribute import correlation_error, secondary_table
+from borrow.transfer.auto import as_problem
+from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
 from borrow.transfer.references import LogisticReference, RidgeReference, dual_ridge
+from borrow.transfer.verdict import probability
+from test_verdict import ALONE, made, moved
+
+compare_module = import_module("borrow.transfer.compare")
 
 # Scores. --------------------------------------------------------------------------------------------------------------
 
@@ -376,3 +389,141 @@ def test_costs_that_are_none_are_refused(cost):
         suggest._prices([1.0, cost], np.array([0, 0]), ("a",))
     np.testing.assert_array_equal(suggest._prices([2.0], np.array([0, 0]), ("a",)), [2.0, 2.0])
     np.testing.assert_array_equal(suggest._prices({"a": 3.0, "b": 4}, np.array([1, 0]), ("a", "b")), [4.0, 3.0])
+
+
+# Comparisons. ---------------------------------------------------------------------------------------------------------
+
+
+def test_table_and_progress_of_a_comparison_by_hand():
+    """Twenty rows, five folds twice; `pooled` left the race after the first five."""
+    errors = {"single": ALONE, "pooled": ALONE + 0.3, "focused": moved(-0.5)}
+    found = made(errors)
+    kept = [r for r in found.records if r["method"] != "pooled" or r["repeat"] == 0]
+    found = Comparison.from_dict({**found.to_dict(), "records": kept})
+    rows = {r["method"]: r for r in found.table().rows()}
+    single = rows["single"]
+    assert (single["difference"], single["low"], single["high"]) == (0.0, 0.0, 0.0)
+    assert [rows[m]["seconds"] for m in ("single", "pooled", "focused")] == [10.0, 5.0, 10.0]
+    assert rows["pooled"]["error"] == pytest.approx(np.mean(ALONE) + 0.3)
+    assert rows["focused"]["error"] == pytest.approx(np.mean(errors["focused"]))
+    assert rows["focused"]["difference"] == pytest.approx(np.mean(errors["focused"] - ALONE))
+    assert rows["pooled"]["coverage"] == pytest.approx(0.9)
+    assert found.progress("a") == (25, 25)
+    whole = made(errors)
+    assert whole.progress("a") == (30, 30)
+    part = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:12]})
+    assert part.progress("a") == (12, 20)  # single twice; the others have one round of folds planned so far
+    # Another primary may have had other folds than the header says, which are those of the first.
+    several = Comparison.from_dict({**whole.to_dict(), "primaries": ["a", "b"], "cv": {"folds": 9, "repeats": 7}})
+    assert several.progress("a") == (30, 30)
+    assert several.progress("b")[0] == 0
+    assert "methods for 2 tasks in turn on 63 folds" in repr(several)
+    assert "methods for 'a' on 10 folds" in repr(whole)
+    assert whole.best_alone("a") == "single"
+
+
+def test_the_best_that_borrows_has_the_most_weight():
+    """It is the density that weighs: the method of the lower error has the worse one here."""
+    density = {"single": -ALONE - 3.0, "pooled": -ALONE, "focused": -ALONE - 2.0}
+    found = made({"single": ALONE, "pooled": moved(-0.1), "focused": moved(-0.3, seed=2)}, density)
+    verdict = found.verdict()
+    assert verdict.best == "pooled"
+    assert verdict.rope == pytest.approx(0.02 * np.mean(ALONE))
+    assert verdict.weights["pooled"] > 0.9
+
+
+def test_gains_of_secondaries_are_those_of_fits_without_them():
+    focused = moved(-0.5, sd=0.01)
+    out = [{**r, "left_out": "b"} for r in made({"focused": ALONE}).folds("a", "focused") if r["repeat"] == 0]
+    with_it = made({"single": ALONE + 1.0, "focused": focused}, left_out=out).verdict()
+    assert with_it.secondaries["gain"][0] == pytest.approx(np.mean(ALONE - focused))  # and not from no transfer
+
+
+def test_probabilities_in_words():
+    said = [probability(p) for p in (np.nan, 0.991, 0.99, 0.5, 0.01, 0.009)]
+    assert said == ["not known", "above 0.99", "0.99", "0.50", "0.01", "below 0.01"]
+
+
+def test_calls_that_are_no_calls():
+    problem = read_problem(table(), "y", "who", features=["x"])
+    assert compare_module.read_primaries(problem, "a") == ["a"]
+    assert compare_module.read_primaries(problem, None) == ["a", "b"]
+    with pytest.raises(ValueError, match="primary='c' is not a task; tasks are 'a', 'b'"):
+        compare_module.read_primaries(problem, "c")
+    for jobs in (None, 1, 3, -1):
+        compare_module._check_jobs(jobs)
+    for jobs in (0, 1.5, "two", True):
+        with pytest.raises(ValueError, match="expected the number of fits at once"):
+            compare_module._check_jobs(jobs)
+    now = time.monotonic()
+    assert now + 89.0 < compare_module.read_minutes(1.5) < now + 120.0
+    assert compare_module.read_minutes(None) == np.inf
+    for minutes in (0, -1.0, True, "2", float("nan")):
+        with pytest.raises(ValueError, match="expected a positive number"):
+            compare_module.read_minutes(minutes)
+
+
+# Mixtures. ------------------------------------------------------------------------------------------------------------
+
+
+class Member:
+    """A model that answers the same everywhere."""
+
+    def __init__(self, mean, std):
+        self.mean, self.std = mean, std
+
+    def predict(self, X, tasks=None, return_std=False, return_cov=False, include_noise=False):
+        mean, n = np.full(len(X), self.mean), len(X)
+        return (mean, np.eye(n) * self.std**2) if return_cov else (mean, np.full(n, self.std)) if return_std else mean
+
+
+@pytest.fixture
+def mixture(monkeypatch):
+    """An AutoRegressor of two members, N(1, 1) with the weight 1/4 and N(3, 4) with 3/4."""
+    members = [(0.25, Member(1.0, 1.0)), (0.75, Member(3.0, 2.0))]
+    model = borrow.AutoRegressor(primary="a")
+    ask = lambda self, what, X, tasks, *more: [(w, getattr(m, what)(X, tasks, *more)) for w, m in members]  # noqa: E731
+    monkeypatch.setattr(borrow.AutoRegressor, "_ask", ask)
+    return model
+
+
+def test_moments_of_a_mixture_by_hand(mixture):
+    X = np.zeros((2, 1))
+    np.testing.assert_allclose(mixture.predict(X), 2.5)
+    mean, std = mixture.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, 2.5)
+    np.testing.assert_allclose(std**2, 0.25 * (1.0 + 2.25) + 0.75 * (4.0 + 0.25))
+    mean, cov = mixture.predict(X, return_cov=True)
+    np.testing.assert_allclose(np.diagonal(cov), std**2)
+    np.testing.assert_allclose(cov[0, 1], 0.25 * 2.25 + 0.75 * 0.25)
+
+
+def test_quantiles_of_a_mixture_by_hand(mixture):
+    found = mixture.predict_quantiles(np.zeros((2, 1)), levels=[0.1, 0.5, 0.9])
+    assert found.shape == (2, 3)
+    for q, p in zip(found[0], (0.1, 0.5, 0.9), strict=True):
+        assert 0.25 * norm.cdf(q, 1.0, 1.0) + 0.75 * norm.cdf(q, 3.0, 2.0) == pytest.approx(p, abs=1e-12)
+
+
+def test_weights_of_members_are_those_kept_over_their_sum():
+    verdict = made({"single": ALONE, "focused": moved(-0.5)}).verdict()
+    weighed = replace(verdict, weights={"single": 0.3, "focused": 0.6, "pooled": 0.01})
+    weights, _ = borrow.AutoRegressor(primary="a")._weigh(weighed)
+    assert list(weights) == ["focused", "single"]
+    assert weights["focused"] == pytest.approx(2.0 / 3.0)
+    assert borrow.AutoRegressor(primary="a", cautious=True)._weigh(replace(weighed, answer="cannot tell"))[0] == {
+        "single": 1.0
+    }
+    assert borrow.AutoRegressor(primary="a")._weigh(None)[0] == {"single": 1.0}
+
+
+def test_labels_of_a_fit_as_a_problem():
+    rows = Rows(np.zeros((3, 1)), np.array([0, 1, 0]), ("a", "b"), np.array([0.0, 1.0, np.nan]), np.ones(3), np.ones(3))
+    two = as_problem(rows, Schema(None, None, None, 1, ("a", "b"), classes=np.array(["u", "v"])))
+    assert (two.y.tolist(), two.classes, two.kind) == (["u", "v", None], ("u", "v"), "classification")
+    one = as_problem(
+        replace(rows, y=np.array([1.0, np.nan, 1.0])), Schema(None, None, None, 1, ("a", "b"), classes=np.array(["u"]))
+    )
+    assert one.y.tolist() == ["u", None, "u"]
+    assert one.labels == ("a", "b")
+    assert one.features == ("column 0",)
