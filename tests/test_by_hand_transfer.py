@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from scipy.stats import t as student
+from sklearn.linear_model import LogisticRegression
 
 import borrow
 from borrow.data.cells import Rows
 from borrow.data.read import Schema
+from borrow.data.table import Table
 from borrow.transfer import decide, folds, inputs, shapley, suggest
-from borrow.transfer.attribute import correlation_error, secondary_table
+from borrow.transfer.attribute import correlation_error, relations_of, secondary_table
 from borrow.transfer.auto import as_problem
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
@@ -180,6 +182,9 @@ def test_weights_of_methods_by_hand():
         weights[heavy] = 9.0
         found = decide.stack({"a": halves, "b": -halves}, [], weights=weights)
         assert found[which] == pytest.approx(0.9, abs=0.03)
+    # Weights count by their proportions: seven for every row are one for each.
+    flat = decide.stack({"a": halves, "b": -halves - 0.5}, ["a"], weights=np.full(40, 7.0))
+    assert flat == pytest.approx(decide.stack({"a": halves, "b": -halves - 0.5}, ["a"]), rel=1e-9)
     assert decide.stack({"a": np.array([0.0]), "b": np.array([-700.0])}, [])["a"] == pytest.approx(1.1 / 1.2)
 
 
@@ -251,6 +256,17 @@ def test_correlation_error_and_table_of_secondaries_by_hand():
 # Rows like those wanted. ----------------------------------------------------------------------------------------------
 
 
+def odds_by_hand(problem, wanted):
+    """Odds of a logistic regression on the input and its square, penalty one; cut at ten times their mean, mean one."""
+    x = problem.X[problem.rows_of("a"), 0]
+    both = (np.concatenate([x, wanted[:, 0]]) - x.mean()) / problem.X.std()
+    label = np.repeat([0, 1], [len(x), len(wanted)])
+    model = LogisticRegression(C=1.0, class_weight="balanced").fit(np.column_stack([both, both**2]), label)
+    odds = np.exp(model.decision_function(np.column_stack([both, both**2])[: len(x)]))
+    cut = np.minimum(odds / odds.mean(), 10.0)
+    return cut / cut.mean()
+
+
 def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
     problem = read_problem(table(40), "y", "who", features=["x"])
     rows = problem.rows_of("a")
@@ -264,6 +280,11 @@ def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
     weights, _ = inputs.shift_weights(problem, "a", right)
     w = np.array([v for _, v in weights])
     assert w.mean() == pytest.approx(1.0)
+    np.testing.assert_allclose(w, odds_by_hand(problem, right), rtol=1e-2)
+    one = {"x": np.r_[9.0, np.zeros(59)], "y": np.zeros(60), "who": ["a", "b"] * 30}
+    far = read_problem(one, "y", "who", kind="regression")
+    cut = np.array([v for _, v in inputs.shift_weights(far, "a", np.full((30, 1), 9.0))[0]])
+    np.testing.assert_allclose(cut, odds_by_hand(far, np.full((30, 1), 9.0)), rtol=0.05)
     assert w[np.argmax(x)] > 1.5
     assert w[np.argmin(x)] < 0.5
     width = x.max() - x.min()
@@ -338,8 +359,6 @@ def test_shares_of_classes_count_half_a_row_more_of_each():
 
 @pytest.mark.parametrize("form", ["ridge", "tasks"])
 def test_logistic_references_have_the_level_and_slopes_of_scikit_learn(form):
-    from sklearn.linear_model import LogisticRegression
-
     rng = np.random.default_rng(3)
     X = rng.normal(2.0, 3.0, size=(40, 1))
     y = (X[:, 0] + rng.normal(size=40) > 2.0).astype(int)
@@ -437,6 +456,55 @@ def test_gains_of_secondaries_are_those_of_fits_without_them():
     out = [{**r, "left_out": "b"} for r in made({"focused": ALONE}).folds("a", "focused") if r["repeat"] == 0]
     with_it = made({"single": ALONE + 1.0, "focused": focused}, left_out=out).verdict()
     assert with_it.secondaries["gain"][0] == pytest.approx(np.mean(ALONE - focused))  # and not from no transfer
+
+
+class Related:
+    """A problem whose focused model of several classes has several tables of relations."""
+
+    def __init__(self, *tables):
+        self.tables = [Table(t) for t in tables]
+
+    def fit(self, method, primary, seed):
+        return self
+
+    def relatedness(self):
+        return self.tables
+
+
+def test_the_strongest_relation_of_several_classes_is_told():
+    def relation(rho, correlation):
+        return {"task": ["a", "b"], "rho": [1.0, rho], "correlation": [1.0, correlation], "std_error": [0.0, 0.1],
+                "share": [1.0, correlation**2]}  # fmt: skip
+
+    for order in ([(0.3, 0.3), (-1.0, -0.8), (0.0, 0.0)], [(-1.0, -0.8), (0.0, 0.0), (0.3, 0.3)]):
+        found = relations_of(Related(*(relation(*r) for r in order)), "a", 0)
+        (only,) = found["relations"]
+        assert (only["task"], only["rho"], only["correlation"]) == ("b", -1.0, -0.8)
+        assert only["std_error"] == pytest.approx(0.8 * (1.0 - 0.64) * 0.1)
+        assert found["failure"] is None
+
+
+def test_quick_look_at_labels_is_three_folds_and_leaves_nothing_out(monkeypatch):
+    asked = {}
+
+    class Found:
+        def table(self):
+            return Table({n: [0.0] for n in ("method", "error", "log_density", "calibration", "seconds")})
+
+    monkeypatch.setattr(compare_module, "compare", lambda *given, **how: asked.update(how) or Found())
+    labels = {"x": np.arange(12.0) ** 1.5, "y": ["u", "v"] * 6, "who": ["a"] * 6 + ["b"] * 6}
+    compare_module.quick_look(labels, "y", "who", "a")
+    assert (asked["cv"], asked["leave_out"]) == ((3, 1), False)
+    chosen = []
+
+    def choose(kind, n, methods):
+        chosen.append((kind, n))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(compare_module, "choose", choose)
+    with pytest.raises(ValueError, match="enough"):
+        compare_module.quick_look(table(), "y", "who", "a", features=["x"])
+    assert chosen == [("regression", 12)]
 
 
 def test_probabilities_in_words():

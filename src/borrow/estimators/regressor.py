@@ -186,7 +186,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """Mean and standard deviation, or covariance, in the units of y."""
         fitted: Any = self._fit_of()
         if not full and len(task) > BLOCK:
-            each = in_blocks(lambda *at: np.column_stack(self._answer(*at, False, include_noise, hyper)), rows, task)
+            each = in_blocks(lambda X, t: np.column_stack(self._answer(X, t, False, include_noise, hyper)), rows, task)
             return each[:, 0], each[:, 1]
         if full:
             memory.require(
