@@ -14,7 +14,7 @@ import borrow
 from borrow.data.cells import Rows
 from borrow.data.read import Schema
 from borrow.data.table import Table
-from borrow.transfer import decide, folds, inputs, shapley, suggest
+from borrow.transfer import decide, folds, inputs, ledger, lines, methods, shapley, suggest
 from borrow.transfer.attribute import correlation_error, relations_of, secondary_table
 from borrow.transfer.auto import as_problem
 from borrow.transfer.comparison import Comparison
@@ -595,3 +595,116 @@ def test_labels_of_a_fit_as_a_problem():
     assert one.y.tolist() == ["u", None, "u"]
     assert one.labels == ("a", "b")
     assert one.features == ("column 0",)
+
+
+# Ledgers. -------------------------------------------------------------------------------------------------------------
+
+HEADER = {"digest": "0" * 64, "borrow": "1.0", "settings": {"cv": [2, 1], "seed": 0}}
+
+
+def test_a_ledger_that_was_killed_in_its_first_line_begins_anew(tmp_path):
+    place = tmp_path / "s"
+    with ledger.open_ledger(place, HEADER) as opened:
+        opened.write({"fit": 1})
+    whole = place.read_bytes()
+    first = whole.splitlines(keepends=True)[0]
+    for left in (b"", first[:1], first[:40], first[:-1]):
+        place.write_bytes(left)
+        with ledger.open_ledger(place, HEADER) as opened:
+            assert opened.done == []
+            opened.write({"fit": 1})
+        assert place.read_bytes() == whole
+    place.write_bytes(whole + whole[-20:-5])  # and in a later one: what is torn is cut off
+    with ledger.open_ledger(place, HEADER) as opened:
+        assert opened.done == [{"fit": 1}]
+    assert place.read_bytes() == whole
+    with ledger.open_ledger(None, HEADER) as opened:
+        opened.write({"fit": 1})  # nowhere
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"digest": "1" * 64}, "a comparison of other data"), ({"borrow": "2.0"}, "begun by borrow 1.0 and this is 2.0"),
+     ({"settings": {"cv": [3, 1], "seed": 0}}, "'cv'|cv")],
+)  # fmt: skip
+def test_a_ledger_of_something_else_is_refused(change, said, tmp_path):
+    place = tmp_path / "s"
+    with ledger.open_ledger(place, HEADER):
+        pass
+    whole = place.read_bytes()
+    with pytest.raises(ledger.LedgerError, match=said), ledger.open_ledger(place, {**HEADER, **change}):
+        pass
+    assert place.read_bytes() == whole
+    with ledger.open_ledger(place, HEADER) as opened:
+        assert opened.done == []
+
+
+LATER, EARLIER = "a later borrow", "an earlier borrow"
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [(ledger.VERSION + 1, LATER), ("3", LATER), (None, LATER), (ledger.VERSION - 1, EARLIER)]
+)
+def test_versions_of_ledgers(version, said):
+    line, _ = ledger._line({"format": ledger.FORMAT, "version": version}, "")
+    with pytest.raises(ledger.LedgerError, match=said):
+        ledger.parse(line, "it")
+
+
+ABOUT = {"kind": "regression", "target": "y", "task": "t", "scoring": "mean absolute error", "digest": "",
+         "features": ["x"], "tasks": ["a", "b"], "primaries": ["a"], "methods": ["single"], "classes": [],
+         "cv": {"folds": 2, "repeats": 1}, "seed": 0, "skipped": {}, "versions": {},
+         "rows": [["a", 4], ["b", 4]]}  # fmt: skip
+LINE = {"primary": "a", "method": "single", "left_out": None, "repeat": 0, "fold": 0, "n_train": 1, "n_test": 1,
+        "rows": [0], "y": [1.0], "failure": None, "seconds": 0.5, "warnings": [], "error": 1.0, "log_density": 0.0,
+        "coverage": 1.0, "mean": [0.0], "std": [1.0], "losses": [1.0], "log_densities": [0.0]}  # fmt: skip
+
+
+def test_lines_that_are_right_and_those_that_are_not():
+    lines.check_about(ABOUT)
+    lines.check_line(LINE, ABOUT)
+    lines.check_line({**LINE, "failure": "it", **dict.fromkeys(("error", "mean", "losses"))}, ABOUT)
+    relation = {"task": "b", "rho": None, "correlation": 1, "std_error": 0.1, "share": 0.5}
+    lines.check_line({"primary": "a", "relations": [relation]}, ABOUT)
+    no_rows = {"n_test": 0, **{n: [] for n in ("rows", "y", "mean", "std", "losses", "log_densities")}}
+    for change in (
+        {"n_test": 2}, {"n_train": 0}, {"rows": []}, {"losses": [1.0, 2.0]}, no_rows, {"rows": [True]},
+        {"seconds": "1"}, {"warnings": "none"},
+        {"error": True}, {"error": 1e300}, {"y": [1e200]}, {"primary": "c"}, {"primary": None}, {"left_out": "c"},
+        {"method": "no such"}, {"repeat": 0.5}, {"failure": 3}, {"mean": None},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"a line|it names the method"):
+            lines.check_line({**LINE, **change}, ABOUT)
+    for change in ({"kind": "other"}, {"kind": 1}, {"tasks": "ab"}, {"cv": []}, {"cv": {"folds": 2}}, {"seed": True},
+                   {"rows": [["a", 4]]}, {"rows": [["a", 4, 1], ["b", 4]]}, {"primaries": []}, {"primaries": ["c"]},
+                   {"methods": ["no such"]}, {"features": [1]}):  # fmt: skip
+        with pytest.raises(ValueError, match=r"first line|it names the method"):
+            lines.check_about({**ABOUT, **change})
+    with pytest.raises(ValueError, match="its first line lacks 'seed'"):
+        lines.check_about({k: v for k, v in ABOUT.items() if k != "seed"})
+    labels = {**ABOUT, "kind": "classification", "classes": ["u", "v"]}
+    own = {"calibration": 0.0, "probability": [[0.5, 0.5]], "y": ["u"]}
+    lines.check_line({**LINE, **own}, labels)
+    with pytest.raises(ValueError, match="a class that is not among those compared"):
+        lines.check_line({**LINE, **own, "y": ["w"]}, labels)
+
+
+def test_methods_by_their_keys_and_what_is_left_out_of_auto():
+    keys, skipped, own = methods.choose("regression", 50, "auto")
+    assert {"single", "focused"} <= {*keys}
+    assert {*skipped} & {*keys} == set()
+    assert {*methods.NOT_IN_AUTO} <= {*skipped}
+    assert all(
+        "name it in methods= to run it all the same" in skipped[k]
+        for k in methods.NOT_IN_AUTO
+        if "only" not in skipped[k]
+    )
+    assert own == {}
+    named = methods.choose("regression", 50, [next(iter(methods.NOT_IN_AUTO)), "pooled"])[0]
+    assert "pooled" in named
+    assert "focused" not in named
+    for wrong in (("x",), ("x", 1, 2, 3), (1, 2), 7, ["x", 2]):
+        with pytest.raises(ValueError, match="methods holds"):
+            methods.choose("regression", 50, [wrong])
+    with pytest.raises(ValueError, match="methods names 'poled'"):
+        methods.choose("regression", 50, "poled")
