@@ -93,7 +93,7 @@ def levels() -> str:
 def small_tasks() -> str:
     by = {r["family"]: r["ours"] for r in load("yu2005_toy")["families"]}
     return (
-        f"60 tasks of six rows, squared error over one GP a task under the same kernel: {by['common mean']} "
+        f"60 tasks of six rows, squared error over one GP per task under the same kernel: {by['common mean']} "
         f"with a common "
         f"mean, {by['three functions']} where tasks mix three functions, {by['nothing shared']:g} where "
         f"nothing is shared"

@@ -84,7 +84,7 @@ def run(
         bool,
         typer.Option(
             "--quick",
-            help="Leave-one-out in closed form, one fit a method: optimistic; labels: three folds.",
+            help="Leave-one-out in closed form, one fit per method: optimistic; labels: three folds.",
         ),
     ] = False,
     features: o.Features = None,
@@ -102,7 +102,7 @@ def run(
         Path | None, typer.Option("--save", help="Fit the method to use on all rows; save it here.")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML page of everything that was found.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Fits at once; -1 for one a core.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Fits at once; -1 for one per core.")] = 1,
     seed: o.Seed = 0,
     as_json: o.Json = False,
 ) -> None:
@@ -120,7 +120,7 @@ def run(
     refuse(
         {
             "--save needs --primary: a model is fitted for the task that matters": save is not None and primary is None,
-            "--jobs 0: expected a number of fits at once, or -1 for one a core": jobs == 0,
+            "--jobs 0: expected a number of fits at once, or -1 for one per core": jobs == 0,
             "--quick needs --primary, the task that matters": quick and primary is None,
         }
     )

@@ -85,8 +85,7 @@ def summary(
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> summary = borrow.report.summary(model=model, target="level")
     >>> summary["data"]["kind"], summary["data"]["target"]
