@@ -278,7 +278,8 @@ def methods_table(found: borrow.Comparison) -> SafeTable:
     from borrow.transfer.methods import label_of
 
     last, short = ("coverage", "covers") if found.kind == "regression" else ("calibration", "calib.")
-    table = SafeTable(["method"], ["error", "difference", "interval", "weight", "density", short, "time"], apart=2)
+    table = SafeTable(["method"], ["error", "difference", "interval", "weight", "density", short, "time"], apart=1)
+    table.columns[0].min_width = max(len(word) for m in found.methods for word in label_of(m).split())
     verdict = found.verdict()
     for r in found.table().rows():
         table.add_row(
@@ -304,7 +305,7 @@ def secondaries_table(secondaries: Any) -> SafeTable:
 
     rows = sorted(secondaries.rows(), key=lambda r: -np.nan_to_num(abs(r["correlation"]), nan=-1))
     names = ["rows", "correlation", "share", "alone", "without", "gain", "interval"]
-    return SafeTable(["task"], names, map(cells, rows), 2, "The other tasks")
+    return SafeTable(["task"], names, map(cells, rows), 1, "The other tasks")
 
 
 def between(low: float, high: float) -> str:

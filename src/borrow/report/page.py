@@ -409,8 +409,9 @@ def secondaries_section(part: Part, many: bool) -> Block:
     """Which of the other tasks carry the gain."""
     found, primary = part["secondaries"], part["primary"]
     rows, most = found["rows"], found["shown"]
+    dots = [{**r, "alone": None} for r in rows]  # one interval each
     related = intervals(
-        [r for r in rows if r["correlation"] is not None][:most],
+        [r for r in dots if r["correlation"] is not None][:most],
         ("task", "correlation", "correlation_low", "correlation_high"),
         lambda r: r["clear"],
         f"Correlation of each task with {primary}",
@@ -420,7 +421,7 @@ def secondaries_section(part: Part, many: bool) -> Block:
         heading="How related",
     )
     lost = intervals(
-        [r for r in rows if r["gain"] is not None][:most],
+        [r for r in dots if r["gain"] is not None][:most],
         ("task", "gain", "low", "high"),
         lambda r: r["low"] is not None and r["low"] > 0,
         f"Share of the gain for {primary} that a task is good for",
