@@ -809,6 +809,23 @@ def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
     assert set(found["note"]) == {"coarse: three folds, dealt once"}
 
 
+@pytest.mark.parametrize("method", ["symmetric", "hierarchical", "ivm"])
+def test_rows_left_out_are_told_by_their_inputs(method):
+    """Several columns and rows that share an input: what is said of a row is what is said of its input."""
+    random = np.random.default_rng(3)
+    X = random.integers(0, 4, (24, 2)).astype(float)
+    table = {"u": X[:, 0], "v": X[:, 1], "who": ["a"] * 12 + ["b"] * 12, "y": X.sum(axis=1) + random.normal(size=24)}
+    read = read_problem(table, "y", "who")
+    model = read.fit(method, "a")
+    y, mean, _ = folds.left_out(model, read, "a")
+    assert y.tolist() == read.y[:12].tolist()
+    found = model.leave_one_out()
+    for i in range(12):
+        same = np.flatnonzero((X[:12] == X[i]).all(axis=1))
+        cell = np.argmin([abs(v - y[same].mean()) + (t != "a") for t, v in zip(found["task"], found["y"], strict=True)])
+        assert mean[i] == found["mean"][cell]
+
+
 KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)
 FIXED = {"optimizer": None, "normalize_y": False, "noise": 0.04}
 LEFT_OUT = {

@@ -210,8 +210,12 @@ def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, 
     X, y = problem.X[rows], problem.y[rows]
     code = list(model.fitted_.schema.labels).index(primary)
     if primary in found["task"]:
-        cell = {x.tobytes(): i for i, x in enumerate(model.inputs_of(code) + 0.0)}
-        mine = np.flatnonzero([t == primary for t in found["task"]])[[cell[x.tobytes()] for x in X + 0.0]]
+        cells = model.fitted_.model.cells
+        inputs = cells.X[cells.task == code]
+        if hasattr(model, "X_"):  # the hierarchical GP's cells hold the numbers of its inputs
+            inputs = model.X_[inputs[:, 0].astype(np.intp)]
+        place = {x.tobytes(): i for i, x in enumerate(inputs + 0.0)}
+        mine = np.flatnonzero([t == primary for t in found["task"]])[[place[x.tobytes()] for x in X + 0.0]]
         return y, np.asarray(found["mean"])[mine], np.asarray(found["std"])[mine]
     noise, m = model.noise_[primary], model.predict(X, tasks=primary)
     v = np.diagonal(model.covariance_at(X, np.full(len(rows), code)))
