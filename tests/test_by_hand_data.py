@@ -219,6 +219,16 @@ def test_order_by_content_does_not_depend_on_names_places_or_weights(classes):
         np.testing.assert_array_equal(coded[1], columns)
 
 
+def test_tasks_that_differ_in_their_labels_alone_are_told_apart_by_the_rows_that_carry_these():
+    """The same inputs in both tasks: u u v v in one, u v u v in the other, whatever the codes of the labels are."""
+    X = np.arange(4.0)[:, None] ** 2
+    both, task = np.vstack([X, X]), np.repeat([0, 1], 4)
+    y = np.array([0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    order = content.content_order(both, rows_of(both, task, y), True)[0]
+    swapped = content.content_order(both, rows_of(both, 1 - task, 1.0 - y), True)[0]
+    np.testing.assert_array_equal(swapped, 1 - order)
+
+
 # Labels and rows. -----------------------------------------------------------------------------------------------------
 
 
