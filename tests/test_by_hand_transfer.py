@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from importlib import import_module
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -191,63 +192,80 @@ def test_weights_of_methods_by_hand():
 # Which task carried how much. -----------------------------------------------------------------------------------------
 
 
-def test_interval_of_a_share_by_hand():
-    found = shapley.interval_of(np.array([1.0, 2.0, 6.0]), 0.9)
-    se = np.sqrt(7.0 / 3.0)
-    half = student.ppf(0.95, 2) * se
-    np.testing.assert_allclose(found, [3.0, se, 3.0 - half, 3.0 + half, student.sf(3.0 / se, 2)])
-    assert shapley.interval_of(np.array([2.0, 2.0]), 0.95)[2:] == (2.0, 2.0, 1.0)
-
-
 def test_corrected_probabilities_never_fall_and_never_pass_one():
     np.testing.assert_allclose(shapley.holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
     np.testing.assert_allclose(shapley.holm([0.6, 0.5]), [1.0, 1.0])
     assert shapley.holm([]) == []
 
 
+def losses_of(tasks, gain, rows=(10.0, 12.0)):
+    """The losses of two rows with every set of tasks."""
+    sets = [frozenset(S) for size in range(len(tasks) + 1) for S in combinations(tasks, size)]
+    return {S: np.array(rows) - gain(S) for S in sets}
+
+
 def test_copies_are_found_among_tasks_that_gain():
     """Losses by hand: a and b are copies, c adds its own, d gains a tenth of the best and is not looked at."""
-    worth = {"a": 4.0, "b": 4.0, "c": 3.0, "d": 0.4}
+    worth = {"a": 4.0, "b": 4.0, "c": 3.5, "d": 0.4}
 
-    def loss(S):
-        gained = max((worth[t] for t in S if t in "ab"), default=0.0) + sum(worth[t] for t in S if t in "cd")
-        return np.array([10.0, 12.0]) - gained
+    def gain(S):
+        return max((worth[t] for t in S if t in "ab"), default=0.0) + sum(worth[t] for t in S if t in "cd")
 
-    assert shapley.near_copies("abcd", loss) == [["a", "b"]]
-    worth |= {"c": 4.0, "a": 4.0}
-    every = lambda S: np.full(2, 10.0) - max((worth[t] for t in S), default=0.0)  # noqa: E731
-    assert shapley.near_copies("abcd", every) == [["a", "b", "c"]]
-    small = {"a": 0.19, "b": 0.19}
-    few = lambda S: np.full(2, 10.0) - max((small[t] for t in S), default=0.0)  # noqa: E731
-    assert shapley.near_copies("ab", few) == []  # less than a fiftieth of the loss is no gain
-    small |= {"a": 0.21, "b": 0.21}
-    assert shapley.near_copies("ab", few) == [["a", "b"]]
+    assert shapley.near_copies("abcd", losses_of("abcd", gain)) == [["a", "b"]]
+    the_best = losses_of("abc", lambda S: max((worth[t] for t in S), default=0.0))
+    assert shapley.near_copies("abc", the_best) == [["a", "b", "c"]]
+    assert {*map(frozenset, ("ab", "ac", "bc"))} == {*shapley.pairs("abc", the_best)}
+    for each, groups in ((0.21, []), (0.23, [["a", "b"]])):  # less than a fiftieth of the loss, 0.22, is no gain
+        few = losses_of("ab", lambda S, each=each: each * bool(S))
+        assert shapley.near_copies("ab", few) == groups
+    unequal = losses_of("ab", lambda S: max(({"a": 4.0, "b": 2.9}[t] for t in S), default=0.0))
+    assert shapley.near_copies("ab", unequal) == []  # b by itself gains less than three quarters of what a does
+    assert shapley.near_copies("ab", losses_of("ab", lambda S: 4.0 * bool(S) + 0.5 * (len(S) == 2))) == []
 
 
-def test_attribution_table_by_hand():
+def test_worth_of_tasks_by_hand():
     """loss(S) = 10 - 2 [a] - 3 [b] - 1 [a and b], in two rows that differ by a level: shares are 2.5 and 3.5."""
+    losses = losses_of(
+        "ab", lambda S: (2.0 * ("a" in S) + 3.0 * ("b" in S) + 1.0 * (len(S) == 2)) * np.array([1.0, 1.5])
+    )
 
-    def loss(S):
-        gain = 2.0 * ("a" in S) + 3.0 * ("b" in S) + 1.0 * (len(S) == 2)
-        return np.array([10.0, 20.0]) - gain * np.array([1.0, 1.5])
+    def judge(values):
+        se = values.std(ddof=1) / np.sqrt(2.0)
+        return decide.Interval(values.mean(), se, values.mean() - se, values.mean() + se, 1.0)
 
-    found = shapley.attribute(["a", "b"], loss)
-    rows = {r["task"]: r for r in found.table.rows()}
-    assert [rows[t]["alone"] for t in "ab"] == pytest.approx([2.5, 3.75])
-    assert [rows[t]["without"] for t in "ab"] == pytest.approx([3.75, 5.0])
-    assert [rows[t]["shapley"] for t in "ab"] == pytest.approx([3.125, 4.375])
-    p = [student.sf(3.125 / (0.625), 1), student.sf(4.375 / (0.875), 1)]
-    assert [rows[t]["p"] for t in "ab"] == pytest.approx([2.0 * p[0], 2.0 * p[1]])
+    found = shapley.attribute("ab", losses_of("ab", gain), judge)
+    assert [found[t].alone for t in "ab"] == pytest.approx([2.5, 3.75])
+    assert [found[t].without for t in "ab"] == pytest.approx([3.75, 5.0])
+    assert [found[t].gain.mean for t in "ab"] == pytest.approx([3.125, 4.375])
+    assert [found[t].p for t in "ab"] == pytest.approx([2.0 * student.sf(5.0, 1)] * 2)
+    assert len(shapley.coalitions("abc", 0)) == 8
+
+
+def test_orders_of_many_tasks_go_forth_and_back():
+    tasks = list(range(shapley.EXACT_UP_TO + 3))
+    chains = shapley.chains(tasks, 0)
+    assert len(chains) == shapley.ORDERS
+    for chain in chains:
+        assert [len(S) for S in chain] == list(range(len(tasks) + 1))
+    first, back = chains[:2]
+    assert [{*tasks} - S for S in reversed(first)] == back
+    sets = shapley.coalitions(tasks, 0)
+    assert {frozenset(), frozenset(tasks), *(frozenset([t]) for t in tasks)} <= {*sets}
+    adding = {S: np.array([100.0, 50.0]) - sum((t + 1.0) * np.array([1.0, 0.5]) for t in S) for S in sets}
+    shares = shapley.sampled_shares(tasks, adding, 0)
+    for t in tasks:  # where tasks add up, every order gives each its own
+        np.testing.assert_allclose(shares[t], [t + 1.0, 0.5 * (t + 1.0)])
 
 
 def test_correlation_error_and_table_of_secondaries_by_hand():
     assert correlation_error({"rho": 2.0, "correlation": 0.8, "std_error": 0.5}) == pytest.approx(0.4 * 0.36 * 0.5)
     assert correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.3}) == 0.3
     relations = [{"task": "b", "correlation": 0.8, "std_error": 0.1, "share": None}]
-    found = secondary_table({"b": 7, "c": 3}, relations, {"b": decide.Interval(0.5, 0.1, 0.3, 0.7, 4.0)})
+    worth = shapley.Worth(0.6, 0.2, decide.Interval(0.5, 0.1, 0.3, 0.7, 4.0), 0.01)
+    found = secondary_table({"b": 7, "c": 3}, relations, {"b": worth})
     first, second = found.rows()
-    assert [first[k] for k in ("task", "rows", "correlation", "std_error", "gain", "low", "high")] == [
-        "b", 7, 0.8, 0.1, 0.5, 0.3, 0.7]  # fmt: skip
+    names = ("task", "rows", "correlation", "std_error", "alone", "without", "gain", "low", "high", "p")
+    assert [first[k] for k in names] == ["b", 7, 0.8, 0.1, 0.6, 0.2, 0.5, 0.3, 0.7, 0.01]
     assert np.isnan(first["share"])
     assert second["rows"] == 3
     assert all(np.isnan(second[k]) for k in ("correlation", "gain", "low"))
@@ -449,13 +467,6 @@ def test_the_best_that_borrows_has_the_most_weight():
     assert verdict.best == "pooled"
     assert verdict.rope == pytest.approx(0.02 * np.mean(ALONE))
     assert verdict.weights["pooled"] > 0.9
-
-
-def test_gains_of_secondaries_are_those_of_fits_without_them():
-    focused = moved(-0.5, sd=0.01)
-    out = [{**r, "left_out": "b"} for r in made({"focused": ALONE}).folds("a", "focused") if r["repeat"] == 0]
-    with_it = made({"single": ALONE + 1.0, "focused": focused}, left_out=out).verdict()
-    assert with_it.secondaries["gain"][0] == pytest.approx(np.mean(ALONE - focused))  # and not from no transfer
 
 
 class Related:
