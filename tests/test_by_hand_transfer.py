@@ -225,9 +225,9 @@ def test_copies_are_found_among_tasks_that_gain():
 
 def test_worth_of_tasks_by_hand():
     """loss(S) = 10 - 2 [a] - 3 [b] - 1 [a and b], in two rows that differ by a level: shares are 2.5 and 3.5."""
-    losses = losses_of(
-        "ab", lambda S: (2.0 * ("a" in S) + 3.0 * ("b" in S) + 1.0 * (len(S) == 2)) * np.array([1.0, 1.5])
-    )
+
+    def gain(S):
+        return (2.0 * ("a" in S) + 3.0 * ("b" in S) + 1.0 * (len(S) == 2)) * np.array([1.0, 1.5])
 
     def judge(values):
         se = values.std(ddof=1) / np.sqrt(2.0)
