@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from borrow.inference.priors import NamedPriors
 from borrow.models.gp.ascent import Ascent
 from borrow.models.multitask.model import Setup, condition, evidence_gradient, log_prior_of
-from borrow.models.multitask.task_covariance import FreeForm, SharingTasks, lower_entries
+from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks, lower_entries
 from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import Values
 
@@ -35,12 +36,14 @@ def can_score(setup: Setup, values: Values) -> bool:
 
 def ascent_of(setup: Setup, scales: Array, prior: str | None) -> Ascent:
     """What is maximised, by scoring steps."""
-    chosen = [] if setup.form.strength is None else [setup.form.log_prior]
+    strength = setup.form.strength
+    of_factor = () if strength is None else ((("factor",), FactorPrior(setup.form, strength)),)
+    others = () if prior is None else log_prior_of(setup, scales).parts
     return Ascent(
         lambda values: condition(values, setup),
         lambda fit, values: evidence_gradient(fit, values, setup),
         lambda values, posterior: directions(values, setup, posterior),
-        chosen if prior is None else [*chosen, log_prior_of(setup, scales)],
+        NamedPriors((*of_factor, *others)),
     )
 
 
