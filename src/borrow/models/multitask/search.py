@@ -33,7 +33,7 @@ WARMUP_ITERATIONS = 4
 SCORED = 1e-3, 1e-4
 #: Above `MANY` rows the search begins on about `FEW` of them. On all rows it ends where a scoring step, or `LAST` steps
 #: of L-BFGS together, gain less than `NEAR` nats per row.
-MANY, FEW, LAST, NEAR = 2000, 1000, 3, 3e-5
+MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 #: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
