@@ -18,6 +18,16 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
-def made_by(result: dict[str, Any], seeds: str) -> str:
+def commits(result: dict[str, Any]) -> str:
+    """The commit of a result, or all that its records are of."""
     m = result["made by"]
-    return f"\n\n*Commit {m['commit']}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
+    found: dict[str, int] = m.get("records by commit", {})
+    if len(found) < 2:
+        return f"Commit {m['commit']}"
+    return "Records of several commits: " + ", ".join(f"{n} of {commit}" for commit, n in found.items())
+
+
+def made_by(result: dict[str, Any], seeds: str) -> str:
+    """The line under a table: commits, seeds, versions."""
+    m = result["made by"]
+    return f"\n\n*{commits(result)}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
