@@ -1,7 +1,7 @@
 """Where studies and benchmarks put what they found: docs/results/<name>.json, with the commit that made it.
 
-A study that goes on where it stopped keeps its finished jobs as `Records`: every record carries the commit that computed
-it, and a result that is made of records says how many are of which commit.
+A study that goes on where it stopped keeps its finished jobs as `Records`: every record carries the commit that
+computed it, and a result that is made of records says how many are of which commit.
 """
 
 from __future__ import annotations
