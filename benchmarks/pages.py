@@ -331,7 +331,24 @@ def bench_rbf() -> str:
     return table(["figure", "measured"], [[k, v] for k, v in result["figures"].items()]) + made_by(result, "seed 0")
 
 
+def categories() -> str:
+    result = load("categories")
+    rows = [
+        [
+            r["table"],
+            r["model"],
+            f"{r['error per level']:.3g}",
+            f"{r['ratio']:.3f} ± {r['ratio error']:.3f}",
+            f"{r['gain']:+.3f} ± {r['gain error']:.3f}",
+        ]
+        for r in result["rows"]
+    ]
+    head = ["table", "GP", "error, one lengthscale per level", "ratio of errors, one per column", "log density, gain"]
+    return table(head, rows) + made_by(result, f"draws 0 to {result['rows'][0]['draws'] - 1}")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "categories": categories,
     "synthetic contiguous": lambda: synthetic("contiguous"),
     "synthetic random": lambda: synthetic("random"),
     "negative transfer": negative_transfer,
