@@ -239,6 +239,7 @@ def test_worth_of_tasks_by_hand():
     assert [found[t].gain.mean for t in "ab"] == pytest.approx([3.125, 4.375])
     assert [found[t].p for t in "ab"] == pytest.approx([2.0 * student.sf(5.0, 1)] * 2)
     assert len(shapley.coalitions("abc", 0)) == 8
+    assert len(shapley.coalitions(range(shapley.EXACT_UP_TO), 0)) == 2**shapley.EXACT_UP_TO  # all sets, up to there
 
 
 def test_orders_of_many_tasks_go_forth_and_back():
