@@ -459,6 +459,8 @@ def test_table_and_progress_of_a_comparison_by_hand():
     assert whole.progress("a") == (30, 30)
     part = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:12]})
     assert part.progress("a") == (12, 20)  # single twice; the others have one round of folds planned so far
+    begun = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:3]})
+    assert begun.progress("a") == (3, 20)  # five folds twice are planned, whatever is there
     # Another primary may have had other folds than the header says, which are those of the first.
     several = Comparison.from_dict({**whole.to_dict(), "primaries": ["a", "b"], "cv": {"folds": 9, "repeats": 7}})
     assert several.progress("a") == (30, 30)
