@@ -19,7 +19,7 @@ it has the sign of the difference there between the method that was judged and t
 nothing was borrowed the interval is the point zero, and holds a difference that is what two optimisers leave.
 
 Seeds: those of tuning and those of the final run are disjoint, `SEEDS`. The generator was committed before any rule was
-tuned. Every draw is kept in power.jsonl beside this file, with its seed and the commit that fitted it. A run goes on
+tuned. Every draw is kept in docs/results/power.jsonl, with its seed and the commit that fitted it. A run goes on
 where it stopped, and `--minutes` stops it. Draws of the seeds of tuning are kept under out/.
 """
 
@@ -43,13 +43,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import borrow
 from borrow.transfer.decide import ANSWERS, TIE
 from borrow.transfer.methods import build
-from results import ROOT, provenance, write_result
+from results import RESULTS, ROOT, provenance, write_result
 
 SEEDS = {"fresh": range(10_000), "tuning": range(10_000, 20_000)}
 N_TEST, NOISE, SECONDARY = 2000, 0.1, 40
 CORRELATIONS, ROWS = (0.0, 0.3, 0.6, 0.9), (6, 10, 20, 50)
 STRESS = ("heavy tails", "heteroscedastic", "clustered", "same trend", "same smoothness")
-STORES = {"fresh": Path(__file__).with_suffix(".jsonl"), "tuning": ROOT / "out" / "power.jsonl"}
+STORES = {"fresh": RESULTS / "power.jsonl", "tuning": ROOT / "out" / "power.jsonl"}
 
 
 class Cell(NamedTuple):
@@ -176,9 +176,11 @@ def share(yes: Any) -> dict[str, Any]:
     return {"of": len(yes), "times": int(yes.sum()), "share": round(p, 3), "error": round(se, 3)}
 
 
-def geometric(ratios: Any) -> float:
-    """Geometric mean."""
-    return round(float(np.exp(np.mean(np.log(ratios)))), 3)
+def geometric(ratios: Any) -> dict[str, float]:
+    """Geometric mean with its Monte-Carlo error."""
+    logs = np.log(ratios)
+    mean, se = float(np.exp(logs.mean())), float(logs.std(ddof=1) / np.sqrt(len(logs))) if len(logs) > 1 else np.nan
+    return {"mean": round(mean, 3), "error": round(mean * se, 3) if se == se else None}
 
 
 def holds(d: dict[str, Any]) -> bool:
