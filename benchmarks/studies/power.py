@@ -277,10 +277,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
                 file.flush()
                 sys.stdout.write(f"{cell.name}, {seed}: {d['answer']}, {d['seconds']:.0f} s\n")
                 sys.stdout.flush()
-    draws = [d for (name, seed), d in done.items() if seed in seeds and name in {c.name for c in cells}]
+    whole = [seed for seed in seeds if all((c.name, seed) in done for c in cells)]  # every cell counts the same
+    draws = [done[c.name, seed] for c in cells for seed in whole]
+    if not draws:
+        return {}
     result = {
         "seeds": given.seeds,
-        "draws per cell": len(draws) // len(cells),
+        "draws per cell": len(whole),
         "fitted by": sorted({d["commit"] for d in draws}),
         **summary(draws),
     }
