@@ -293,9 +293,9 @@ class Comparison:
 
     def losses(self, primary: Any, best: str) -> dict[Set, np.ndarray[Any, Any]]:
         """Losses of the primary's rows by the set of secondaries that the method was fitted to, where it was."""
-        others, closed = self.others(primary), (primary, best, ()) in self._by_method
-        keys = {(best, left) for p, m, left in self._by_method if p == primary and m == best} | {("single", None)}
-        sets = {frozenset(t for t in others if t not in (left or ())) for _, left in keys} | {frozenset[Any]()}
+        every, closed = frozenset(self.others(primary)), (primary, best, ()) in self._by_method
+        fitted = [left for p, m, left in self._by_method if (p, m) == (primary, best) and left]
+        sets = {frozenset(), every, *(every - {*left} for left in fitted)}
         found = {}
         for S in sets:
             records = self._records_of(primary, best, S, closed)
