@@ -176,7 +176,7 @@ def compare(
         jobs = [Job(p, m, s) for m in order for p in primaries for s in folds[p] if s.repeat == 0]
         work.fit(bare, jobs, error, seed, "fits")
         so_far = Comparison.of_lines(about, work.lines)
-        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p) for s in folds[p] if s.repeat > 0]
+        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p) for s in folds[p]]
         work.fit(bare, jobs, error, seed, "fits of further repeats")
         if "focused" in keys:
             related = {r["primary"] for r in work.lines if "relations" in r}
