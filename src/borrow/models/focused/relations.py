@@ -1,7 +1,8 @@
 """Which relations of the focused model are kept, and with which sign.
 
-A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective (odds of 4.5
-to 1) gets rho = 0, and the primary is exactly what it would be alone. Not so with labels.
+A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective gets rho = 0,
+and the primary is exactly what it would be alone. The objective is a penalised maximum without normalisers, so this is
+a price and no odds. Not so with labels.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
-#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
-#: hardly any relation would; there the prior on w alone holds them, and none is dropped.
+#: What a relation has to add to the objective, in nats, to be kept. Labels carry so little that hardly any would; there
+#: the prior on w alone holds them, and none is dropped.
 RELATION_COST = 1.5
 LABEL_RELATION_COST = 0.0
 
