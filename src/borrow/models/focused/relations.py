@@ -143,8 +143,8 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
     """A part of its own for the primary, where its rows are then better explained given the others.
 
     It starts as a third of the primary's variance, with the lengthscales that the primary shows by itself; where the
-    best so far shares nothing that is worth it, beside relations from the regression. What all tasks together gain is not asked: the
-    secondaries would gain by a shared function that is hardly the primary's.
+    best so far shares nothing that is worth it, beside relations from the regression. What all tasks together gain is
+    not asked: the secondaries would gain by a shared function that is hardly the primary's.
     """
     setup, alone, t = search.setup, search.alone, search.setup.primary
     kernel, at = setup.kernel, setup.specific_parts[t].start
