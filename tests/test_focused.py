@@ -332,6 +332,10 @@ def test_the_primary_may_depend_on_a_column_that_the_others_do_not(seed):
     assert apart[1] < 0.6 * apart[0]
     # half of the primary's variance is in common, nearly all of the others': correlations of sqrt(1/2), not 1
     assert np.all(np.abs(np.abs(model.relatedness()["correlation"][1:]) - np.sqrt(0.5)) < 0.15)
+    held = {n: getattr(model, f"{n}_") for n in ("kernel", "rho", "noise")}
+    held["specific_kernel"] = model.specific_kernels_
+    again = borrow.FocusedGPRegressor(primary="p", optimizer=None, **held).fit(X, y, tasks=task)
+    assert np.allclose(again.predict(new, tasks="p"), model.predict(new, tasks="p"), rtol=0, atol=1e-9)
     assert "p" not in borrow.FocusedGPRegressor(primary="p", rho_prior=None).fit(X, y, tasks=task).specific_kernels_
 
 

@@ -135,8 +135,9 @@ class FocusedGP(GPEstimator):
 class FocusedGPRegressor(GPRegressor, FocusedGP):
     """Learn a primary task with the help of secondary ones: y_t = rho_t f + a function of its own + noise.
 
-    f is what the tasks have in common with the primary, whose rho is 1. With `rho_prior=None` (the paper's model), with
-    `background` and with `optimizer=None` the primary has no function of its own: f is all of it.
+    f is what the tasks have in common with the primary, whose rho is 1. The primary has a function of its own where its
+    rows are then better explained. With `rho_prior=None` (the paper's model), with `background` and where nothing is
+    borrowed it has none, unless `specific_kernel` names one: f is all of it.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     primary : label of the task that matters; may be left out only when there is a single task.
     kernel : kernel of the primary's function; default squared exponential with one lengthscale per column.
     specific_kernel : kernel of what a secondary does not share; one for all or a dict by label (None: no such part);
-        default squared exponential plus a constant.
+        default squared exponential plus a constant. One for all is that of the secondaries.
     rho, noise : starting values (the values, with `optimizer=None`); a number or a dict by label. Noise variances are
         in the units of y; rho and kernel variances refer to scaled targets.
     inducing : inputs that carry the shared function. "auto" needs none where all pairs of rows can be written out (up

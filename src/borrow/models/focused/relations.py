@@ -149,7 +149,7 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
     setup, alone, t = search.setup, search.alone, search.setup.primary
     kernel, at = setup.kernel, setup.specific_parts[t].start
     variance = kernel.marks("variance")
-    if not variance.any():
+    if setup.specific[t] is not None or not variance.any():
         return search, best
     _, worth = drop_all_unless_worth_it(search, best)
     sharing = best.values if np.any(worth.values["rho"]) else regressed
