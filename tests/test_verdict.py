@@ -1,6 +1,7 @@
 """The verdict: its statistics, its words, and that it does not cry wolf."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,17 @@ from scipy import stats
 
 from borrow.transfer import decide as rule
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.decide import Design, Interval, answer_of, decide, difference_of, differences, interval, stack
+from borrow.transfer.decide import (
+    Design,
+    Interval,
+    answer_of,
+    decide,
+    difference_of,
+    differences,
+    fit_variance,
+    interval,
+    stack,
+)
 from borrow.transfer.verdict import Verdict, holm
 
 METHODS = ["single", "pooled", "symmetric", "focused"]
@@ -292,10 +303,10 @@ def test_a_method_with_a_failed_fold_is_named_and_not_judged():
 
 def left(task, values):
     whole = made({"focused": values}).folds("a", "focused")
-    return [{**r, "left_out": task} for r in whole if r["repeat"] == 0]
+    return [{**r, "left_out": [task]} for r in whole if r["repeat"] == 0]
 
 
-def test_secondaries_show_relatedness_and_what_is_lost_without_them():
+def test_secondaries_show_relatedness_and_what_they_are_worth():
     focused = moved(-0.5, sd=0.01)
     known = [
         {"task": "b", "rho": 0.9, "correlation": 0.8, "std_error": 0.05, "share": 0.64},
@@ -305,13 +316,15 @@ def test_secondaries_show_relatedness_and_what_is_lost_without_them():
     relations = [{"primary": "a", "relations": known, "failure": None}]
     found = made({"single": ALONE, "focused": focused}, None, ("a", "b", "c"), relations, out)
     table = found.verdict().secondaries
-    assert list(table) == ["task", "rows", "correlation", "std_error", "share", "gain", "low", "high"]
+    worth = ["alone", "without", "gain", "low", "high", "p"]
+    assert list(table) == ["task", "rows", "correlation", "std_error", "share", *worth]
     assert table["task"] == ["b", "c"]
     assert table["gain"][0] == pytest.approx(np.mean(ALONE - focused))
     assert table["low"][0] > 0
     assert (table["gain"][1], table["low"][1], table["high"][1]) == (0.0, 0.0, 0.0)
     assert np.isnan(table["std_error"][1])
-    assert "The gain is carried by 'b': without it the error rises." in found.verdict().advice
+    assert table["alone"][0] == table["without"][0] == pytest.approx(np.mean(ALONE - focused))
+    assert "The gain is carried by 'b' (shares by Shapley)." in found.verdict().advice
     assert found.candidates("a") == ["focused"]  # fits without a secondary are no folds of the method
 
 
@@ -323,10 +336,11 @@ def test_the_only_secondary_is_left_out_by_no_transfer():
 
 def test_what_leaving_out_does_not_show_is_not_claimed():
     focused = moved(-0.5, sd=0.01)
-    out = [*left("b", moved(-0.45, sd=0.5)), *left("c", focused)]
+    out = [*left("b", moved(-0.25, sd=5.0)), *left("c", moved(-0.25, sd=5.0, seed=2))]
     advice = made({"single": ALONE, "focused": focused}, None, ("a", "b", "c"), (), out).verdict().advice
     assert any(
-        line.startswith("Which of them carries the gain is not certain: most is lost without 'b'") for line in advice
+        line.startswith("Which of them carries the gain is not certain: the largest share of it is that of")
+        for line in advice
     )
 
 
@@ -340,3 +354,34 @@ def test_rows_of_a_design_count_as_it_says():
     one = found.folds("a", "focused"), found.folds("a", "single")
     grouped = difference_of(*one, design=Design({}, {i: i // 5 for i in range(N)}))
     assert grouped.df == pytest.approx(3.0)
+
+
+def test_what_single_fits_add_is_told_from_what_rows_add():
+    """Rows differ by 1, fits by 0.3, each prediction by 0.5: repeats tell the fits apart from the rest."""
+    random = np.random.default_rng(0)
+
+    def records(fits, repeats=6, folds=25, rows=10):
+        own, found = random.normal(size=folds * rows), []
+        for repeat in range(repeats):
+            order = random.permutation(folds * rows).reshape(folds, rows)
+            for fold, part in enumerate(order):
+                values = own[part] + fits * random.normal() + 0.5 * random.normal(size=rows)
+                found.append({"repeat": repeat, "fold": fold, "rows": part.tolist(), "losses": values.tolist()})
+        return found
+
+    assert fit_variance(records(0.3), "losses") == pytest.approx(0.09, rel=0.25)
+    assert fit_variance(records(0.0), "losses") < 0.01
+    assert fit_variance(records(0.3, repeats=1), "losses") == 0.0
+
+
+def test_an_interval_is_wider_where_fits_disagree():
+    """The same rows with the same means over the repeats, once with fits that move all their rows together."""
+    steady = made({"single": ALONE, "focused": moved(-0.3)})
+    records = [
+        {**r, "losses": [v + (0.4 if r["repeat"] % 2 else -0.4) * (r["method"] == "focused") for v in r["losses"]]}
+        for r in steady.records
+    ]
+    shaken = replace(steady, records=records)
+    one, other = (found.difference("a", "focused", from_="single") for found in (steady, shaken))
+    assert other.mean == pytest.approx(one.mean)
+    assert other.std_error > 0.35 > 3 * one.std_error

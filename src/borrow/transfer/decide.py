@@ -16,8 +16,13 @@ K folds of n_test rows, R times, have the variance (1/(K R) + n_test/n_train) of
     (1/R + K n_test/n_train) s²/n,    n - 1 degrees of freedom,
 
 where s² is the variance of the differences of the rows, each averaged over the repeats. Rows of a group (`group=`), and
-rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`). One per
-cent of the error is added as the standard deviation of what the fit to all rows changes.
+rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`).
+
+That is for the average over fits. The question is about one fit, to all rows, and fits differ: what a fit adds to the
+difference of all rows that it predicts has a variance, which the repeats show, in which every row is predicted by
+several fits. About the rows' own means, it is the variance between fits less that within them (the analysis of
+variance of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds
+for it), and is added. So is one per cent of the error as a standard deviation, where repeats show nothing.
 
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
@@ -106,8 +111,8 @@ def error_of(records: Sequence[Mapping[str, Any]], design: Design = PLAIN, root:
     fitted = [r for r in records if r["failure"] is None]
     if not fitted:
         return Interval()
-    rows, loss = _by_row(fitted, "losses")
-    found = _of_rows(rows, loss, fitted, design)
+    rows, loss = by_row(fitted, "losses")
+    found = of_rows(rows, loss, fitted, design)
     if not root:
         return found
     top = float(np.sqrt(found.mean))
@@ -131,11 +136,11 @@ def difference_of(
     if not pairs:
         return Interval()
     mine = [a for a, _ in pairs]
-    (rows, a), (_, b) = _by_row(mine, what), _by_row([b for _, b in pairs], what)
+    (rows, a), (_, b) = by_row(mine, what), by_row([b for _, b in pairs], what)
     gaps = [
         {**a, what: differences(np.asarray(a[what], dtype=float), np.asarray(b[what], dtype=float))} for a, b in pairs
     ]
-    found = _of_rows(rows, _by_row(gaps, what)[1], mine, design)
+    found = widened(of_rows(rows, by_row(gaps, what)[1], mine, design), np.sqrt(fit_variance(gaps, what)))
     if not root or what != "losses":
         return found
     weights = _weights(rows, design)
@@ -149,7 +154,22 @@ def differences(one: Array, other: Array) -> Array:
     return 0.0 * one if abs(a - b) <= TIE * max(abs(a), abs(b)) else one - other
 
 
-def _by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:
+def fit_variance(records: Sequence[Mapping[str, Any]], what: str) -> float:
+    """Variance of what one fit adds to all rows that it predicts: between fits less within, about the rows' means.
+
+    A row's mean over R repeats has 1/R of the fit in it: what is left of the fit is (1 - 1/R) of it.
+    """
+    repeats = len({r["repeat"] for r in records})
+    if repeats < 2:
+        return 0.0
+    mean = dict(zip(*by_row(records, what), strict=True))
+    apart = [np.asarray(r[what], dtype=float) - [mean[row] for row in r["rows"]] for r in records]
+    between = float(np.mean([v.mean() ** 2 for v in apart]))
+    within = float(np.mean([v.var(ddof=1) / len(v) if len(v) > 1 else 0.0 for v in apart]))
+    return max((repeats / (repeats - 1.0)) ** 2 * (between - within), 0.0)
+
+
+def by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:
     """Rows, and the mean over the repeats of what was found for each."""
     found: dict[int, list[float]] = {}
     for r in records:
@@ -162,7 +182,8 @@ def _weights(rows: Sequence[int], design: Design) -> Array:
     return np.array([design.weights.get(row, 1.0) for row in rows])
 
 
-def _of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, Any]], design: Design) -> Interval:
+def of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, Any]], design: Design) -> Interval:
+    """Mean of values of rows that the folds of these records held out."""
     folds = max(sum(r["repeat"] == s["repeat"] for s in records) for r in records[:1])
     ratio = float(np.mean([r["n_test"] / r["n_train"] for r in records]))
     inflation = folds / len(records) + folds * ratio  # 1/R + K n_test/n_train
@@ -217,6 +238,15 @@ def decide(found: Mapping[str, Interval], best: str, rope: float, droppers: Sequ
     if not others or any(a not in (HURTS, PROBABLY_HURTS) for a in others):
         return CANNOT_TELL
     return PROBABLY_HURTS if PROBABLY_HURTS in (answer, *others) else HURTS
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Probabilities corrected for their number, step by step from the smallest (Holm 1979)."""
+    order, out, largest = np.argsort(p, kind="stable"), [1.0] * len(p), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
+        out[i] = largest
+    return out
 
 
 def stack(
