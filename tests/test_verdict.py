@@ -1,12 +1,15 @@
 """The verdict: its statistics, its words, and that it does not cry wolf."""
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
+from borrow.cli.compare import methods_table
 from borrow.transfer import decide as rule
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import (
@@ -398,3 +401,18 @@ def test_an_interval_is_wider_where_fits_disagree():
     one, other = (found.difference("a", "focused", from_="single") for found in (steady, shaken))
     assert other.mean == pytest.approx(one.mean)
     assert other.std_error > 0.35 > 3 * one.std_error
+
+
+def test_the_command_line_breaks_no_word_of_a_method():
+    """At 80 columns, with figures that need their room."""
+    shown = io.StringIO()
+    found = made({"single": 1e-4 * ALONE, "symmetric": 1e-4 * moved(-0.3), "focused": 1e-4 * moved(-0.5)})
+    found = replace(
+        found,
+        methods=["single", "hierarchical", "focused"],
+        records=[{**r, "method": r["method"].replace("symmetric", "hierarchical")} for r in found.records],
+    )
+    Console(file=shown, width=80).print(methods_table(found))
+    words = shown.getvalue().split()
+    assert {"hierarchical", "transfer", "difference", "interval"} <= {*words}
+    assert all(len(line) <= 80 for line in shown.getvalue().splitlines())
