@@ -21,6 +21,7 @@ from borrow.transfer.decide import (
     differences,
     fit_variance,
     interval,
+    ratio_of,
     stack,
 )
 from borrow.transfer.verdict import Verdict, holm
@@ -93,6 +94,16 @@ def test_interval_is_the_corrected_resampled_t_of_the_log_ratio_of_errors():
         by_folds.append((1 / (FOLDS * REPEATS) + 4 / 16) * np.var(folds, ddof=1))
         by_rows.append(inflation * x.var(ddof=1) / N)
     assert np.mean(by_folds) == pytest.approx(np.mean(by_rows), rel=0.1)
+
+
+def test_an_interval_of_next_to_no_clusters_is_wide_and_a_number():
+    """Nineteen rows in one cluster and one in another: a twentieth of a degree of freedom."""
+    records = made({"single": ALONE, "focused": moved(-0.3)})
+    clusters = Design({}, {i: min(i, 1) for i in range(N)})
+    found = ratio_of(records.folds("a", "focused"), records.folds("a", "single"), clusters)
+    assert -ALONE.mean() <= found.low < -0.99 * ALONE.mean()
+    assert 1e6 < found.high < np.inf
+    assert 0.0 < found.below(0.0) < 1.0
 
 
 def test_errors_of_zero_have_no_ratio_and_a_plain_interval():

@@ -187,7 +187,8 @@ def ratio_of(
     gaps = [{**r, "losses": r["losses"] / A - s["losses"] / B} for r, s in zip(mine, theirs, strict=True)]
     found = of_rows(rows, by_row(gaps, "losses")[1], gaps, design)
     se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + REFIT**2))
-    base, log, reach = B**half, half * np.log(A / B), float(student.ppf(SURE, found.df)) * se
+    base, log = B**half, half * np.log(A / B)
+    reach = min(float(student.ppf(SURE, found.df)) * se, 30.0)  # a factor of exp(30) is as good as any
     mean, low, high = (float(base * np.expm1(v)) for v in (log, log - reach, log + reach))
     return Interval(mean, (base + mean) * se, low, high, found.df, base)
 
