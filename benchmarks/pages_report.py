@@ -10,7 +10,7 @@ def demo() -> str:
     rows = []
     for r in result["table"]:
         numbers = [f"{r['error']:.3f} ± {r['std_error']:.3f}"]
-        alone = r["method"] == "single"
+        alone = r["method"] == result.get("alone", "single")
         numbers += ["", ""] if alone else [f"{r['difference']:+.3f}", f"{r['low']:+.3f} to {r['high']:+.3f}"]
         rows.append([r["label"], *numbers, f"{r['log_density']:.2f}", f"{100 * r['coverage']:.0f} %"])
     head = ["method", "mean absolute error", "difference", "interval", "log density", "in 90 % band"]

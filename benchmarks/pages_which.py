@@ -93,7 +93,7 @@ def levels() -> str:
 def small_tasks() -> str:
     by = {r["family"]: r["ours"] for r in load("yu2005_toy")["families"]}
     return (
-        f"60 tasks of six rows, squared error over one GP a task under the same kernel: {by['common mean']} "
+        f"60 tasks of six rows, squared error over one GP per task under the same kernel: {by['common mean']} "
         f"with a common "
         f"mean, {by['three functions']} where tasks mix three functions, {by['nothing shared']:g} where "
         f"nothing is shared"
@@ -113,7 +113,8 @@ def sparse_labels() -> str:
 def new_speaker() -> str:
     rows = load("lawrence2004_vowels")["table"]
     by = {(r["mode"], r["method"], r["d"]): r["percent right"] for r in rows}
-    mine, random, fixed = by["ours", "MT-IVM", 100], by["ours", "random", 100], by["ours", "not learnt", 0]
+    default = "ours, kernel=None"
+    mine, random, fixed = (by[default, *what] for what in (("MT-IVM", 100), ("random", 100), ("not learnt", 0)))
     return (
         f"Vowels of a new speaker, the kernel learnt from 100 rows of the others: {mine:.1f} % right; from "
         f"100 random rows "

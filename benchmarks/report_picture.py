@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 from PIL import Image  # comes with matplotlib
 
-from borrow.transfer.methods import LABELS
+from borrow.transfer.methods import label_of
 from browser import Browser, find_chromium
 from results import FIGURES, write_result
 
@@ -40,6 +40,7 @@ def run_demo(folder: Path) -> Path:
     said = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
     seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     verdict = said["verdicts"][0]
+    alone = verdict["alone"]
     keep = ("method", "error", "std_error", "difference", "low", "high", "log_density", "coverage")
     write_result(
         "report_demo",
@@ -47,8 +48,9 @@ def run_demo(folder: Path) -> Path:
             "command": "borrow demo",
             "seed": 0,
             "verdict": verdict["answer"],
+            "alone": alone,
             "sentence": verdict["sentence"],
-            "table": [{"label": LABELS[row["method"]], **{k: row[k] for k in keep}} for row in said["table"]],
+            "table": [{"label": label_of(row["method"]), **{k: row[k] for k in keep}} for row in said["table"]],
             "seconds": round(seconds, 1),
             "processor seconds": round(used.ru_utime + used.ru_stime, 1),
             "cores": os.cpu_count(),

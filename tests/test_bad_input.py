@@ -56,7 +56,7 @@ ARGUMENTS = {
     r"no column beside the task column 'subject'": {"X": TABLE[["subject"]]},
     r"'subject' is a column name and X is an array.*give the position": {"X": ARRAY},
     r"'subject' names a column of X and tasks= was given too": {"tasks": TABLE["subject"]},
-    r"y has 2 columns, one a task, and X.* names tasks too": {"y": np.column_stack([Y, Y])},
+    r"y has 2 columns, one per task, and X.* names tasks too": {"y": np.column_stack([Y, Y])},
     r"task is missing \(NaN\) in rows 1, 3; every row": {"X": put("subject", [1, 3], None)},
     r"missing \(NaN\) in row 2;": {"X": put("subject", 2, pd.NA).astype({"subject": "string"})},
     r"\(inf\) in rows 2, 5, column 'x'; drop or fill": {"X": put("x", [2, 5], None)},
@@ -70,7 +70,7 @@ ARGUMENTS = {
     r"y contains infinity.*in row 0; use NaN for what was not": {"y": np.r_[np.inf, Y[1:]]},
     r"nothing to learn from in 12 rows: every y is NaN": {"y": np.full(12, np.nan)},
     r"target y is None; give y, or a list or dict of \(X, y\) pairs": {"y": None},
-    r"X has 12 rows and y has 5; give one target a row": {"y": Y[:5]},
+    r"X has 12 rows and y has 5; give one target per row": {"y": Y[:5]},
     r"0 sample\(s\) .*minimum of 1 is required": {"X": TABLE[:0], "y": Y[:0]},
     r"same name; rename them.*\s.*'x' 2": {"X": TABLE.set_axis(["x", "subject", "x"], axis=1)},
     r"lazy; call \.collect\(\) first": {"X": pl.LazyFrame({"x": [1.0]})},
@@ -78,7 +78,7 @@ ARGUMENTS = {
     r"sample_weight must be finite and not negative; it is -1 in rows 0": {"sample_weight": -1},
     r"not negative; it is nan in row 1$": {"sample_weight": np.r_[1, np.nan, Y[2:] ** 2]},
     r"sample_weight holds text \('one' in row 0\)": {"sample_weight": ["one"] * 12},
-    r"weight.shape == \(2,\), expected \(12,\)! Give one a row": {"sample_weight": [1, 2]},
+    r"weight.shape == \(2,\), expected \(12,\)! Give one per row": {"sample_weight": [1, 2]},
     r"every row has a NaN y or a sample_weight of zero": {"sample_weight": 0},
     r"replicates must be finite and positive; it is 0 in rows 0": {"replicates": 0},
 }
@@ -87,7 +87,7 @@ OF_ARRAYS = {
     r"task is missing \(NaN\) in row 5": (1, {"X": put("subject", 5, np.nan).to_numpy()}),
     r"\(inf\) in row 7, column 2; drop": (1, {"X": put("z", 7, np.inf).to_numpy()}),
     r"column 2 of X holds text \('high' in row 4": (1, {"X": put("z", 4, "high").to_numpy()}),
-    r"1 task labels for 12 rows; give one a row": (None, {"X": INPUTS, "tasks": ["s1"]}),
+    r"1 task labels for 12 rows; give one per row": (None, {"X": INPUTS, "tasks": ["s1"]}),
     r"task of row 0 is \[0.0, 0.0\]; a task label is": (None, {"X": INPUTS, "tasks": np.zeros((12, 2))}),
 }
 
@@ -132,7 +132,7 @@ def test_pairs_that_do_not_fit_together(message):
 
 
 def test_pairs_leave_no_room_for_y():
-    with pytest.raises(ValueError, match=r"pairs, one a task: leave out y= and tasks="):
+    with pytest.raises(ValueError, match=r"pairs, one per task: leave out y= and tasks="):
         focused(None, "a").fit({"a": (INPUTS, Y)}, Y)
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from scipy.stats import multivariate_normal
 from sklearn import metrics
 from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_val_predict
@@ -326,3 +327,36 @@ def test_row_left_out_is_predicted_from_the_others():
             moments = again.fitted_.model[k].posterior.predict(X[[order[i]]], np.zeros(1, dtype=int))
             expected = ndtr((moments.mean + bias) / np.sqrt(1.0 + moments.variance))
             assert told[k].probability[i] == pytest.approx(expected[0], abs=0.03)
+
+
+def test_covariance_of_probabilities_is_that_of_the_latent_functions():
+    """E[Phi(f) Phi(g)] of two normal numbers is a bivariate normal probability."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=30) > 0, "yes", "no")
+    model = borrow.FocusedGPClassifier(primary="a").fit(X, y, tasks=["a"] * 20 + ["b"] * 10)
+    new = np.array([[-0.4], [0.3], [2.5]])
+    found = model.probability_covariance(new, tasks="a")
+    latent = model.fitted_.model[0]
+    f = latent.posterior.predict(new, np.zeros(3, dtype=np.intp), True)
+    a = (f.mean + latent.bias[0]) / np.sqrt(1 + f.variance)
+    p = model.predict_proba(new, tasks="a")[:, 1]
+    for i, j in [(0, 0), (0, 1), (1, 2), (2, 2)]:
+        r = f.covariance[i, j] / np.sqrt((1 + f.variance[i]) * (1 + f.variance[j]))
+        both = multivariate_normal([0, 0], [[1, r], [r, 1]]).cdf([a[i], a[j]])
+        spread = np.sqrt(found[i, i] * found[j, j])
+        assert found[i, j] == pytest.approx(both - p[i] * p[j], abs=0.12 * spread)
+
+
+def test_three_classes_have_a_covariance_of_probabilities_and_a_linear_reference_has_none():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(45, 2))
+    y, tasks = X[:, 0].round().clip(-1, 1).astype(int), ["a", "b", "c"] * 15
+    model = borrow.SingleTaskGPClassifier(optimizer=None).fit(X, y, tasks=tasks)
+    C = model.probability_covariance(X[:4], tasks="a")
+    assert C.shape == (4, 4)
+    assert np.linalg.eigvalsh(C).min() > -1e-12
+    assert np.diag(C).min() > 0
+    assert np.diag(C).max() < 0.25
+    line = borrow.RegularizedMultiTaskClassifier().fit(X, y, tasks=tasks)
+    assert line.probability_covariance(X[:4], tasks="a") is None

@@ -209,6 +209,7 @@ def test_info_of_a_model_a_table_and_a_comparison(model, place, tmp_path):
     about = json.loads(good("info", place / "scores.csv", "--json").stdout)
     assert about["columns"][5] == {
         "name": "note", "kind": "text", "missing": 12, "distinct": 2, "values": ['a "b", c', "x\ny"],
+        "becomes": "3 levels, one column each",
     }  # fmt: skip
 
 

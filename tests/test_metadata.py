@@ -52,3 +52,13 @@ def test_every_dependency_of_a_user_has_a_lower_bound_that_is_run():
 def test_the_version_is_written_once():
     assert "version" not in PROJECT["project"]
     assert borrow.__version__ not in (ROOT / "CITATION.cff").read_text()
+
+
+def test_workflow_runs_targets_of_the_makefile():
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    steps = re.findall(r"^ +- run: (.*)$", workflow, re.M)
+    targets = re.findall(r"^([\w/]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert {"make test", "make lowest", "make door"} <= set(steps)
+    assert all(step.removeprefix("make ") in targets for step in steps)
+    pythons = {line for line in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", line)}
+    assert all(f'"{line.split(":: ")[-1]}"' in workflow for line in pythons)

@@ -34,7 +34,7 @@ SETTINGS = {
     r"not positive semi-definite: its smallest eigenvalue is -1; add at least 1 to its diag": {
         "task_covariance": NOT_PSD
     },
-    r"shape \(2, 2\); expected \(3, 3\) finite numbers, one row and column a task": {"task_covariance": np.eye(2)},
+    r"shape \(2, 2\); expected \(3, 3\) finite numbers, one row and column per task": {"task_covariance": np.eye(2)},
     r"shape \(3,\); expected \(3, 3\)": {"task_covariance": np.ones(3)},
     r"shape \(3, 3\); expected \(3, 3\) finite numbers": {"task_covariance": np.full((3, 3), np.nan)},
     r"task_covariance='full': expected 'free', 'diagonal', 'uniform' or a matrix": {"task_covariance": "full"},

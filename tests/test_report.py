@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr
 from sklearn.metrics import brier_score_loss
 from typer.testing import CliRunner
 
@@ -214,6 +215,27 @@ def test_effect_of_a_switch_is_the_average_difference_and_its_band_is_exact():
     assert (switch["high"] - switch["low"]) / 2 == pytest.approx(1.645 * effect.std(), rel=0.05)
     assert [c["feature"] for c in found["curves"]] == ["input 2", "input 3"]  # largest first
     assert np.mean(found["curves"][0]["mean"]) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_effects_on_a_probability_have_bands_that_hold_those_of_drawn_functions():
+    rng = np.random.RandomState(4)
+    X = np.column_stack([rng.randint(0, 2, 40), rng.randn(40), rng.randn(40)]).astype(float)
+    y = np.where(2.0 * X[:, 0] + X[:, 1] - 1.0 + 0.5 * rng.randn(40) > 0, "yes", "no")
+    model = borrow.SingleTaskGPClassifier().fit(X, y)
+    part = predictions(Predictor.of(model), Points(X, np.full(40, np.nan), (0,) * 40), 0, "y", None, [])
+    (switch,) = part["switches"]
+    on, off = X.copy(), X.copy()
+    on[:, 0], off[:, 0] = 1.0, 0.0
+    p = model.predict_proba(np.vstack([on, off]))[:, 1]
+    latent = model.fitted_.model[0]
+    f = latent.posterior.predict(np.vstack([on, off]), np.zeros(80, dtype=np.intp), True)
+    draws = ndtr(rng.multivariate_normal(f.mean + latent.bias[0], f.covariance, 3000))  # functions, not formulas
+    effect = draws[:, :40].mean(axis=1) - draws[:, 40:].mean(axis=1)
+    assert switch["value"] == pytest.approx(p[:40].mean() - p[40:].mean())
+    assert (switch["high"] - switch["low"]) / 2 == pytest.approx(1.645 * effect.std(), rel=0.15)
+    assert "change of the average probability of yes" in part["switch_caption"].lower()
+    assert all(c["low"] is not None for c in part["curves"])
+    assert part["notes"] == []
 
 
 def test_map_stands_the_right_way_up():

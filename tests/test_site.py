@@ -8,7 +8,8 @@ import pytest
 
 from run_page import ROOT
 
-pytest.importorskip("mkdocs", reason="the site needs borrow[docs]")
+for name in ("mkdocs", "latex2mathml"):
+    pytest.importorskip(name, reason="the site needs borrow[docs]")
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,18 @@ def test_reference_describes_arguments_and_links_names(site):
     assert "Parameters\n-----" not in page
     assert "Examples\n-----" not in page
     assert re.search(r"max_iter.{0,80}int", page, re.S)  # types stand in the signature
+
+
+def test_mathematics_is_mathml_that_a_browser_draws(site, browser):
+    for page in site.rglob("*.html"):
+        text = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(), flags=re.S)
+        assert "$" not in text, page.name
+        assert "<merror" not in text, page.name
+    browser.open(site / "papers" / "hierarchical.html")
+    assert browser.run("document.querySelectorAll('math[display=block]').length") >= 3
+    bar = "(f => [f.getBoundingClientRect().height, f.children[0].getBoundingClientRect().height])"
+    whole, top = browser.run(f"{bar}(document.querySelector('math[display=block] mfrac'))")
+    assert whole > 1.5 * top > 0  # a fraction stands on two lines
 
 
 @pytest.mark.parametrize("page", ["index.html", "which_model.html", "reference/estimators.html", "papers/ivm.html"])

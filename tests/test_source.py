@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zipfile
 
 import polars as pl
 import pytest
@@ -10,6 +11,7 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import borrow
 from borrow.cli import columns as c
 from borrow.cli import read as s
 
@@ -138,6 +140,15 @@ WRONG = {
 def test_files_that_are_no_tables_are_named_for_what_they_are(case, tmp_path, capsys):
     data, words = WRONG[case]
     refused(capsys, lambda: opened(tmp_path, data).read(), words)
+
+
+def test_a_workbook_is_no_model(tmp_path):
+    with zipfile.ZipFile(tmp_path / "sheet.xlsx", "w") as book:
+        for part in ("[Content_Types].xml", "xl/workbook.xml"):
+            book.writestr(part, "<x/>")
+    assert s.file_kind(tmp_path / "sheet.xlsx") == "table"  # which is then refused by its name
+    borrow.store.save(borrow.kernels.Linear(), tmp_path / "k")
+    assert s.file_kind(tmp_path / "k") == "model"
 
 
 def test_columns_of_the_same_name_are_refused_when_they_are_used(tmp_path, capsys):

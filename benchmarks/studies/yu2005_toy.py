@@ -10,8 +10,8 @@ the true, the base and the learnt kernel.
 
 The families: 60 tasks of 6 rows; combinations of three functions, a common mean with small deviations, the arcsine
 covariance, and functions of a squared exponential that share nothing more than it; a quarter as many draws. Mean
-squared error over a grid as a ratio to no learning, that is one GP a task with a base kernel shared by all. "No
-transfer" is one GP a task with a kernel of its own, for every fifth task.
+squared error over a grid as a ratio to no learning, that is one GP per task with a base kernel shared by all. "No
+transfer" is one GP per task with a kernel of its own, for every fifth task.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def one_family(kind: str, seed: int, **sizes: int) -> dict:
         paper = borrow.HierarchicalGPRegressor(covariance_strength=1.0, prior=None, max_iter=50, **plain)
         out["plain EM"] = error(fitted(paper))
         out["pooled"] = error(fitted(borrow.PooledGPRegressor()))
-        some = labels[: max(len(labels) // 5, 1)]  # one GP a task is slow, and every fifth task tells as much
+        some = labels[: max(len(labels) // 5, 1)]  # one GP per task is slow, and every fifth task tells as much
         own = {t: borrow.SingleTaskGPRegressor(normalize_y=False).fit(X[task == t], y[task == t]) for t in some}
         alone = np.mean([(own[t].predict(GRID) - F[:, t]) ** 2 for t in some])
         out["no transfer / no learning"] = float(alone / np.mean([(base(t) - F[:, t]) ** 2 for t in some]))

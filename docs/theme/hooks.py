@@ -1,4 +1,4 @@
-"""What the site does beyond Markdown: README and its neighbours as pages, tables that scroll, a search index.
+"""What the site does beyond Markdown: README and its neighbours as pages, mathematics, a search index, wide tables.
 
 README, CONTRIBUTING and CHANGELOG lie in the root of the repository, where a visitor looks for them. They become pages
 as they are; only their links are turned, from places in the repository to pages of the site.
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -26,6 +27,8 @@ FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHA
 #: Stands where the commands go.
 COMMANDS = "<!-- commands: written from the commands themselves when the site is built -->"
 LINK = re.compile(r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\(([^)\s#]+)(#[^)]*)?\)")
+#: $$TeX$$ as a paragraph, $TeX$ in a line, and code in a line, where a dollar sign is a dollar sign.
+MATHEMATICS = re.compile(r"`[^`\n]*`|^\$\$(?P<block>[^$]+)\$\$$|\$(?P<inline>[^$\s](?:[^$\n]*[^$\s])?)\$", re.M)
 sections: list[list[str]] = []
 
 
@@ -59,7 +62,19 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
     markdown = markdown.replace(COMMANDS, commands() if COMMANDS in markdown else "")
     names = entries_of_names()
     parts = re.split(r"(^```[\s\S]*?^```[^\n]*$|^#.*$)", markdown, flags=re.M)  # code and headings as they are
-    return "".join(part if i % 2 else link_names(LINK.sub(turn, part), names) for i, part in enumerate(parts))
+    return "".join(
+        part if i % 2 else link_names(MATHEMATICS.sub(as_mathml, LINK.sub(turn, part)), names)
+        for i, part in enumerate(parts)
+    )
+
+
+def as_mathml(match: re.Match[str]) -> str:
+    """TeX between dollar signs as MathML, which browsers draw by themselves; code as it is."""
+    block, inline = match["block"], match["inline"]
+    if block is None and inline is None:
+        return match[0]
+    drawn = convert(block or inline, display="block" if block else "inline")
+    return f'<div class="math">{drawn}</div>' if block else f'<span class="math">{drawn}</span>'
 
 
 def commands() -> str:

@@ -93,7 +93,7 @@ def read_wide(
 
     names = _split_names(targets, source, "--targets")
     if len(set(names)) < 2:
-        fail(f"--targets names {list_labels(names)}; give at least two columns, one a task")
+        fail(f"--targets names {list_labels(names)}; give at least two columns, one per task")
     used = choose_features(source, names, features, ignore)
     frame = source.read([*used, *names])
     inputs = pl.DataFrame([c.alias(n) for n, c in as_inputs(source, frame.select(used)).items()])

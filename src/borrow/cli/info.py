@@ -11,7 +11,7 @@ import polars as pl
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import present, to_numbers
+from borrow.cli.columns import as_text, to_numbers
 from borrow.cli.compare import described
 from borrow.cli.output import BOLD, SafeTable, number, print_result
 from borrow.cli.read import file_kind, open_source
@@ -103,11 +103,25 @@ def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
     """Columns of a table: what they hold, how much is missing. Read in portions, none of which is kept."""
     source, rows = open_source(place, delimiter), 0
     columns = {name: Column(name) for name in source.columns}
+    becomes: dict[str, str] = {}
     for part in source.parts():
+        becomes = becomes or {values.name: as_input(values, source.separator) for values in part}
         rows += part.height
         for values in part:
             columns[values.name].take(values, source.separator)
-    return {"rows": rows, "delimiter": source.separator or None, "columns": [c.about(rows) for c in columns.values()]}
+    about = [{**column.about(rows), "becomes": becomes[name]} for name, column in columns.items()]
+    return {"rows": rows, "delimiter": source.separator or None, "columns": about}
+
+
+def as_input(column: pl.Series, separator: str) -> str:
+    """What a model would make of a column, by its first portion; or why it cannot be read."""
+    from borrow.data.encode import decide
+
+    found = to_numbers(column, separator)
+    try:
+        return decide(column.name, found.values if found.odd is None else as_text(column)).sentence() or "as it is"
+    except ValueError as problem:
+        return str(problem)
 
 
 @dataclass
@@ -122,7 +136,7 @@ class Column:
     def take(self, column: pl.Series, separator: str) -> None:
         """Take note of the next portion."""
         found, self.dtype = to_numbers(column, separator), column.dtype
-        values = present(column) if column.dtype == pl.String else column
+        values = as_text(column)
         flags = found.odd is None, found.doubtful is not None, found.decimal
         finite = found.values.filter(found.values.is_finite()) if found.values.dtype.is_float() else found.values
         infinite = len(found.values.drop_nulls()) - len(finite.drop_nulls())
@@ -158,6 +172,11 @@ def table_lines(about: dict[str, Any]) -> Iterator[Any]:
         distinct = f"{c['distinct']:,}" + "+" * (c["distinct"] == COUNTED)
         table.add_row(c["name"], c["kind"], f"{c['missing']:,}", distinct, shown)
     yield table
+    yield "As an input of a model, each column would be", BOLD
+    lines: dict[str, list[str]] = {}
+    for c in about["columns"]:
+        lines.setdefault(c["becomes"], []).append(c["name"])
+    yield facts({f"{listed(names)}": words for words, names in lines.items()})
     tasks = [c["name"] for c in about["columns"] if c["kind"] == "text" and 1 < c["distinct"] <= about["rows"] / 3]
     if tasks:
         yield f"Columns that could name the task: {listed(tasks)}."

@@ -130,7 +130,12 @@ def library_warnings() -> AbstractContextManager[list[str]]:
 
 def encoding_of(encoder: Any) -> list[str]:
     """What became of columns that were no plain numbers, one line each."""
-    return [] if encoder is None else [f"Column {line}." for line in encoder.report().splitlines()]
+    return [] if encoder is None else [in_a_line(f"column {line}") for line in encoder.report().splitlines()]
+
+
+def in_a_line(text: str) -> str:
+    """A sentence of the library as a line of its own."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def tell_warnings(found: Sequence[str]) -> None:
@@ -259,7 +264,8 @@ def print_result(result: dict[str, Any], as_json: bool, lines: Callable[[], Iter
     if as_json:
         print_json(result)
     else:
-        tell_warnings(result.get("warnings", []))
+        told = result.get("encoding", [])
+        tell_warnings([text for text in result.get("warnings", []) if in_a_line(text) not in told])
         print_lines(*lines())
 
 

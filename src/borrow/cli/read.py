@@ -38,6 +38,8 @@ UNNAMED = " "  # no name of a column: those have no blanks around them
 BYTE_ORDER_MARK, GZIP, PARQUET = b"\xef\xbb\xbf", b"\x1f\x8b", b"PAR1"
 #: How files begin that are no tables.
 BEGINNINGS = {"model": b"PK", "comparison": b'{"format": "borrow comparison"'}
+#: Names of the first part of an Excel workbook, which is a zip file as a model is.
+WORKBOOK = (b"[Content_Types].xml", b"_rels/", b"docProps/", b"xl/")
 
 
 class Records(NamedTuple):
@@ -247,7 +249,8 @@ def file_kind(path: Path) -> str:
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(64)
-    return next((kind for kind, begin in BEGINNINGS.items() if head.startswith(begin)), "table")
+    found = next((kind for kind, begin in BEGINNINGS.items() if head.startswith(begin)), "table")
+    return "table" if head[30:].startswith(WORKBOOK) else found
 
 
 def _source(name: str, opened: Callable[[], Any], delimiter: str | None, known: Sequence[str]) -> Source:
@@ -308,7 +311,7 @@ class _Chained:
 def _as_text(head: bytes, name: str) -> bytes:
     """Text without a mark of byte order; what is no text is named by what it is."""
     model, excel = head[30:39] == b"page.json", "save the sheet as CSV and give that"
-    sheets = head[:2] == b"PK" and (b"xl/workbook" in head or b"[Content_Types].xml" in head)
+    sheets = head[:2] == b"PK" and head[30:].startswith(WORKBOOK)
     kind = "a model saved by borrow (see `borrow info`)" if model else "a zip file"
     refuse(
         {

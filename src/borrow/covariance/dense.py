@@ -55,7 +55,7 @@ class DenseTasks(Rebuilt):
         self.own_parts = [self._own(t) for t in range(len(self.specific))]
 
     def rows(self, t: int) -> slice:
-        """Rows of task t."""
+        """Where the rows of task t stand among all rows, which are stacked by task."""
         return self.design.rows(t)
 
     def specific_of(self, t: int) -> Any:

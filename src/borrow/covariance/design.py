@@ -49,7 +49,7 @@ class Design:
         return len(self.starts) - 1
 
     def rows(self, t: int) -> slice:
-        """Rows of task t."""
+        """Where the rows of task t stand among all rows, which are stacked by task."""
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def gather(self, A: Any) -> Array:

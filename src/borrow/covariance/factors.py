@@ -27,11 +27,11 @@ class DenseFactor:
         return linalg.solve_lower(self.L, B)
 
     def half_transposed(self, B: Array) -> Array:
-        """L^-T B."""
+        """L^-T B, so that `half_transposed(half(B))` is A^-1 B."""
         return linalg.solve_lower_transposed(self.L, B)
 
     def log_determinant(self) -> float:
-        """log |A|."""
+        """log |A|: what the task's observations take from its evidence, twice."""
         return linalg.log_determinant(self.L)
 
     def adjoint(self, R: Array, alpha: Array) -> Array:
@@ -56,17 +56,17 @@ class DiagonalFactor:
         return cls(namespace(w).sqrt(1.0 + w * w * e))
 
     def half(self, B: Array) -> Array:
-        """L^-1 B."""
+        """L^-1 B, where L is the diagonal matrix of the roots; it is its own transpose."""
         return B / self.root if B.ndim == 1 else B / self.root[:, None]
 
     half_transposed = half
 
     def log_determinant(self) -> float:
-        """log |A|."""
+        """log |A|, the sum of the logarithms of the squared roots."""
         return 2.0 * float(namespace(self.root).log(self.root).sum())
 
     def adjoint(self, R: Array, alpha: Array) -> Array:
-        """The diagonal of the same."""
+        """The diagonal of alpha alpha' + R R' - A^-1: nothing else of it reaches a diagonal covariance."""
         return linalg.row_dots(R, R) + alpha * alpha - self.root**-2
 
     def only(self, i: int | None, rows: slice) -> DiagonalFactor:

@@ -309,7 +309,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"the encoded columns would have the name {list_labels(twice)} twice; rename a column")
         n_tasks = 1 if task is None else len(set(_plain_list(columns[task])))
         plain = {n: _numbers(columns[n], n) for n, d in decisions.items() if isinstance(d, Numbers)}
-        left_out = [f"column {n!r} is {d.sentence()}" for n, d in decisions.items() if _unasked(d)]
+        left_out = [f"column {said(d)}" for d in decisions.values() if _unasked(d)]
         for text in [*left_out, *identifier_columns(plain, n_tasks)]:
             warn(text)
         self.columns_ = tuple(decisions.values())
@@ -375,7 +375,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def report(self) -> str:
         """What became of the columns, one line per column that did not stay as it was."""
         check_is_fitted(self)
-        return "\n".join(f"{d.name!r}: {text}" for d in self.columns_ if (text := d.sentence()))
+        return "\n".join(said(d) for d in self.columns_ if d.sentence())
+
+
+def said(decision: Decision) -> str:
+    """A column and what becomes of it."""
+    return f"{decision.name!r}: {decision.sentence()}"
 
 
 def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:

@@ -107,13 +107,13 @@ def read_table(
     name, n = type(estimator).__name__, inputs.shape[0]
     targets, heads, found = read_classes(y, name) if classes else (*read_targets(y), None)
     if len(targets) != n:
-        raise ValueError(f"X has {n} rows and y has {len(targets)}; give one target a row")
+        raise ValueError(f"X has {n} rows and y has {len(targets)}; give one target per row")
     weight = _per_row(sample_weight, "sample_weight", n, zero=True)
     counts = _per_row(replicates, "replicates", n, zero=False)
     wide = targets.ndim == 2
     if wide:
         if values is not None:
-            text = f"y has {targets.shape[1]} columns, one a task, and X or tasks= names tasks too"
+            text = f"y has {targets.shape[1]} columns, one per task, and X or tasks= names tasks too"
             raise ValueError(f"{text}; give one or the other")
         values = list(range(targets.shape[1]) if heads is None else heads)
     labels = (0,) if values is None else sort_labels(values)
@@ -205,7 +205,7 @@ def read_new(
     put = "" if schema.task is None else f"put the task column {schema.task!r} into X, or "
     raise ValueError(
         f"fitted on {len(schema.labels)} tasks, and nothing says which task these rows belong to; {put}give "
-        f"tasks=, one of {list_labels(schema.tasks)}, or one a row"
+        f"tasks=, one of {list_labels(schema.tasks)}, or one per row"
     )
 
 
@@ -229,10 +229,19 @@ def _with_unseen(estimator: Any, values: list[Any], labels: tuple[Hashable, ...]
     return np.fromiter((codes.get(v, -1) for v in values), dtype=np.intp, count=len(values))
 
 
+@dataclass(frozen=True)
+class InputRows:
+    """Rows that need no reading: numbers in the order of the columns that a model was fitted to, without the task."""
+
+    values: Array
+
+
 def read_inputs(
     estimator: Any, X: Any, schema: Schema, tasks: Any = None, accept_sparse: bool = False
 ) -> tuple[Any, list[Any] | None]:
     """The input columns of new rows, and what names their tasks; the task column may be in X or not."""
+    if isinstance(X, InputRows):
+        return X.values, task_values(tasks, len(X.values))
     X = _as_fitted(X, schema)
     frame = as_frame(X)
     if schema.task is None or not lacks_task(X, schema):
@@ -291,12 +300,12 @@ def _unfold(estimator: Any, X: Any, y: Any, tasks: Any) -> tuple[Any, Any, Any]:
         X, y, tasks = dask.compute(X, y, tasks)
     if is_pairs(X):
         if y is not None or tasks is not None:
-            raise ValueError("X is a list or dict of (X, y) pairs, one a task: leave out y= and tasks=")
+            raise ValueError("X is a list or dict of (X, y) pairs, one per task: leave out y= and tasks=")
         return _stack_pairs(X)
     if y is None:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None; give y, or "
-            "a list or dict of (X, y) pairs, one a task"
+            "a list or dict of (X, y) pairs, one per task"
         )
     return X, y, tasks
 
@@ -534,7 +543,7 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
-        raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one a row, or one number for all")
+        raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one per row, or one number for all")
     bad = ~(array <= LARGEST) | (array < 0 if zero else array <= 0)
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
@@ -557,7 +566,7 @@ def task_values(values: Any, n: int) -> list[Any]:
         values = (values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values).tolist()
     values = list(values)
     if len(values) != n:
-        raise ValueError(f"there are {len(values)} task labels for {n} rows; give one a row, or one for all")
+        raise ValueError(f"there are {len(values)} task labels for {n} rows; give one per row, or one for all")
     if missing := [i for i, v in enumerate(values) if is_missing(v)]:
         raise ValueError(
             f"the task is missing (NaN) in {name_some(missing)}; every row needs one: name it, or drop these rows"
@@ -577,7 +586,7 @@ def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
         if np.ndim(X) != 2:
             raise ValueError(f"X of task {label!r} has {np.ndim(X)} dimension(s); expected a table, rows by columns")
         if np.shape(X)[0] != len(y):
-            raise ValueError(f"task {label!r} has {np.shape(X)[0]} rows of X and {len(y)} of y; give one y a row")
+            raise ValueError(f"task {label!r} has {np.shape(X)[0]} rows of X and {len(y)} of y; give one y per row")
     widths = {label: np.shape(X)[1] for label, X in zip(labels, tables, strict=True)}
     if len(set(widths.values())) > 1:
         raise ValueError(f"X of the tasks differ in their number of columns: {widths}; all tasks share one input space")

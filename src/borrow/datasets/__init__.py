@@ -10,7 +10,7 @@ from borrow.datasets.shared_data import (
     load_spear,
     load_vowel,
 )
-from borrow.datasets.synthetic import FocusedProblem, focused_gap, transfer_family
+from borrow.datasets.synthetic import FocusedProblem, focused_gap, transfer_family, two_tasks
 
 __all__ = [
     "CompilerData",
@@ -25,4 +25,5 @@ __all__ = [
     "load_spear",
     "load_vowel",
     "transfer_family",
+    "two_tasks",
 ]

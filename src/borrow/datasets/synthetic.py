@@ -11,6 +11,27 @@ from borrow.kernels import SquaredExponential
 from borrow.numerics.linalg import Array
 
 
+def two_tasks(kind: str = "numbers") -> tuple[list[list[float]], list[Any], list[str]]:
+    """Inputs, targets and task labels of two tasks, four rows each: what the examples of the reference are made of.
+
+    Parameters
+    ----------
+    kind : "numbers", or "labels" for targets that are "no" and "yes".
+
+    Examples
+    --------
+    >>> import borrow
+    >>> X, y, tasks = borrow.datasets.two_tasks()
+    >>> tasks
+    ['a', 'a', 'a', 'a', 'b', 'b', 'b', 'b']
+    """
+    if kind not in ("numbers", "labels"):
+        raise ValueError(f"kind={kind!r}: expected 'numbers' or 'labels'")
+    numbers = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    labels = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    return [[0.0], [1.0], [2.0], [3.0]] * 2, numbers if kind == "numbers" else labels, list("aaaabbbb")
+
+
 class FocusedProblem(NamedTuple):
     """Long table (X, y, tasks), where the primary is tested, and its true function there."""
 

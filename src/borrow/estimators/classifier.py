@@ -22,12 +22,15 @@ from borrow.data.read import Schema, read_training
 from borrow.data.scaling import column_scales
 from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks, shown
 from borrow.estimators.gp import GPEstimator
+from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import together
 
 #: Standard deviations of the priors of a link's parameters; probabilities are kept so far from 0 and 1.
 SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
+#: Draws of latent functions that the covariance of probabilities is made of.
+DRAWS = 400
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,22 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
         with single_thread(rows.shape[0]):
             return over_tasks(answer, rows, task, len(self.tasks_))
+
+    def probability_covariance(self, X: Any, tasks: Any = None) -> Array | None:
+        """Covariance between rows of the probability of `classes_[-1]`, as the latent functions are not known.
+
+        From draws of the latent functions, always the same ones; None where a model has no distribution of them.
+        """
+        models = self._fit_of().model
+        rows, task = self._read_new(X, tasks)
+        if task is None or not all(hasattr(m, "probability_draws") for m in models):
+            return None
+        n = rows.shape[0]
+        memory.require(8.0 * 3 * n * (n + DRAWS), f"the covariance of {n:,} probabilities", "ask for fewer rows")
+        z = np.random.default_rng(0).normal(size=(len(models), n, DRAWS))
+        drawn = np.stack([m.probability_draws(rows, task, e) for m, e in zip(models, z, strict=True)], axis=-1)
+        last = probabilities(drawn.reshape(-1, len(models)), self)[:, -1].reshape(-1, DRAWS)
+        return np.cov(last)
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""

@@ -96,6 +96,13 @@ class LabelModel:
         """P(+1) of a latent function of this mean, bias included, and variance."""
         return np.exp(self.likelihood.moments(np.ones(len(mean)), mean, variance)[0])
 
+    def probability_draws(self, X: Array, task: Codes, z: Array) -> Array:
+        """P(+1) at each row for draws of the latent function, one per column of the standard normal numbers z."""
+        p = self.posterior.predict(X, task, True)
+        e, U = np.linalg.eigh(p.covariance)
+        f = (p.mean + self.bias[task])[:, None] + (U * np.sqrt(np.maximum(e, 0.0))) @ z
+        return self.probability_of(f.ravel(), np.zeros(f.size)).reshape(f.shape)
+
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes that all GP classifiers have."""
         return {"bias_": dict(zip(labels, self.bias.tolist(), strict=True))}

@@ -6,7 +6,6 @@ The report and `model.plot()` look at every estimator in this way.
 from __future__ import annotations
 
 import html
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from borrow.data.labels import list_labels
-from borrow.data.read import read_inputs
+from borrow.data.read import InputRows, read_inputs
 from borrow.numerics.linalg import Array
 
 #: Tasks that are drawn into one figure; points of a curve, and of each side of a map.
@@ -63,14 +62,17 @@ class Predictor:
         return self.positive is None
 
     def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Any, Any]:
-        """Mean of the function and its standard deviation (covariance if `full`), or a probability and None."""
-        tasks = [task] * len(X)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # we know them
-            if not self.regression:
-                return self.model.predict_proba(X, tasks=tasks)[:, -1], None
-            mean, second = self.model.predict(X, tasks=tasks, return_std=not full, return_cov=full)
-        return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
+        """Mean of the function and its standard deviation (covariance if `full`); for labels, of their probability.
+
+        A probability comes without a standard deviation, and without a covariance where the model has none.
+        """
+        rows, tasks = InputRows(X), [task] * len(X)
+        if self.regression:
+            mean, second = self.model.predict(rows, tasks=tasks, return_std=not full, return_cov=full)
+            return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
+        p = self.model.predict_proba(rows, tasks=tasks)[:, -1]
+        known = full and hasattr(self.model, "probability_covariance")
+        return p, self.model.probability_covariance(rows, tasks=tasks) if known else None
 
 
 @dataclass(frozen=True)

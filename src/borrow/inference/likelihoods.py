@@ -13,7 +13,7 @@ from borrow.numerics.linalg import Array, as_type_of, erfcx, log_ndtr, log_sum_e
 
 @dataclass(frozen=True)
 class Gaussian:
-    """y = f + noise, with one variance a task, observed as cell means with counts.
+    """y = f + noise, with one variance per task, observed as cell means with counts.
 
     A cell of several rows with the same input and task contributes its mean, of variance noise/count, and the scatter
     within it: -dof/2 log(2 pi noise) - scatter/(2 noise) + constant. Both together are the likelihood of the rows

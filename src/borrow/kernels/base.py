@@ -82,16 +82,16 @@ class Kernel(ABC):
     def parameter_names(self) -> list[str]:
         """One name for each entry of `theta`."""
 
+    @abstractmethod
     def form(self) -> Hashable | None:
         """What two kernels must have in common to be stacked; None for a kernel that cannot be."""
-        return None
 
+    @abstractmethod
     def stack(self, theta: Array, X: Array) -> Self:
         """The kernel with row t of theta (T, p) for block t of X (T, n, d): K is (T, n, n), derivatives are (T, p).
 
         Only for tensors, and kernels that have a form; on the host one block after the other is as fast.
         """
-        raise NotImplementedError(f"{type(self).__name__} cannot be stacked")
 
     def marks(self, name: str) -> Array:
         """1 where an entry of `theta` is the parameter of this name, 0 elsewhere."""

@@ -46,8 +46,7 @@ def write(path: str | os.PathLike[str], summary: Part) -> Path:
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> summary = borrow.report.summary(model=model, target="level")
     >>> import tempfile, pathlib
@@ -74,8 +73,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> summary = borrow.report.summary(model=model, target="level")
     >>> import tempfile, pathlib
@@ -106,8 +104,7 @@ def render(summary: Part) -> str:
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.SingleTaskGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
     >>> summary = borrow.report.summary(model=model, target="level")
     >>> borrow.report.render(summary)[:15]
@@ -412,8 +409,9 @@ def secondaries_section(part: Part, many: bool) -> Block:
     """Which of the other tasks carry the gain."""
     found, primary = part["secondaries"], part["primary"]
     rows, most = found["rows"], found["shown"]
+    dots = [{**r, "alone": None} for r in rows]  # one interval each
     related = intervals(
-        [r for r in rows if r["correlation"] is not None][:most],
+        [r for r in dots if r["correlation"] is not None][:most],
         ("task", "correlation", "correlation_low", "correlation_high"),
         lambda r: r["clear"],
         f"Correlation of each task with {primary}",
@@ -423,23 +421,22 @@ def secondaries_section(part: Part, many: bool) -> Block:
         heading="How related",
     )
     lost = intervals(
-        [r for r in rows if r["gain"] is not None][:most],
+        [r for r in dots if r["gain"] is not None][:most],
         ("task", "gain", "low", "high"),
         lambda r: r["low"] is not None and r["low"] > 0,
-        f"Loss of accuracy for {primary} when a task is left out",
-        "more error without it",
+        f"Share of the gain for {primary} that a task is good for",
+        "share of the gain",
         found["gain_caption"],
         ("no use", "of use"),
-        heading="What is lost without it",
+        heading="What each is worth",
     )
-    gain = aligned(rows, "gain", "low", "high")
+    gain = aligned(rows, "alone", "without", "gain", "low", "high")
     optional = [
         *columns_of(aligned(rows, "rho", least=2), "rho"),
         *columns_of(hundredths, "correlation"),
         ("\u00b1", "std_error", aligned(rows, "std_error", least=2)),
         ("shared", "share", percent),
-        ("lost without it", "gain", gain),
-        *columns_of(gain, "low", "high"),
+        *columns_of(gain, "alone", "without", "gain", "low", "high"),
     ]
     columns = [*columns_of(None, "task"), *columns_of(whole, "rows")]
     columns += [c for c in optional if any(r.get(c[1]) is not None for r in rows)]

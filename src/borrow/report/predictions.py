@@ -30,8 +30,9 @@ def predictions(
     """Curves, maps or effects, as the number of inputs allows. `others` are the tasks to show beside the primary."""
     d, regression = points.X.shape[1], predictor.regression
     shown = target if regression else f"probability of {predictor.positive}"
-    unsaid = "Probabilities are drawn without bands: what is not known is inside them."
-    what = {"label": predictor.label, "target": shown, "notes": [] if regression else [unsaid]}
+    what: dict[str, Any] = {"label": predictor.label, "target": shown, "notes": []}
+    if not regression and d < 3:
+        what["notes"] = ["Probabilities are drawn without bands: what is not known is inside them."]
     if d == 1:
         return {**what, **curves(predictor, points, primary, shown, alone, others)}
     if d == 2:
@@ -133,19 +134,22 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
     more = " and more" if len(still) > 8 else ""
     notes = [f"{left} inputs of smaller effect are not shown."] if left else []
     notes += [f"Inputs that never vary: {', '.join(still[:8])}{more}."] if still else []
-    band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * predictor.regression
+    curves = [_effect_curve(predictor, base, j, primary, points) for j in wide[:MOST_CURVES]]
+    banded = any(part["low"] is not None for part in (*switches, *curves))
+    band = f"Bars: {100 * BAND:.0f} % bands of the effect; hollow dots where they reach zero." * banded
+    moved = "average prediction" if predictor.regression else f"average {target}"
     return {
         "form": "effects",
         "heading": "What the inputs do",
         "lead": f"What each input does to the {target} of {primary}, all else as it was measured: an average over "
         "its rows. Effects that depend on other inputs are averaged out.",
         "switches": switches,
-        "curves": [_effect_curve(predictor, base, j, primary, points) for j in wide[:MOST_CURVES]],
-        "switch_caption": f"Change of the average prediction from the lower value to the upper. {band}"
+        "curves": curves,
+        "switch_caption": f"Change of the {moved} from the lower value to the upper. {band}"
         + " Below each, what the primary's own rows say without the others."
         * (alone is not None and len(switches) > 0),
-        "curve_caption": "Change of the average prediction from its mean over the range."
-        + f" Bands: {100 * BAND:.0f} %." * predictor.regression,
+        "curve_caption": f"Change of the {moved} from its mean over the range."
+        + f" Bands: {100 * BAND:.0f} %." * banded,
         "notes": notes,
     }
 

@@ -34,7 +34,7 @@ from borrow.numerics.files import write_atomically
 from borrow.store.checks import PageError, read_array
 from borrow.store.objects import Arrays, decode, encode
 
-VERSION = 3
+VERSION = 4
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
 _DESCRIBED = ("format_version", "arrays", "bytes")  # what `describe` adds
@@ -87,15 +87,11 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Examples
     --------
+    >>> import tempfile
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
-    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
-    >>> import tempfile, pathlib
-    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
-    >>> _ = borrow.store.save(model, place)
-    >>> again = borrow.store.load(place)
-    >>> bool(again.predict([[1.5]], tasks="a") == model.predict([[1.5]], tasks="a"))
+    >>> kernel = borrow.kernels.Linear(2.0) + borrow.kernels.Constant(1.0)
+    >>> place = borrow.store.save(kernel, f"{tempfile.mkdtemp()}/kernel.borrow")
+    >>> borrow.store.load(place) == kernel
     True
     """
     page, members, size = _read(path)
@@ -122,15 +118,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
+    >>> import tempfile
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
-    >>> model = borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
-    >>> import tempfile, pathlib
-    >>> place = pathlib.Path(tempfile.mkdtemp()) / "model.borrow"
-    >>> _ = borrow.store.save(model, place)
-    >>> borrow.store.describe(place)["class"]
-    'PooledGPRegressor'
+    >>> model = borrow.PooledGPRegressor("machine", max_iter=20)
+    >>> about = borrow.store.describe(borrow.store.save(model, f"{tempfile.mkdtemp()}/model.borrow"))
+    >>> about["class"], about["settings"]["task"], about["fitted"]
+    ('PooledGPRegressor', 'machine', False)
     """
     page, members, size = _read(path)
     about = page.get("about")
@@ -203,22 +196,20 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes], in
         raise StoreError(f"{path} is not a file that borrow wrote, or it is damaged ({wrong})") from None
     if not isinstance(page, dict) or page.get("format") != "borrow" or type(page.get("version")) is not int:
         raise StoreError(f"{path} is not a file that borrow wrote")
-    if page["version"] > VERSION:
-        by = page["about"].get("borrow") if isinstance(page.get("about"), dict) else None
-        writer = f" (written by borrow {by})" if by else ""
-        raise StoreError(
-            f"{path} has version {page['version']}{writer} and this borrow, {__version__}, reads version {VERSION}; "
-            "update borrow"
-        )
-    if page["version"] < VERSION:
-        about = page.get("about")
-        by = about.get("borrow") if isinstance(about, dict) else None
-        writer = f"borrow {by}, of before its folders were rearranged, wrote it" if by else "an earlier borrow wrote it"
-        raise StoreError(
-            f"{path} has version {page['version']}, which this borrow reads no longer; {writer}: load it there, or fit "
-            "and save again"
-        )
+    if page["version"] != VERSION:
+        raise StoreError(f"{path} has version {page['version']}{_advice(page)}")
     return page, arrays, len(data)
+
+
+def _advice(page: dict[str, Any]) -> str:
+    """Who wrote a page of another version, and what to do about it."""
+    about = page.get("about")
+    by = about.get("borrow") if isinstance(about, dict) else None
+    if page["version"] > VERSION:
+        writer = f" (written by borrow {by})" if by else ""
+        return f"{writer} and this borrow, {__version__}, reads version {VERSION}; update borrow"
+    writer = f"a borrow {by} of before the format changed wrote it" if by else "an earlier borrow wrote it"
+    return f", which this borrow reads no longer; {writer}: load it there, or fit and save again"
 
 
 def _bytes(array: Any) -> bytes:

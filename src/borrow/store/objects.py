@@ -132,8 +132,11 @@ class _Writer:
 
 
 def state_of(value: Any) -> dict[str, Any]:
-    """The fields of an instance; what it computes when asked, and closures that it leaves behind, stay out."""
+    """The state that a class declares, else the fields of the instance; what it computes when asked stays out."""
     kind = type(value)
+    if hasattr(kind, "from_state"):
+        declared: dict[str, Any] = value.state()
+        return declared
     if isinstance(value, BaseEstimator):
         return vars(value)
     state = value.__getstate__() if kind.__getstate__ is not object.__getstate__ else vars(value)
@@ -259,10 +262,10 @@ class _Reader:
             case {"items": list(items)} if issubclass(kind, dict):
                 return kind(self.pairs(items))
             case {"values": list(values)} if issubclass(kind, tuple):
-                if len(values) != len(kind._fields):  # type: ignore[attr-defined]
+                if len(values) != len(kind._fields):
                     raise PageError(f"it has {len(values)} values for {name}; {_REMEDY}")
                 own = self.all(values)
-                check_fields(kind, dict(zip(kind._fields, own, strict=True)), self.size)  # type: ignore[attr-defined]
+                check_fields(kind, dict(zip(kind._fields, own, strict=True)), self.size)
                 return tuple.__new__(kind, own)
             case {"fields": dict(own)} if not issubclass(kind, (dict, tuple)):
                 return _instance(kind, {n: self.take(v) for n, v in own.items()}, self.size)
@@ -273,8 +276,10 @@ _REMEDY = "it comes from another version of borrow: load it with that one, or fi
 
 
 def _instance(kind: type, state: dict[str, Any], size: int) -> Any:
-    """An instance with these fields; nothing of its class is called."""
+    """An instance with these fields; nothing of its class is called but `from_state`, where it declares one."""
     check_fields(kind, state, size)
+    if hasattr(kind, "from_state"):
+        return kind.from_state(state)
     if issubclass(kind, BaseEstimator):
         missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
         if missing:

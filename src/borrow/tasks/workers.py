@@ -270,7 +270,7 @@ def check_workers(workers: Any) -> None:
             "workers='dask', which takes the current client (`with client.as_current():` where there are several)"
         )
     raise ValueError(
-        f"workers={workers!r}: expected None (this process), a number of processes, -1 for one a core, or 'dask'"
+        f"workers={workers!r}: expected None (this process), a number of processes, -1 for one per core, or 'dask'"
     )
 
 

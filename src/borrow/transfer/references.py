@@ -15,6 +15,7 @@ The last is what a mixed model calls random intercepts and slopes. For labels th
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -80,8 +81,9 @@ class _Reference(TaskEstimator):
         )
         return Fitted(schema, LinearFit(center, scales, level, slopes, std), attributes)
 
+    @abstractmethod
     def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, Array, Array]:
-        raise NotImplementedError
+        """Level, slopes and spread of every task's line, for standardised inputs Z."""
 
     def _values(self, X: Any, tasks: Any) -> Array:
         rows, task = self._read_new(X, tasks)
@@ -256,7 +258,7 @@ class _Wrapped(TaskEstimator):
     def _new(self, X: Any, tasks: Any) -> Array:
         rows, task = self._read_new(X, tasks)
         if task is None:
-            raise ValueError("an estimator that was wrapped for a comparison answers for one task a row; give tasks=")
+            raise ValueError("an estimator that was wrapped for a comparison answers for one task per row; give tasks=")
         return self._columns(rows, task, self._fit_of().schema)
 
 

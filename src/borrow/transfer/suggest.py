@@ -78,8 +78,7 @@ def suggest(
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, y, tasks=tasks)
     >>> list(borrow.suggest(model, [[1.0], [9.0]], n=1, tasks=["a", "a"])["row"])
     [1]
@@ -201,7 +200,7 @@ def _prices(cost: Any, code: Codes, labels: tuple[Hashable, ...]) -> Array:
         values = np.asarray(cost, dtype=object).ravel()
         values = np.repeat(values, len(code)) if len(values) == 1 else values
         if len(values) != len(code):
-            raise ValueError(f"cost has {len(values)} entries for {len(code)} candidates; give one a row")
+            raise ValueError(f"cost has {len(values)} entries for {len(code)} candidates; give one per row")
     for i, v in enumerate(values.tolist()):
         if not is_number(v) or v <= 0:
             raise ValueError(f"cost of candidate {i} is {v!r}; expected a positive number")

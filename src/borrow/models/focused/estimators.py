@@ -163,8 +163,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, y, tasks=tasks)
     >>> mean, std = model.predict([[1.5], [2.5]], tasks="a", return_std=True)
     >>> mean.shape, bool((std > 0).all())
@@ -222,8 +221,7 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> X, y, tasks = borrow.datasets.two_tasks("labels")
     >>> model = borrow.FocusedGPClassifier(primary="a").fit(X, y, tasks=tasks)
     >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
     (2, 2)

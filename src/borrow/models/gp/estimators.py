@@ -177,8 +177,7 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.SingleTaskGPRegressor().fit(X, y, tasks=tasks)
     >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
     (2,)
@@ -255,8 +254,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.PooledGPRegressor().fit(X, y, tasks=tasks)
     >>> of_a, of_b = model.predict([[1.5], [1.5]], tasks=["a", "b"])
     >>> round(float(of_b - of_a), 1)  # one function for all tasks, at the level and scale of each
@@ -301,8 +299,7 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> X, y, tasks = borrow.datasets.two_tasks("labels")
     >>> model = borrow.SingleTaskGPClassifier().fit(X, y, tasks=tasks)
     >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
     (2, 2)
@@ -334,8 +331,7 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> X, y, tasks = borrow.datasets.two_tasks("labels")
     >>> model = borrow.PooledGPClassifier().fit(X, y, tasks=tasks)
     >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
     (2, 2)

@@ -182,8 +182,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.HierarchicalGPRegressor().fit(X, y, tasks=tasks)
     >>> model.predict([[1.5]], tasks="b").shape
     (1,)
@@ -312,8 +311,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> X, y, tasks = borrow.datasets.two_tasks("labels")
     >>> model = borrow.HierarchicalGPClassifier().fit(X, y, tasks=tasks)
     >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
     (2, 2)
@@ -435,7 +433,7 @@ def read_new_task(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     rows, _ = read_inputs(estimator, X, estimator.fitted_.schema, accept_sparse=True)
     target, _ = read_targets(y)
     if target.ndim != 1 or len(target) != rows.shape[0]:
-        raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target a row")
+        raise ValueError(f"X has {rows.shape[0]} rows and y has the shape {target.shape}; give one target per row")
     seen = np.isfinite(target)
     if not seen.any():
         raise ValueError("every y is NaN; a new task needs at least one row with a target")

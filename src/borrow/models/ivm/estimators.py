@@ -50,7 +50,7 @@ ALLOWED: Allowed = {
     "selection": (lambda v: is_among(v, ("entropy", "random")), "'entropy' or 'random'"),
     "share_noise": (
         lambda v: isinstance(v, (bool, np.bool_)),
-        "True (one noise for all tasks) or False (one a task)",
+        "True (one noise for all tasks) or False (one per task)",
     ),
     "noise_from": (
         lambda v: is_among(v, ("rest", "active")),
@@ -224,8 +224,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.MultiTaskIVMRegressor(n_active=6).fit(X, y, tasks=tasks)
     >>> len(model.active_), model.predict([[1.5]], tasks="a").shape
     (6, (1,))
@@ -267,7 +266,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         their own figures as far as the rows carry them, else by those of the other tasks.
         """
         fitted: Any = self._fit_of()
-        what = f"has the shape {np.shape(y)}; adapt takes one target a row"
+        what = f"has the shape {np.shape(y)}; adapt takes one target per row"
         child, features = self._child(X, y, what, kernel=self.kernel_, selection="entropy")
         targets = read_targets(y)[0]
         center, scale = units_of_new_task(targets, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
@@ -298,9 +297,9 @@ class IVMLabels(LabelModel):
         """Phi^-1 of the probability."""
         return self.slope * super().decision(X, task) + self.shift
 
-    def probability(self, X: Array, task: Codes) -> Array:
-        """P(+1), the latent function integrated out."""
-        return np.asarray(ndtr(self.decision(X, task)))
+    def probability_of(self, mean: Array, variance: Array) -> Array:
+        """P(+1) of a latent function of this mean, bias included, and variance."""
+        return np.asarray(ndtr(self.slope * mean / np.sqrt(1.0 + variance) + self.shift))
 
     def corrected(self, cells: Cells, active: Active) -> IVMLabels:
         """The same with slope and shift, for rows of which only some were chosen."""
@@ -357,8 +356,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> X, y, tasks = borrow.datasets.two_tasks("labels")
     >>> model = borrow.MultiTaskIVMClassifier(n_active=6).fit(X, y, tasks=tasks)
     >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
     (2, 2)
@@ -401,7 +399,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         X has the columns of the inputs; the task column may be there too. All rows are taken in. Labels are among
         `classes_`; those that y lacks stay possible.
         """
-        what = f"the shape {np.shape(y)}; adapt takes one label a row"
+        what = f"the shape {np.shape(y)}; adapt takes one label per row"
         child, features = self._child(X, y, what)
         fresh, classes = child._unfitted().set_params(selection="entropy", verbose=False), self.classes_
         codes, _, seen = read_classes(y, type(self).__name__)

@@ -200,8 +200,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.MultiTaskGPRegressor(rank=1, diagonal="isotropic").fit(X, y, tasks=tasks)
     >>> model.predict([[1.5], [1.5]], tasks=["a", "b"]).shape
     (2,)
@@ -372,8 +371,7 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
+    >>> X, y, tasks = borrow.datasets.two_tasks("labels")
     >>> model = borrow.MultiTaskGPClassifier().fit(X, y, tasks=tasks)
     >>> model.predict_proba([[0.5], [2.5]], tasks=["a", "a"]).shape
     (2, 2)

@@ -141,8 +141,8 @@ def check_matrix(given: Any, M: int) -> Array:
     B = np.asarray(given)
     if B.shape != (M, M) or B.dtype.kind not in "iuf" or not np.isfinite(B).all():
         raise ValueError(
-            f"task_covariance has shape {B.shape}; expected {(M, M)} finite numbers, one row and column a task in the "
-            "order of tasks_ (sorted labels)"
+            f"task_covariance has shape {B.shape}; expected {(M, M)} finite numbers, one row and column per task in "
+            "the order of tasks_ (sorted labels)"
         )
     B = B.astype(float)
     size = float(np.abs(B).max())

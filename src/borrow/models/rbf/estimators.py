@@ -201,8 +201,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
     Examples
     --------
     >>> import borrow
-    >>> X, tasks = [[0.0], [1.0], [2.0], [3.0]] * 2, list("aaaabbbb")
-    >>> y = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
+    >>> X, y, tasks = borrow.datasets.two_tasks()
     >>> model = borrow.MultiTaskRBFRegressor(n_basis=3).fit(X, y, tasks=tasks)
     >>> model.predict([[1.5]], tasks="a").shape
     (1,)
