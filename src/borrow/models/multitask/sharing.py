@@ -9,10 +9,9 @@ nothing at all are single-task GPs exactly, so that a table without anything in 
 
 1. every task by itself: this is the model in which nothing is shared;
 2. all tasks share, from nearly all of every task's variance in K^f with the correlations of their own fits;
-3. tasks that do not gain `STAYS` nats by sharing leave, the rest goes on, and so again until none leaves: beside
-   shuffled tasks a real one gained at most 0.2, with related ones it gained 3 to 20;
+3. tasks that would be better off alone leave, and the rest goes on;
 4. those that are left must gain more over step 1 than `price_of_sharing`: the freedom of K^f and k^x gained up to 0.6
-   nats for each of ten unrelated tasks, and to choose who shares is a freedom too.
+   nats for each of ten unrelated tasks of 16 rows, and to choose who shares is a freedom too.
 
 With more than `MANY` rows this is decided on a few of every task, evenly spaced, and the search ends on all of them.
 A complete design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it
@@ -45,8 +44,6 @@ log = logging.getLogger("borrow")
 
 #: What sharing has to gain for each task beyond the first that shares, in nats.
 COST = 0.7
-#: A task shares where that gains more than this, in nats, given what the others share.
-STAYS = 0.5
 #: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
 STRENGTH = 0.1
 #: Share of every task's variance that starts in K^f.
@@ -174,17 +171,16 @@ def _with_own_functions(
     starts = [_start(joint, {**values, **start}, own, alone) for start in smooth_and_rough(setup, values)]
     start = max(starts, key=lambda at: _value(joint, at, scales))
     best = _maximise(joint, start, scales, max_iter)
-    while True:
-        gains = gains_of_sharing(joint, best, scales, alone)
-        leaving = {t for t in _members(joint) if gains[t] < STAYS}
-        log.debug("gains of sharing, by task: %s", np.round(gains, 2))
-        if not leaving:
-            return joint, best
-        if len(_members(joint)) - len(leaving) < 2:
-            return sharing_setup(setup, own, ()), best
-        joint, start = without(joint, best.values, leaving, alone)
-        end = _maximise(joint, start, scales, max(max_iter - best.n_iter, 1))
-        best = replace(end, n_iter=best.n_iter + end.n_iter)
+    gains = gains_of_sharing(joint, best, scales, alone)
+    leaving = set(np.flatnonzero(gains < 0.0).tolist())
+    log.debug("gains of sharing, by task: %s", np.round(gains, 2))
+    if not leaving:
+        return joint, best
+    if setup.M - len(leaving) < 2:
+        return sharing_setup(setup, own, ()), best
+    fewer, start = without(joint, best.values, leaving, alone)
+    end = _maximise(fewer, start, scales, max(max_iter - best.n_iter, 1))
+    return fewer, replace(end, n_iter=best.n_iter + end.n_iter)
 
 
 def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
@@ -206,10 +202,7 @@ def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Opti
 
 def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, alone: Alone) -> Array:
     """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself."""
-    gains = np.zeros(setup.M)
-    for t in _members(setup):
-        gains[t] = best.objective - _value(*without(setup, best.values, {t}, alone), scales)
-    return gains
+    return np.array([best.objective - _value(*without(setup, best.values, {t}, alone), scales) for t in range(setup.M)])
 
 
 def without(setup: Setup, values: Values, leaving: set[int], alone: Alone) -> tuple[Setup, Values]:
