@@ -507,6 +507,10 @@ def test_backends_agree_to_the_bit(backend, pooled):
 # ------------------------------------------------------------------------------------------------------------ store
 
 
+def as_json(left_out):
+    return None if left_out is None else list(left_out)
+
+
 @pytest.fixture
 def fake(monkeypatch):
     """Fits that cost nothing, counted."""
@@ -515,7 +519,7 @@ def fake(monkeypatch):
     def evaluate(problem, job, scoring, seed):
         calls.append(job.key)
         value = float(np.sum(job.split.test)) / 7 + len(job.method) / 3
-        record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
+        record = {**dict(zip(folds.KEY, job.key, strict=True)), "left_out": as_json(job.left_out)}
         record |= {"n_train": len(job.split.train), "n_test": len(job.split.test), "rows": job.split.test.tolist()}
         each = [0.5] * len(job.split.test)
         scores = {"error": value, "log_density": -value, "coverage": 0.9, "mean": each, "std": each}
@@ -532,7 +536,7 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(tmp_path, fake):
     settings = {**QUICK, "store": path, "leave_out": True}
     whole = borrow.compare(TABLE, **settings)
     content, total = path.read_bytes(), len(fake)
-    assert total == 5 * 3 + 2 * 3  # the methods, then each secondary left out
+    assert total == 5 * 3 + 4  # the methods, then sets of the secondaries
     assert len(content.splitlines()) == 1 + total
     ends = [i + 1 for i, b in enumerate(content) if b == 10]
     for cut in sorted({0, 1, len(content) - 1, *(e + d for e in ends for d in (-9, -1, 0, 1))} - {len(content) + 1}):
@@ -673,42 +677,86 @@ def test_two_runs_do_not_write_one_file(tmp_path, fake, monkeypatch):
 # ------------------------------------------------------------------------------------------------- which secondaries
 
 
-def test_secondaries_are_left_out_where_borrowing_helps(monkeypatch):
-    """On all folds with few of them, on the first repeat's with more, not at all with many or where nothing helps."""
+@pytest.fixture
+def counted(monkeypatch):
+    """Fits that cost nothing, where the pooled GP gains by 'b' alone, and says how often it was asked."""
+    gains = {"b": 0.5}
 
     def evaluate(problem, job, scoring, seed):
-        pooled = job.method == "pooled"
-        value = 1.0 + 0.01 * job.split.repeat - 0.5 * (pooled and job.left_out != "b" and gains)
-        value += 0.003 * pooled * job.split.fold  # a difference that varies, so that there is an interval
+        pooled, n = job.method == "pooled", len(job.split.test)
+        there = {"b", "c", *(t for t in problem.labels)} - {*(job.left_out or ())} if pooled else set()
+        value = 1.0 + 0.01 * job.split.repeat - sum(gains.get(t, 0.0) for t in sorted(there, key=str))
         value += job.method not in ("single", "pooled")  # the references are worse
-        n = len(job.split.test)
-        record = dict(zip(("primary", "method", "repeat", "fold", "left_out"), job.key, strict=True))
-        record |= {"n_train": 8, "n_test": 4, "error": value, "log_density": -value, "coverage": 0.9, "seconds": 0.0}
-        record |= {"rows": job.split.test.tolist(), "losses": [value] * n, "log_densities": [-value] * n}
+        losses = value + 0.01 * pooled * np.sin(
+            job.split.test
+        )  # a difference that varies, so that there is an interval
+        record = {**dict(zip(folds.KEY, job.key, strict=True)), "left_out": as_json(job.left_out)}
+        record |= {"n_train": 8, "n_test": n, "error": value, "log_density": -value, "coverage": 0.9, "seconds": 0.0}
+        record |= {"rows": job.split.test.tolist(), "losses": losses.tolist(), "log_densities": (-losses).tolist()}
         return record | {"failure": None, "warnings": [], "y": [], "mean": [], "std": []}
 
     monkeypatch.setattr(run, "evaluate", evaluate)
 
-    def left_out(others, **settings):
+    def ask(others, **settings):
         table = pd.concat(
             [TABLE[TABLE["who"] != "c"]] + [TABLE[TABLE["who"] == "c"].assign(who=f"c{i}") for i in range(others - 1)]
         )
         found = borrow.compare(table, **{**QUICK, "cv": (3, 2), **settings})
         return found, sum(r["left_out"] is not None for r in found.records)
 
-    gains = True
-    found, count = left_out(2)
-    assert count == 2 * 6
+    return gains, ask
+
+
+def test_sets_of_secondaries_are_fitted_where_borrowing_helps(counted):
+    """One fit a set where rows are left out in closed form, as many as folds where not; not for many, nor in vain."""
+    gains, ask = counted
+    found, count = ask(2)
+    assert count == 4
+    assert found.verdict().secondaries["gain"] == pytest.approx([0.5, 0.0], abs=0.01)
+    assert found.verdict().carriers == ["b"]
+    assert "The gain is carried by 'b' (shares by Shapley)." in found.verdict().advice
+    assert ask(1)[1] == 0  # with the only one and without it has been fitted
+    assert ask(5)[1] == 2**5
+    assert 0 < ask(6)[1] < 2**6
+    assert ask(9)[1] == 0
+    assert ask(9, leave_out=True)[1] > 0
+    assert ask(2, leave_out=False)[1] == 0
+    grouped = TABLE.assign(batch=np.arange(len(TABLE)) // 2)
+    found = borrow.compare(grouped, **{**QUICK, "cv": (3, 2)}, group="batch")
+    assert sum(r["left_out"] is not None for r in found.records) == 2 * 3  # all and none are there from the comparison
+    assert found.verdict().secondaries["gain"] == pytest.approx([0.5, 0.0], abs=0.01)
+    gains["b"] = 0.0
+    assert ask(2)[1] == 0
+
+
+def test_what_never_gains_is_not_named_and_copies_are(counted):
+    gains, ask = counted
+    gains |= {"c0": -0.1}
+    found = ask(2)[0].verdict()
+    assert found.carriers == ["b"]
+    assert found.secondaries["gain"][1] == pytest.approx(-0.1, abs=0.01)
+    gains |= {"c0": 0.0, "b": 0.0}
+    assert borrow.transfer.verdict._carriers(ask(2, leave_out=True)[0].verdict()) == [
+        "None of them by itself is seen to carry the gain."
+    ]
+
+
+def test_worth_of_two_secondaries_is_that_of_models_fitted_by_hand():
+    """Closed-form leave-one-out of the winner fitted to each set of the secondaries, divided by hand."""
+    found = borrow.compare(TABLE, **{**QUICK, "methods": ["symmetric"], "cv": 2}, leave_out=True)
+    columns = list(found.features)
+
+    def error(*tasks):
+        mine = TABLE[TABLE["who"].isin(["a", *tasks])] if tasks else TABLE
+        model = borrow.MultiTaskGPRegressor("who") if tasks else borrow.SingleTaskGPRegressor("who", only="a")
+        loo = model.fit(mine[[*columns, "who"]], mine["y"]).leave_one_out()
+        return np.mean([abs(y - m) for t, y, m in zip(loo["task"], loo["y"], loo["mean"], strict=True) if t == "a"])
+
+    none, b, c, both = error(), error("b"), error("c"), error("b", "c")
     table = found.verdict().secondaries
-    assert table["gain"] == [pytest.approx(0.5), pytest.approx(0.0)]
-    assert "The gain is carried by 'b': without it the error rises." in found.verdict().advice
-    assert left_out(1)[1] == 0  # without the only one is no transfer
-    assert left_out(5)[1] == 5 * 3
-    assert left_out(9)[1] == 0
-    assert left_out(9, leave_out=True)[1] == 9 * 6
-    assert left_out(2, leave_out=False)[1] == 0
-    gains = False
-    assert left_out(2)[1] == 0
+    assert table["alone"] == pytest.approx([none - b, none - c], rel=1e-5)
+    assert table["without"] == pytest.approx([c - both, b - both], rel=1e-5)
+    assert table["gain"] == pytest.approx([(none - b + c - both) / 2, (none - c + b - both) / 2], rel=1e-5)
 
 
 def test_relations_come_from_the_focused_model_on_all_rows():
@@ -761,6 +809,23 @@ def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
     assert set(found["note"]) == {"coarse: three folds, dealt once"}
 
 
+@pytest.mark.parametrize("method", ["symmetric", "hierarchical", "ivm"])
+def test_rows_left_out_are_told_by_their_inputs(method):
+    """Several columns and rows that share an input: what is said of a row is what is said of its input."""
+    random = np.random.default_rng(3)
+    X = random.integers(0, 4, (24, 2)).astype(float)
+    table = {"u": X[:, 0], "v": X[:, 1], "who": ["a"] * 12 + ["b"] * 12, "y": X.sum(axis=1) + random.normal(size=24)}
+    read = read_problem(table, "y", "who")
+    model = read.fit(method, "a")
+    y, mean, _ = folds.left_out(model, read, "a")
+    assert y.tolist() == read.y[:12].tolist()
+    found = model.leave_one_out()
+    for i in range(12):
+        same = np.flatnonzero((X[:12] == X[i]).all(axis=1))
+        cell = np.argmin([abs(v - y[same].mean()) + (t != "a") for t, v in zip(found["task"], found["y"], strict=True)])
+        assert mean[i] == found["mean"][cell]
+
+
 KERNEL = borrow.kernels.SquaredExponential(1.2, 0.8)
 FIXED = {"optimizer": None, "normalize_y": False, "noise": 0.04}
 LEFT_OUT = {
@@ -778,7 +843,7 @@ def test_a_row_left_out_in_closed_form_is_a_refit_without_it(name):
     table = TABLE.assign(x=TABLE["x"].where(TABLE.index != 20, TABLE["x"][4]))
     problem = read_problem(table, "y", "who")
     model = LEFT_OUT[name].fit(problem.X, problem.y, tasks=table["who"])
-    y, mean, std = run.left_out(model, problem, "a")
+    y, mean, std = folds.left_out(model, problem, "a")
     assert len(y) == 12
     for i in (0, 4, 11):
         rest = table.drop(index=i)

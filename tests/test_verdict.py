@@ -292,10 +292,10 @@ def test_a_method_with_a_failed_fold_is_named_and_not_judged():
 
 def left(task, values):
     whole = made({"focused": values}).folds("a", "focused")
-    return [{**r, "left_out": task} for r in whole if r["repeat"] == 0]
+    return [{**r, "left_out": [task]} for r in whole if r["repeat"] == 0]
 
 
-def test_secondaries_show_relatedness_and_what_is_lost_without_them():
+def test_secondaries_show_relatedness_and_what_they_are_worth():
     focused = moved(-0.5, sd=0.01)
     known = [
         {"task": "b", "rho": 0.9, "correlation": 0.8, "std_error": 0.05, "share": 0.64},
@@ -305,13 +305,15 @@ def test_secondaries_show_relatedness_and_what_is_lost_without_them():
     relations = [{"primary": "a", "relations": known, "failure": None}]
     found = made({"single": ALONE, "focused": focused}, None, ("a", "b", "c"), relations, out)
     table = found.verdict().secondaries
-    assert list(table) == ["task", "rows", "correlation", "std_error", "share", "gain", "low", "high"]
+    worth = ["alone", "without", "gain", "low", "high", "p"]
+    assert list(table) == ["task", "rows", "correlation", "std_error", "share", *worth]
     assert table["task"] == ["b", "c"]
     assert table["gain"][0] == pytest.approx(np.mean(ALONE - focused))
     assert table["low"][0] > 0
     assert (table["gain"][1], table["low"][1], table["high"][1]) == (0.0, 0.0, 0.0)
     assert np.isnan(table["std_error"][1])
-    assert "The gain is carried by 'b': without it the error rises." in found.verdict().advice
+    assert table["alone"][0] == table["without"][0] == pytest.approx(np.mean(ALONE - focused))
+    assert "The gain is carried by 'b' (shares by Shapley)." in found.verdict().advice
     assert found.candidates("a") == ["focused"]  # fits without a secondary are no folds of the method
 
 
@@ -323,10 +325,11 @@ def test_the_only_secondary_is_left_out_by_no_transfer():
 
 def test_what_leaving_out_does_not_show_is_not_claimed():
     focused = moved(-0.5, sd=0.01)
-    out = [*left("b", moved(-0.45, sd=0.5)), *left("c", focused)]
+    out = [*left("b", moved(-0.25, sd=5.0)), *left("c", moved(-0.25, sd=5.0, seed=2))]
     advice = made({"single": ALONE, "focused": focused}, None, ("a", "b", "c"), (), out).verdict().advice
     assert any(
-        line.startswith("Which of them carries the gain is not certain: most is lost without 'b'") for line in advice
+        line.startswith("Which of them carries the gain is not certain: the largest share of it is that of")
+        for line in advice
     )
 
 

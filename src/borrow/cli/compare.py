@@ -252,10 +252,12 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
         f"none in practice. Weight: in the best prediction. Density: log predictive density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
-        relations = (
-            "Correlation and share (of the task's variation): with the primary's function, by the focused GP. Gain: "
-            "error without the task less error with it."
-        )
+        relations = "Correlation and share (of the task's variation): with the primary's function, by the focused GP."
+        if any(r["gain"] == r["gain"] for r in verdict.secondaries.rows()):
+            relations += (
+                f" For the {label_of(verdict.best or '')}: alone, what is gained with this task as the only other one; "
+                "without, what is lost when it alone is left out; gain, its fair share (Shapley) of what all gain."
+            )
         secondaries = ["", secondaries_table(verdict.secondaries), (relations, DIM)]
     skipped = [(f"Left out: {method} ({why}).", DIM) for method, why in found.skipped.items()]
     return [
@@ -276,7 +278,8 @@ def methods_table(found: borrow.Comparison) -> SafeTable:
     from borrow.transfer.methods import label_of
 
     last, short = ("coverage", "covers") if found.kind == "regression" else ("calibration", "calib.")
-    table = SafeTable(["method"], ["error", "difference", "interval", "weight", "density", short, "time"], apart=2)
+    table = SafeTable(["method"], ["error", "difference", "interval", "weight", "density", short, "time"], apart=1)
+    table.columns[0].min_width = max(len(word) for m in found.methods for word in label_of(m).split())
     verdict = found.verdict()
     for r in found.table().rows():
         table.add_row(
@@ -296,12 +299,13 @@ def secondaries_table(secondaries: Any) -> SafeTable:
     """One row per secondary task, the most related first."""
 
     def cells(r: dict[str, Any]) -> list[str]:
-        shares = number(r["correlation"]), percent(r["share"])
-        return [str(r["task"]), f"{r['rows']:,}", *shares, number(r["gain"]), between(r["low"], r["high"])]
+        related = number(r["correlation"]), percent(r["share"])
+        worth = (number(r[name]) for name in ("alone", "without", "gain"))
+        return [str(r["task"]), f"{r['rows']:,}", *related, *worth, between(r["low"], r["high"])]
 
     rows = sorted(secondaries.rows(), key=lambda r: -np.nan_to_num(abs(r["correlation"]), nan=-1))
-    names = ["rows", "correlation", "share", "gain", "interval"]
-    return SafeTable(["task"], names, map(cells, rows), 2, "The other tasks")
+    names = ["rows", "correlation", "share", "alone", "without", "gain", "interval"]
+    return SafeTable(["task"], names, map(cells, rows), 1, "The other tasks")
 
 
 def between(low: float, high: float) -> str:

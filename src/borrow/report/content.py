@@ -396,10 +396,14 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
     for row in sorted(rows, key=lambda r: -abs(r["correlation"]) if math.isfinite(r["correlation"]) else 1.0):
         c, reach = row["correlation"], 2 * row["std_error"]
         bars = {"correlation_low": max(c - reach, -1.0), "correlation_high": min(c + reach, 1.0)}
-        known = {name: row.get(name) for name in ("gain", "low", "high", "rho", "share")}
+        known = {name: row.get(name) for name in ("alone", "without", "gain", "low", "high", "rho", "share")}
         entries.append({**row, **bars, "clear": bool(abs(c) > reach), "task": str(row["task"]), **known})
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
-    lost = f"; lost without it is the rise in {scoring} when the task is left out" if told["gain"] else ""
+    worth = (
+        f". In {scoring}: alone is what is gained with the task as the only other one, without is what is lost when it "
+        "alone is left out, gain is its fair share (Shapley) of what is gained with all"
+    )
+    worth = worth if told["gain"] else ""
     lead = (
         f"The focused model finds a relation in {sum(abs(r['correlation']) > 0 for r in rows)} of {len(rows)} tasks. "
         "Where the data do not show one, it is set to zero and nothing is borrowed."
@@ -409,9 +413,9 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
     return {
         "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
-        f"of the task's variation that is the primary's{lost}.",
+        f"of the task's variation that is the primary's{worth}.",
         "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
-        "gain_caption": f"Rise in {scoring} when the task alone is left out; bars are 95 % intervals.{more}",
+        "gain_caption": f"Share of the gain in {scoring} that the task is good for; bars are 95 % intervals.{more}",
         "shown": MOST_SECONDARIES,
         "rows": entries,
     }

@@ -409,8 +409,9 @@ def secondaries_section(part: Part, many: bool) -> Block:
     """Which of the other tasks carry the gain."""
     found, primary = part["secondaries"], part["primary"]
     rows, most = found["rows"], found["shown"]
+    dots = [{**r, "alone": None} for r in rows]  # one interval each
     related = intervals(
-        [r for r in rows if r["correlation"] is not None][:most],
+        [r for r in dots if r["correlation"] is not None][:most],
         ("task", "correlation", "correlation_low", "correlation_high"),
         lambda r: r["clear"],
         f"Correlation of each task with {primary}",
@@ -420,23 +421,22 @@ def secondaries_section(part: Part, many: bool) -> Block:
         heading="How related",
     )
     lost = intervals(
-        [r for r in rows if r["gain"] is not None][:most],
+        [r for r in dots if r["gain"] is not None][:most],
         ("task", "gain", "low", "high"),
         lambda r: r["low"] is not None and r["low"] > 0,
-        f"Loss of accuracy for {primary} when a task is left out",
-        "more error without it",
+        f"Share of the gain for {primary} that a task is good for",
+        "share of the gain",
         found["gain_caption"],
         ("no use", "of use"),
-        heading="What is lost without it",
+        heading="What each is worth",
     )
-    gain = aligned(rows, "gain", "low", "high")
+    gain = aligned(rows, "alone", "without", "gain", "low", "high")
     optional = [
         *columns_of(aligned(rows, "rho", least=2), "rho"),
         *columns_of(hundredths, "correlation"),
         ("\u00b1", "std_error", aligned(rows, "std_error", least=2)),
         ("shared", "share", percent),
-        ("lost without it", "gain", gain),
-        *columns_of(gain, "low", "high"),
+        *columns_of(gain, "alone", "without", "gain", "low", "high"),
     ]
     columns = [*columns_of(None, "task"), *columns_of(whole, "rows")]
     columns += [c for c in optional if any(r.get(c[1]) is not None for r in rows)]

@@ -1,4 +1,4 @@
-"""Which of the other tasks matters: how each is related to the primary, and what is lost without it."""
+"""Which of the other tasks matters: how each is related to the primary, and what it is worth."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.decide import Interval
 from borrow.transfer.problem import Problem
+from borrow.transfer.shapley import Worth
+
+#: Of a secondary that was not asked about.
+UNKNOWN = Worth(math.nan, math.nan, Interval(), math.nan)
 
 
 def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
@@ -46,23 +50,26 @@ def correlation_error(row: Mapping[str, Any]) -> float:
 
 
 def secondary_table(
-    rows: Mapping[Any, int], relations: Sequence[Mapping[str, Any]], gains: Mapping[Any, Interval]
+    rows: Mapping[Any, int], relations: Sequence[Mapping[str, Any]], worths: Mapping[Any, Worth]
 ) -> Table:
-    """One row per secondary: its rows, how it is related, and the error without it less that with it."""
+    """One row per secondary: its rows, how it is related, and what it is worth."""
     known = {r["task"]: r for r in relations}
 
     def figure(task: Any, name: str) -> float:
         value = known.get(task, {}).get(name)
         return math.nan if value is None else float(value)
 
-    lost = [gains.get(t, Interval()) for t in rows]
+    worth = [worths.get(t, UNKNOWN) for t in rows]
     return Table(
         {
             "task": list(rows),
             "rows": list(rows.values()),
             **{name: [figure(t, name) for t in rows] for name in ("correlation", "std_error", "share")},
-            "gain": [g.mean for g in lost],
-            "low": [g.low for g in lost],
-            "high": [g.high for g in lost],
+            "alone": [w.alone for w in worth],
+            "without": [w.without for w in worth],
+            "gain": [w.gain.mean for w in worth],
+            "low": [w.gain.low for w in worth],
+            "high": [w.gain.high for w in worth],
+            "p": [w.p for w in worth],
         }
     )

@@ -22,7 +22,6 @@ from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
 from borrow.estimators.settings import check_seed, is_number, is_whole
-from borrow.numerics.linalg import Array
 from borrow.numerics.progress import Progress
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings, warn
@@ -36,6 +35,7 @@ from borrow.transfer.folds import (
     Split,
     evaluate,
     is_splitter,
+    left_out,
     read_scoring,
     record_key,
     score_numbers,
@@ -44,11 +44,13 @@ from borrow.transfer.folds import (
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger
 from borrow.transfer.lines import refuse_odd_lines
-from borrow.transfer.methods import ALONE, REFERENCES, choose
+from borrow.transfer.methods import ALONE, LABELS, REFERENCES, choose, entry
 from borrow.transfer.problem import Problem, plain, read_problem
+from borrow.transfer.shapley import EXACT_UP_TO, coalitions, pairs
 
-#: Up to so many secondaries `leave_out="auto"` leaves each out in turn, on all folds or on those of the first repeat.
-ALL_FOLDS_UP_TO, LEAVE_OUT_UP_TO = 3, 8
+#: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
+#: folds, where a set of them costs as many fits as there are folds, up to `EXACT_UP_TO`.
+LEAVE_OUT_UP_TO = 8
 COARSE = "coarse: three folds, dealt once"
 #: Weight that a method needs after one round of folds to go on to the next.
 IN_THE_RACE = 0.1
@@ -97,8 +99,9 @@ def compare(
     scoring : "mae", "mse", "rmse"; for labels "brier", "error", "log".
     features : input columns; None takes every other column.
     kind : "auto" (by the target, as above), "regression" or "classification".
-    leave_out : whether to fit again without each secondary: "auto" does so where borrowing helps, on all folds with up
-        to three of them and on those of the first repeat with up to eight; True on all folds in any case, False never.
+    leave_out : whether to fit the method that won to sets of the secondaries, to say what each is worth: "auto" does so
+        where borrowing helps or probably helps and there are two to eight of them (five where rows cannot be left out
+        in closed form: labels, groups, times); True in any case, False never.
     n_jobs : fits at once, through joblib: `joblib.parallel_config(backend=...)` works as elsewhere.
     random_state : seeds the folds and the methods.
     store : a file that results are appended to as they come; a run that was killed goes on from it.
@@ -181,8 +184,9 @@ def compare(
             related = {r["primary"] for r in work.lines if "relations" in r}
             work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
         if leave_out is not False:
-            more = _leaving_out(Comparison.of_lines(about, work.lines), folds, leave_out)
-            work.fit(bare, more, error, seed, "fits without one secondary")
+            for what in ("fits to some of the secondaries", "fits to pairs of them"):
+                if jobs := _worth(Comparison.of_lines(about, work.lines), bare, folds, leave_out):
+                    work.fit(bare, jobs, error, seed, what)
     if work.stopped:
         late = f"The {max_minutes:g} minutes were over before everything was fitted: {work.stopped} fits were left out."
         about = {**about, "notes": [*notes, *([p, late] for p in primaries)]}
@@ -217,18 +221,31 @@ def read_minutes(minutes: Any) -> float:
     return clock.monotonic() + 60.0 * float(minutes)
 
 
-def _leaving_out(so_far: Comparison, folds: dict[Any, list[Split]], leave_out: Any) -> list[Job]:
-    """Fits without one secondary, for the method that the verdict is about."""
+def _worth(so_far: Comparison, problem: Problem, folds: Mapping[Any, list[Split]], leave_out: Any) -> list[Job]:
+    """Fits of the method that a verdict is about to sets of the secondaries, as far as they are known to be needed."""
     jobs = []
-    for p, found in so_far.verdicts().items():
-        others = [t for t in so_far.tasks if t != p]
-        if found.best is None or len(others) == 1:  # without the only one is no transfer
+    for p, v in so_far.verdicts().items():
+        others = so_far.others(p)
+        if v.best is None or len(others) == 1:  # with the only one and without it has been fitted
             continue
-        if leave_out == "auto" and (found.answer not in (HELPS, PROBABLY_HELPS) or len(others) > LEAVE_OUT_UP_TO):
+        closed = has_closed_form(problem, v.best)
+        few = len(others) <= (LEAVE_OUT_UP_TO if closed else EXACT_UP_TO)
+        if leave_out == "auto" and not (few and v.answer in (HELPS, PROBABLY_HELPS)):
             continue
-        every = leave_out is True or len(others) <= ALL_FOLDS_UP_TO
-        jobs += [Job(p, found.best, s, t) for t in others for s in folds[p] if every or s.repeat == 0]
+        known, rows = so_far.losses(p, v.best), problem.rows_of(p)
+        sets = coalitions(others, so_far.seed)
+        splits = [Split(0, 0, rows, rows, closed=True)] if closed else [s for s in folds[p] if s.repeat == 0]
+        for S in [*sets, *(pairs(others, known) if known.keys() >= {*sets} else [])]:
+            method, left = so_far.fit_of(p, v.best, S, closed)
+            jobs += [Job(p, method, split, left) for split in splits]
     return jobs
+
+
+def has_closed_form(problem: Problem, method: str) -> bool:
+    """Whether one fit predicts each row without it, and nothing else has to be held out with it."""
+    if problem.kind != "regression" or problem.groups is not None or problem.times is not None:
+        return False
+    return method in LABELS and method not in REFERENCES and hasattr(entry(problem.kind, method).estimator, "inputs_of")
 
 
 class _Work:
@@ -387,23 +404,3 @@ def quick_look(
         for name, column in found.items():
             column.append({**scores, **about}[name])
     return Table(found)
-
-
-def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
-    """Targets of the primary, and mean and standard deviation (of an observation) of each without it.
-
-    Where tasks are told apart the estimator's own `leave_one_out` answers. A pooled GP merges rows of several tasks at
-    one input: with the function N(m, v) there, removing one row y takes the site 1/noise away, so that the rest is
-    N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
-    """
-    found = model.leave_one_out()
-    mine = np.array([t == primary for t in found["task"]])
-    if mine.any():
-        y, mean, std = (np.asarray(found[name])[mine] for name in ("y", "mean", "std"))
-        return y, mean, std
-    rows = problem.rows_of(primary)
-    y, noise, code = problem.y[rows], model.noise_[primary], problem.labels.index(primary)
-    m = model.predict(problem.X[rows], tasks=primary)
-    v = np.diagonal(model.covariance_at(problem.X[rows], np.full(len(rows), code)))
-    rest = np.maximum(1.0 - v / noise, 1e-12)
-    return y, (m - v / noise * y) / rest, np.sqrt(v / rest + noise)

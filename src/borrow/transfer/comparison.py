@@ -22,18 +22,22 @@ from borrow.transfer.decide import (
     REFIT,
     ROPE,
     SAME,
+    TIE,
     Design,
     Interval,
+    by_row,
     decide,
     densities_of,
     difference_of,
     error_of,
+    of_rows,
     stack,
     widened,
 )
 from borrow.transfer.folds import record_key
 from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import DROPS, REFERENCES, label_of
+from borrow.transfer.shapley import Set, Worth, attribute, coalitions, near_copies
 from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
 
 Records = list[dict[str, Any]]
@@ -112,13 +116,14 @@ class Comparison:
 
     @cached_property
     def _by_method(self) -> dict[tuple[Any, str, Any], Records]:
-        """The records by primary, method and the secondary that was left out."""
+        """The records by primary, method and the secondaries that were left out."""
         found: dict[tuple[Any, str, Any], Records] = {}
         for r in self.records:
-            found.setdefault((r["primary"], r["method"], r["left_out"]), []).append(r)
+            left = r["left_out"]
+            found.setdefault((r["primary"], r["method"], left if left is None else tuple(left)), []).append(r)
         return found
 
-    def folds(self, primary: Any, method: str, left_out: Any = None) -> Records:
+    def folds(self, primary: Any, method: str, left_out: tuple[Any, ...] | None = None) -> Records:
         """Records of one method, in the order of repeats and folds."""
         return list(self._by_method.get((primary, method, left_out), []))
 
@@ -237,6 +242,8 @@ class Comparison:
         rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
         best = max(borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
+        worths, copies = self._worths(primary, best)
+        known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
         if best is not None:
             gap, density = found[best], self.difference(primary, best, "log_densities")
             answer = decide(found, best, rope, [m for m in borrowing if m in DROPS])
@@ -252,7 +259,8 @@ class Comparison:
             gap.high,
             LEVEL,
             len(self.folds(primary, best or "single")),
-            secondaries=self._secondaries(primary, best),
+            secondaries=secondary_table({t: self.rows[t] for t in self.others(primary)}, known, worths),
+            copies=copies,
             log_density={"difference": density.mean, "low": density.low, "high": density.high},
             probability=gap.below(0.0) if best is not None else float("nan"),
             rope=rope,
@@ -271,19 +279,53 @@ class Comparison:
             advice=[*advice_of(v, self.kind, self.task), *notes, *failed],
         )
 
-    def _secondaries(self, primary: Any, best: str | None) -> Table:
-        """How each secondary is related, and what is lost without it; the only one is left out by no transfer."""
-        others = [t for t in self.tasks if t != primary]
-        known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
-        how: dict[str, Any] = {"design": self._design, "root": self._root}
-        gains = {
-            left: difference_of(without, self.folds(primary, method), **how)
-            for (p, method, left), without in self._by_method.items()
-            if p == primary and left is not None
-        }
-        if len(others) == 1 and not gains and best is not None:
-            gains = {others[0]: difference_of(self.folds(primary, "single"), self.folds(primary, best), **how)}
-        return secondary_table({t: self.rows[t] for t in others}, known, gains)
+    def others(self, primary: Any) -> list[Any]:
+        """The secondaries of a primary."""
+        return [t for t in self.tasks if t != primary]
+
+    def fit_of(self, primary: Any, best: str, S: Set, closed: bool) -> tuple[str, tuple[Any, ...] | None]:
+        """Method and what is left out in the fit to a set of the secondaries; with none of them that is no transfer.
+
+        Rows left out in closed form have fits of their own also with all secondaries; in folds these are there already.
+        """
+        left = tuple(t for t in self.others(primary) if t not in S) if S else ()
+        return best if S else "single", left if left or closed else None
+
+    def losses(self, primary: Any, best: str) -> dict[Set, np.ndarray[Any, Any]]:
+        """Losses of the primary's rows by the set of secondaries that the method was fitted to, where it was."""
+        others, closed = self.others(primary), (primary, best, ()) in self._by_method
+        keys = {(best, left) for p, m, left in self._by_method if p == primary and m == best} | {("single", None)}
+        sets = {frozenset(t for t in others if t not in (left or ())) for _, left in keys} | {frozenset[Any]()}
+        found = {}
+        for S in sets:
+            records = self._records_of(primary, best, S, closed)
+            if records and all(r["failure"] is None for r in records):
+                values = dict(zip(*by_row(records, "losses"), strict=True))
+                found[S] = np.array([values[row] for row in sorted(values)])
+        return found
+
+    def _records_of(self, primary: Any, best: str, S: Set, closed: bool) -> Records:
+        records = self.folds(primary, *self.fit_of(primary, best, S, closed))
+        return records if len(self.others(primary)) == 1 else [r for r in records if r["repeat"] == 0]
+
+    def _worths(self, primary: Any, best: str | None) -> tuple[dict[Any, Worth], list[list[Any]]]:
+        """What each secondary is worth to the method that is judged, and near-copies; empty where it was not asked."""
+        others = self.others(primary)
+        losses = {} if best is None else self.losses(primary, best)
+        if best is None or not losses.keys() >= {*coalitions(others, self.seed)}:
+            return {}, []
+        closed = (primary, best, ()) in self._by_method
+        records = self._records_of(primary, best, frozenset(others), closed)
+        rows = sorted(by_row(records, "losses")[0])
+        ends = frozenset[Any](), frozenset(others)
+        none, every = (of_rows(rows, losses[S], records, self._design).mean for S in ends)
+        scale = 1.0 / (np.sqrt(none) + np.sqrt(every)) if self._root and none + every > 0 else 1.0
+
+        def judge(values: np.ndarray[Any, Any]) -> Interval:
+            found = of_rows(rows, scale * values, records, self._design)
+            return Interval(0.0, 0.0, 0.0, 0.0) if abs(found.mean) <= TIE * scale * none else found
+
+        return attribute(others, losses, judge, self.seed), near_copies(others, losses)
 
     def verdict(self, primary: Any = None) -> Verdict:
         """What borrowing does for the primary, with its probability and the evidence."""
@@ -323,8 +365,9 @@ class Comparison:
         """From the header's part and the lines of a ledger, in whatever order these came."""
         tasks, methods = ({v: i for i, v in enumerate(names)} for names in (about["tasks"], about["methods"]))
 
-        def order(r: Mapping[str, Any]) -> tuple[int, ...]:
-            return tasks.get(r["left_out"], -1), tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
+        def order(r: Mapping[str, Any]) -> tuple[Any, ...]:
+            left = [] if r["left_out"] is None else [-1, *(tasks[t] for t in r["left_out"])]
+            return left, tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
 
         records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
         relations = sorted((r for r in lines if "relations" in r), key=lambda r: tasks[r["primary"]])

@@ -106,8 +106,8 @@ def error_of(records: Sequence[Mapping[str, Any]], design: Design = PLAIN, root:
     fitted = [r for r in records if r["failure"] is None]
     if not fitted:
         return Interval()
-    rows, loss = _by_row(fitted, "losses")
-    found = _of_rows(rows, loss, fitted, design)
+    rows, loss = by_row(fitted, "losses")
+    found = of_rows(rows, loss, fitted, design)
     if not root:
         return found
     top = float(np.sqrt(found.mean))
@@ -131,11 +131,11 @@ def difference_of(
     if not pairs:
         return Interval()
     mine = [a for a, _ in pairs]
-    (rows, a), (_, b) = _by_row(mine, what), _by_row([b for _, b in pairs], what)
+    (rows, a), (_, b) = by_row(mine, what), by_row([b for _, b in pairs], what)
     gaps = [
         {**a, what: differences(np.asarray(a[what], dtype=float), np.asarray(b[what], dtype=float))} for a, b in pairs
     ]
-    found = _of_rows(rows, _by_row(gaps, what)[1], mine, design)
+    found = of_rows(rows, by_row(gaps, what)[1], mine, design)
     if not root or what != "losses":
         return found
     weights = _weights(rows, design)
@@ -149,7 +149,7 @@ def differences(one: Array, other: Array) -> Array:
     return 0.0 * one if abs(a - b) <= TIE * max(abs(a), abs(b)) else one - other
 
 
-def _by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:
+def by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:
     """Rows, and the mean over the repeats of what was found for each."""
     found: dict[int, list[float]] = {}
     for r in records:
@@ -162,7 +162,8 @@ def _weights(rows: Sequence[int], design: Design) -> Array:
     return np.array([design.weights.get(row, 1.0) for row in rows])
 
 
-def _of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, Any]], design: Design) -> Interval:
+def of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, Any]], design: Design) -> Interval:
+    """Mean of values of rows that the folds of these records held out."""
     folds = max(sum(r["repeat"] == s["repeat"] for s in records) for r in records[:1])
     ratio = float(np.mean([r["n_test"] / r["n_train"] for r in records]))
     inflation = folds / len(records) + folds * ratio  # 1/R + K n_test/n_train
@@ -217,6 +218,15 @@ def decide(found: Mapping[str, Interval], best: str, rope: float, droppers: Sequ
     if not others or any(a not in (HURTS, PROBABLY_HURTS) for a in others):
         return CANNOT_TELL
     return PROBABLY_HURTS if PROBABLY_HURTS in (answer, *others) else HURTS
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Probabilities corrected for their number, step by step from the smallest (Holm 1979)."""
+    order, out, largest = np.argsort(p, kind="stable"), [1.0] * len(p), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
+        out[i] = largest
+    return out
 
 
 def stack(

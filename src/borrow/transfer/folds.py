@@ -40,23 +40,27 @@ LEAST_LOG_DENSITY = -1e6
 
 @dataclass(frozen=True)
 class Split:
-    """Held-out rows of the primary, as positions in the table; `later` are rows of all tasks that come after them."""
+    """Held-out rows of the primary, as positions in the table; `later` are rows of all tasks that come after them.
+
+    `closed`: one fit to all rows, and each is left out in closed form.
+    """
 
     repeat: int
     fold: int
     train: Codes
     test: Codes
     later: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    closed: bool = False
 
 
 @dataclass(frozen=True)
 class Job:
-    """One fit."""
+    """One fit. `left_out`: secondaries that it does without, where what each is worth is asked, and None elsewhere."""
 
     primary: Any
     method: str
     split: Split
-    left_out: Any = None
+    left_out: tuple[Any, ...] | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -66,7 +70,7 @@ class Job:
 
 def record_key(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """The key of the job that a record is of."""
-    return tuple(record[k] for k in KEY)
+    return tuple(tuple(v) if isinstance(v := record[k], list) else v for k in KEY)
 
 
 def read_scoring(scoring: Any, kind: str) -> str:
@@ -159,12 +163,13 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
     held = problem.all_of(job.primary) & problem.seen
     held[job.split.train] = False  # every row of the primary with a target that is not for training
     held[job.split.later] = True
-    if job.left_out is not None:
-        held |= problem.all_of(job.left_out)
+    for label in job.left_out or ():
+        held |= problem.all_of(label)
     test = job.split.test
     record: dict[str, Any] = {
         **dict(zip(KEY, job.key, strict=True)),
-        "n_train": len(job.split.train),
+        "left_out": None if job.left_out is None else list(job.left_out),
+        "n_train": len(job.split.train) - job.split.closed,
         "n_test": len(test),
         "rows": test.tolist(),
         "y": problem.y[test].tolist(),
@@ -184,12 +189,38 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
     """The held-out rows of a job predicted, and how well."""
     test, classes = job.split.test, problem.classes
     X, y, tasks = problem.X[test], problem.y[test], [job.primary] * len(test)
+    if job.split.closed:
+        return score_numbers(*left_out(model, problem, job.primary), scoring)
     if problem.kind == "regression":
         mean, std = model.predict(X, tasks, return_std=True, include_noise=True)
         return score_numbers(y, mean, std, scoring)
     probability = np.zeros((len(test), len(classes)))
     probability[:, [classes.index(plain(c)) for c in model.classes_]] = model.predict_proba(X, tasks)
     return score_labels(np.array([classes.index(v) for v in y]), probability, scoring)
+
+
+def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
+    """Targets of the primary's rows, and mean and standard deviation (of an observation) of each without its input.
+
+    Where tasks are told apart the estimator's own `leave_one_out` answers, which has rows of one input together. A
+    pooled GP merges rows of several tasks at one input: with the function N(m, v) there, removing one row y takes the
+    site 1/noise away, so that the rest is N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
+    """
+    rows, found = problem.rows_of(primary), model.leave_one_out()
+    X, y = problem.X[rows], problem.y[rows]
+    code = list(model.fitted_.schema.labels).index(primary)
+    if primary in found["task"]:
+        cells = model.fitted_.model.cells
+        inputs = cells.X[cells.task == code]
+        if hasattr(model, "X_"):  # the hierarchical GP's cells hold the numbers of its inputs
+            inputs = model.X_[inputs[:, 0].astype(np.intp)]
+        place = {x.tobytes(): i for i, x in enumerate(inputs + 0.0)}
+        mine = np.flatnonzero([t == primary for t in found["task"]])[[place[x.tobytes()] for x in X + 0.0]]
+        return y, np.asarray(found["mean"])[mine], np.asarray(found["std"])[mine]
+    noise, m = model.noise_[primary], model.predict(X, tasks=primary)
+    v = np.diagonal(model.covariance_at(X, np.full(len(rows), code)))
+    rest = np.maximum(1.0 - v / noise, 1e-12)
+    return y, (m - v / noise * y) / rest, np.sqrt(v / rest + noise)
 
 
 def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, Any]:

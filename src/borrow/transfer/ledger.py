@@ -30,7 +30,7 @@ except ModuleNotFoundError:  # no such lock on this system: two runs on one file
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "borrow comparison"
-VERSION = 3
+VERSION = 4
 PATIENCE = 10.0
 
 

@@ -32,7 +32,7 @@ ABOUT: dict[str, Any] = {
 JOB: dict[str, Any] = {
     "primary": LABEL,
     "method": (str,),
-    "left_out": (*LABEL, type(None)),
+    "left_out": (list, type(None)),
     **dict.fromkeys(("repeat", "fold", "n_train", "n_test"), (int,)),
     "rows": [(int,)],
     "y": [LABEL],
@@ -92,8 +92,10 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
                 raise ValueError("a line has not as many answers as rows")
         if about["kind"] == "classification" and not set(line["y"]) <= set(about["classes"]):
             raise ValueError("a line has a class that is not among those compared")
-    known = {None, *about["tasks"]}
-    if not {line["primary"], line.get("left_out")} <= known or line["primary"] is None:
+    known = {*about["tasks"]}
+    left = line.get("left_out") or []
+    _refuse_other(left, [LABEL], "left_out in a line")
+    if not {line["primary"], *left} <= known or line["primary"] in left:
         raise ValueError("a line is of a task that is not among those compared")
 
 

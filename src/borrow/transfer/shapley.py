@@ -6,146 +6,127 @@ adds up to it, gives tasks that are exchangeable the same, and gives nothing to 
 
     phi_t = mean over all orders of the secondaries of  loss(those before t) - loss(those before t, and t).
 
-Losses are per row of the primary, each row predicted without itself, so phi_t is a mean over rows and has a standard
-error. With up to `EXACT_UP_TO` secondaries all 2^k sets are fitted; beyond, orders are drawn in pairs, one the reverse
-of the other, and a standard error counts the rows and not the orders that were left out.
+Losses are per row of the primary, each row predicted without itself, so phi_t is a mean over rows and has an interval.
+With up to `EXACT_UP_TO` secondaries all 2^k sets are fitted; beyond, orders are drawn in pairs, one the reverse of the
+other, and an interval counts the rows and not the orders that were left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
-from borrow.data.table import Table
 from borrow.numerics.linalg import Array
+from borrow.transfer.decide import Interval, holm
 
 #: Up to so many secondaries every set of them is fitted.
 EXACT_UP_TO = 5
 #: Orders that are drawn beyond, half of them the reverse of the others.
-ORDERS = 12
-#: Two tasks are near-copies where both together gain at most this part more than the better of them alone.
-COPY = 0.1
+ORDERS = 8
+#: Two tasks are near-copies where each alone gains at least this part of what the other does, and both together at most
+#: this part more than the better of them.
+ALIKE, MORE = 0.75, 0.1
 
-Loss = Callable[[frozenset[Any]], Array]
+Set = frozenset[Any]
 
 
 @dataclass(frozen=True)
-class Attribution:
-    """What the secondaries are worth to the primary.
+class Worth:
+    """What one secondary is worth to the primary.
 
     Attributes
     ----------
-    table : one row per secondary: alone (gain with it as the only one), without (what is lost without it), shapley
-        (its share of the gain) with std_error, low, high, and p, the probability of so large a share by chance,
-        corrected for the number of tasks (Holm 1979).
-    copies : groups of tasks that say the same: each hides the others from "without".
-    gain : error with none of them less error with all.
-    exact : whether all sets of secondaries were fitted.
+    alone : gain with it as the only one.
+    without : what is lost without it, all others being there.
+    gain : its share of the gain of all, by Shapley, with its interval.
+    p : probability of so large a share by chance, corrected for the number of tasks (Holm 1979).
     """
 
-    table: Table
-    copies: list[list[Any]]
-    gain: float
-    exact: bool
-
-    def carriers(self, level: float = 0.95) -> list[Any]:
-        """Tasks that are shown to carry the gain: a positive share that chance does not explain."""
-        return [r["task"] for r in self.table.rows() if r["shapley"] > 0 and r["p"] < 1.0 - level]
+    alone: float
+    without: float
+    gain: Interval
+    p: float
 
 
-def attribute(tasks: Sequence[Any], loss: Loss, seed: int = 0, level: float = 0.95) -> Attribution:
-    """The shares of the tasks, where `loss(S)` has one entry per row of the primary with the secondaries S."""
-    known: dict[frozenset[Any], Array] = {}
-
-    def remembered(S: frozenset[Any]) -> Array:
-        if S not in known:
-            known[S] = np.asarray(loss(S), dtype=float)
-        return known[S]
-
-    exact = len(tasks) <= EXACT_UP_TO
-    shares = exact_shares(tasks, remembered) if exact else sampled_shares(tasks, remembered, seed)
-    none, everything = remembered(frozenset()), frozenset(tasks)
-    alone = {t: float((none - remembered(frozenset([t]))).mean()) for t in tasks}
-    without = {t: float((remembered(everything - {t}) - remembered(everything)).mean()) for t in tasks}
-    found = {t: interval_of(shares[t], level) for t in tasks}
-    p = dict(zip(tasks, holm([found[t][4] for t in tasks]), strict=True))
-    names = ("shapley", "std_error", "low", "high")
-    table = Table(
-        {
-            "task": list(tasks),
-            "alone": [alone[t] for t in tasks],
-            "without": [without[t] for t in tasks],
-            **{name: [found[t][i] for t in tasks] for i, name in enumerate(names)},
-            "p": [p[t] for t in tasks],
-        }
-    )
-    return Attribution(table, near_copies(tasks, remembered), float((none - remembered(everything)).mean()), exact)
+def coalitions(tasks: Sequence[Any], seed: int) -> list[Set]:
+    """The sets of secondaries that have to be fitted, the empty one and that of all among them."""
+    if len(tasks) <= EXACT_UP_TO:
+        return [frozenset(S) for size in range(len(tasks) + 1) for S in combinations(tasks, size)]
+    every = frozenset(tasks)
+    found = [*chains(tasks, seed), [frozenset([t]) for t in tasks], [every - {t} for t in tasks]]
+    return list(dict.fromkeys(S for part in found for S in part))
 
 
-def exact_shares(tasks: Sequence[Any], loss: Loss) -> dict[Any, Array]:
+def chains(tasks: Sequence[Any], seed: int) -> list[list[Set]]:
+    """Orders drawn at random and their reverses, each as the sets that grow by a task at a time."""
+    rng = np.random.default_rng(seed)
+    drawn = [[tasks[i] for i in rng.permutation(len(tasks))] for _ in range(ORDERS // 2)]
+    both = [order for first in drawn for order in (first, first[::-1])]
+    return [[frozenset(order[:size]) for size in range(len(tasks) + 1)] for order in both]
+
+
+def attribute(
+    tasks: Sequence[Any], losses: Mapping[Set, Array], judge: Callable[[Array], Interval], seed: int = 0
+) -> dict[Any, Worth]:
+    """The worth of each task from the losses of all `coalitions`; `judge` makes an interval of values of the rows."""
+    shares = exact_shares(tasks, losses) if len(tasks) <= EXACT_UP_TO else sampled_shares(tasks, losses, seed)
+    none, every = frozenset[Any](), frozenset(tasks)
+    gains = {t: judge(shares[t]) for t in tasks}
+    chance = [1.0 if not g.std_error > 0 else g.below(0.0) for g in gains.values()]
+    return {
+        t: Worth(
+            judge(losses[none] - losses[frozenset([t])]).mean,
+            judge(losses[every - {t}] - losses[every]).mean,
+            gains[t],
+            p,
+        )
+        for t, p in zip(tasks, holm(chance), strict=True)
+    }
+
+
+def exact_shares(tasks: Sequence[Any], losses: Mapping[Set, Array]) -> dict[Any, Array]:
     """phi_t = sum over sets S without t of |S|! (k - 1 - |S|)! / k! (loss(S) - loss(S and t)), per row."""
     k, out = len(tasks), {}
     for t in tasks:
         others = [s for s in tasks if s != t]
         sets = [frozenset(S) for size in range(k) for S in combinations(others, size)]
-        out[t] = np.sum([(loss(S) - loss(S | {t})) / (k * comb(k - 1, len(S))) for S in sets], axis=0)
+        out[t] = np.sum([(losses[S] - losses[S | {t}]) / (k * comb(k - 1, len(S))) for S in sets], axis=0)
     return out
 
 
-def sampled_shares(tasks: Sequence[Any], loss: Loss, seed: int) -> dict[Any, Array]:
+def sampled_shares(tasks: Sequence[Any], losses: Mapping[Set, Array], seed: int) -> dict[Any, Array]:
     """The same, averaged over orders drawn at random and their reverses."""
-    rng, out = np.random.default_rng(seed), {t: np.zeros_like(loss(frozenset())) for t in tasks}
-    drawn = [rng.permutation(len(tasks)) for _ in range(ORDERS // 2)]
-    for order in [o for first in drawn for o in (first, first[::-1])]:
-        before: frozenset[Any] = frozenset()
-        for i in order:
-            out[tasks[i]] += (loss(before) - loss(before | {tasks[i]})) / ORDERS
-            before = before | {tasks[i]}
+    out = {t: np.zeros_like(losses[frozenset()]) for t in tasks}
+    for chain in chains(tasks, seed):
+        for before, after in pairwise(chain):
+            (t,) = after - before
+            out[t] += (losses[before] - losses[after]) / ORDERS
     return out
 
 
-def interval_of(values: Array, level: float) -> tuple[float, float, float, float, float]:
-    """Mean of the rows, its standard error, interval, and the probability of a mean so far above zero by chance."""
-    n, mean = len(values), float(values.mean())
-    error = float(values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
-    if not error > 0:
-        return mean, error, mean, mean, 1.0
-    half = float(student.ppf(0.5 + level / 2.0, n - 1)) * error
-    return mean, error, mean - half, mean + half, float(student.sf(mean / error, n - 1))
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """Probabilities corrected for their number, step by step from the smallest (Holm 1979)."""
-    order, out, largest = np.argsort(p), [1.0] * len(p), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
-        out[i] = largest
-    return out
-
-
-def near_copies(tasks: Sequence[Any], loss: Loss) -> list[list[Any]]:
-    """Groups of tasks of which each gains by itself, and two together hardly more than one.
-
-    Only tasks that gain at least a fifth of what the best does are looked at.
-    """
-    none = float(loss(frozenset()).mean())
-    alone = {t: none - float(loss(frozenset([t])).mean()) for t in tasks}
+def pairs(tasks: Sequence[Any], losses: Mapping[Set, Array]) -> list[Set]:
+    """Pairs that may be near-copies: of the tasks that gain at least a fifth of what the best does, each by itself."""
+    none = float(losses[frozenset()].mean())
+    alone = {t: none - float(losses[frozenset([t])].mean()) for t in tasks}
     best = max(alone.values(), default=0.0)
-    useful = [t for t in tasks if alone[t] > max(0.2 * best, 0.02 * none)]
-    groups: list[list[Any]] = []
-    for s, t in combinations(useful[: EXACT_UP_TO + 1], 2):
-        both = none - float(loss(frozenset([s, t])).mean())
-        if both > (1.0 + COPY) * max(alone[s], alone[t]):
+    useful = [t for t in sorted(tasks, key=lambda t: -alone[t]) if alone[t] > max(0.2 * best, 0.02 * none)]
+    return [frozenset(pair) for pair in combinations(useful[: EXACT_UP_TO + 1], 2)]
+
+
+def near_copies(tasks: Sequence[Any], losses: Mapping[Set, Array]) -> list[list[Any]]:
+    """Groups of tasks of which each gains about as much by itself, and two together hardly more than one."""
+    none = float(losses[frozenset()].mean())
+    gain = {S: none - float(v.mean()) for S, v in losses.items()}
+    groups: list[set[Any]] = []
+    for pair in pairs(tasks, losses):
+        less, more = sorted(gain[frozenset([t])] for t in pair)
+        if pair not in gain or less < ALIKE * more or gain[pair] > (1.0 + MORE) * more:
             continue
-        joined = next((g for g in groups if s in g or t in g), None)
-        if joined is None:
-            groups.append([s, t])
-        else:
-            joined += [v for v in (s, t) if v not in joined]
-    return groups
+        touched = [g for g in groups if g & pair]
+        groups = [g for g in groups if not g & pair] + [set(pair).union(*touched)]
+    return [[t for t in tasks if t in g] for g in groups]

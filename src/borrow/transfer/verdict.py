@@ -20,6 +20,7 @@ from borrow.transfer.decide import (
     SAME,
     SURE,
 )
+from borrow.transfer.decide import holm as corrected
 from borrow.transfer.methods import call_of, label_of
 
 #: Weights below this are not named.
@@ -42,7 +43,10 @@ class Verdict:
     level, folds : level of the interval, and from how many folds.
     sentence : the answer in words.
     secondaries : a table, one row per secondary task: rows, correlation with the primary's function with its standard
-        error and share, and gain: error without the task less error with it, with an interval; NaN where not computed.
+        error and share, and what it is worth to `best`: alone (gain with it as the only one), without (what is lost
+        without it) and gain, its share of the gain of all by Shapley, with an interval (low, high) and p, the
+        probability of so large a share by chance, corrected for their number by Holm; NaN where not computed.
+    copies : groups of secondaries that say the same: each hides the others from "without".
     advice : what to do, in sentences.
     log_density : difference, low and high for the log predictive density, positive is better.
     probability : posterior probability that borrowing lowers the error.
@@ -80,6 +84,12 @@ class Verdict:
     weights: dict[str, float] = field(default_factory=dict)
     borrows: float = 0.0
     because: str = ""
+    copies: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def carriers(self) -> list[Any]:
+        """Secondaries that are shown to carry the gain: a positive share of it that chance does not explain."""
+        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - self.level]
 
     @property
     def method(self) -> str:
@@ -124,13 +134,11 @@ def holm(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
     risk/(M - 1), and so on; from the first that is too large, "helps" becomes "probably helps", and so with "hurts".
     """
     weaker = {HELPS: PROBABLY_HELPS, HURTS: PROBABLY_HURTS}
-    claims = {p: min(v.probability, 1.0 - v.probability) for p, v in verdicts.items() if v.answer in weaker}
-    found, kept = dict(verdicts), True
-    for k, p in enumerate(sorted(claims, key=lambda p: claims[p])):
-        kept = kept and claims[p] <= (1.0 - SURE) / (len(verdicts) - k)
-        if not kept:
-            found[p] = replace(found[p], answer=weaker[found[p].answer])
-    return found
+    wrong = [min(v.probability, 1.0 - v.probability) if v.answer in weaker else 1.0 for v in verdicts.values()]
+    return {
+        p: replace(v, answer=weaker[v.answer]) if v.answer in weaker and risk > 1.0 - SURE else v
+        for (p, v), risk in zip(verdicts.items(), corrected(wrong), strict=True)
+    }
 
 
 def weights_in_words(weights: Mapping[str, float]) -> str:
@@ -177,7 +185,7 @@ def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
     if v.answer in (HELPS, PROBABLY_HELPS) and v.best is not None:
         worse = ["Its error is lower, but its uncertainty is worse: its log density falls; check its coverage."]
         use = f"Use {call}." if call is not None else f"Use the {label_of(v.best)}."
-        return [use, *worse * (v.log_density["high"] < 0), *_carriers(v.secondaries), f"{auto}) weighs all methods."]
+        return [use, *worse * (v.log_density["high"] < 0), *_carriers(v), f"{auto}) weighs all methods."]
     if v.answer == SAME:
         near = f"within {100 * ROPE:.0f} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
         return [f"Take what is simplest, {alone}: the difference is {near}.", *_strong(v)]
@@ -206,16 +214,19 @@ def _strong(v: Verdict) -> list[str]:
     ]
 
 
-def _carriers(secondaries: Table) -> list[str]:
-    """Which of several secondaries carries the gain, as far as leaving each out has shown it."""
-    rows = [r for r in secondaries.rows() if not math.isnan(r["gain"])]
+def _carriers(v: Verdict) -> list[str]:
+    """Which of several secondaries carries the gain, as far as fits to some of them have shown it."""
+    rows = [r for r in v.secondaries.rows() if not math.isnan(r["gain"])]
     if len(rows) < 2:
         return []
-    carrying = [repr(r["task"]) for r in rows if r["low"] > 0]
-    if carrying:
-        return [f"The gain is carried by {' and '.join(carrying)}: without it the error rises."]
+    same = [f"{' and '.join(map(repr, g))} say the same to the primary: one of them would do." for g in v.copies]
+    if v.carriers:
+        return [f"The gain is carried by {' and '.join(map(repr, v.carriers))} (shares by Shapley).", *same]
     most = max(rows, key=lambda r: r["gain"])
+    if most["gain"] <= 0:
+        return ["None of them by itself is seen to carry the gain.", *same]
     return [
-        f"Which of them carries the gain is not certain: most is lost without {most['task']!r}, {most['gain']:.3g} "
-        f"(interval {most['low']:.3g} to {most['high']:.3g})."
+        f"Which of them carries the gain is not certain: the largest share of it is that of {most['task']!r}, "
+        f"{most['gain']:.3g} (interval {most['low']:.3g} to {most['high']:.3g}).",
+        *same,
     ]
