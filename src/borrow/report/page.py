@@ -378,7 +378,8 @@ def misses_section(found: Part, primary: str) -> Block:
     fields = ("observed", "predicted", "low", "high")
     columns: list[Column] = [("row", "row", whole)]
     if numeric:
-        columns += columns_of(aligned([*worst, *points], *fields), *fields)
+        bands = [{"width": p["high"] - p["low"]} for p in (*worst, *points)]
+        columns += columns_of(aligned(bands, "width"), *fields)  # digits enough to see how far a row is away
         columns += [("standard deviations away", "away", with_decimals(1))]
     else:
         columns += [*columns_of(None, "observed"), ("probability given to it", "probability", percent)]
