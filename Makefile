@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test docs lint types unit lowest door golden attack mutants studies power bench screens clean
+.PHONY: demo test docs lint types unit lowest door golden check-pages attack mutants studies power bench screens clean
 
 .venv/app: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -58,6 +58,10 @@ out/door/installed: pyproject.toml
 
 door: out/door/installed
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 out/door/bin/python tests/door/drive.py
+
+# Whether the pages show what the records under docs/results say; also inside `make test`.
+check-pages: .venv/dev
+	$(BIN)/python benchmarks/pages.py --check
 
 # Whether answers are those of b0d6f37, but for the differences that benchmarks/golden_changes.json lists with their reasons.
 golden: .venv/dev

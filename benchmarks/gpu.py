@@ -403,7 +403,7 @@ def fits(sizes: dict) -> list[dict]:
     related, _ = focused_setup(tasks, rows, 10, None)
     out = []
     for model, cells in (
-        (borrow.MultiTaskGPRegressor(max_iter=100), setup.cells),
+        (borrow.MultiTaskGPRegressor(specific_kernel=None, max_iter=100), setup.cells),
         (borrow.FocusedGPRegressor(primary=0, n_restarts=0, max_iter=100), related.cells),
     ):
         found = {}

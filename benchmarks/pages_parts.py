@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,35 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
+def all_commits(result: Any) -> dict[str, int]:
+    """The commits that a result names anywhere, with how many records or parts are of each."""
+    found: Counter[str] = Counter()
+    if isinstance(result, dict):
+        own = result.get("made by", {})
+        if "records by commit" in own:
+            return dict(own["records by commit"])
+        parts = [v for k, v in result.items() if k not in ("made by", "commit")]
+        for part in parts:
+            found.update(all_commits(part))
+        if isinstance(result.get("commit"), str):
+            found[result["commit"]] += 1
+        if not found and "commit" in own:
+            found[own["commit"]] = 1
+    elif isinstance(result, list):
+        for part in result:
+            found.update(all_commits(part))
+    return dict(found.most_common())
+
+
+def commits(result: dict[str, Any]) -> str:
+    """The commit of a result, or all that its records or parts are of."""
+    found = all_commits(result)
+    if len(found) == 1:
+        return f"Commit {next(iter(found))}"
+    return "Records of several commits: " + ", ".join(f"{n} of {commit}" for commit, n in found.items())
+
+
 def made_by(result: dict[str, Any], seeds: str) -> str:
+    """The line under a table: commits, seeds, versions."""
     m = result["made by"]
-    return f"\n\n*Commit {m['commit']}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"
+    return f"\n\n*{commits(result)}, {seeds}; numpy {m['numpy']}, scipy {m['scipy']}.*"

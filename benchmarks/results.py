@@ -1,4 +1,8 @@
-"""Where studies and benchmarks put what they found: docs/results/<name>.json, with the commit that made it."""
+"""Where studies and benchmarks put what they found: docs/results/<name>.json, with the commit that made it.
+
+A study that goes on where it stopped keeps its finished jobs as `Records`: every record carries the commit that
+computed it, and a result that is made of records says how many are of which commit.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import json
 import os
 import platform
 import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +47,44 @@ def _commit() -> str:
     return _git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
 
 
-def write_result(name: str, content: dict[str, Any]) -> Path:
-    """Write the result beside what made it."""
+#: The commit of a record that was kept before records were stamped.
+UNKNOWN = "not recorded"
+
+
+class Records:
+    """The finished jobs of a study, one line of JSON each, every one with the commit that computed it."""
+
+    def __init__(self, path: Path, fresh: bool = False) -> None:
+        self.path, self.commit = path, provenance()["commit"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            path.unlink(missing_ok=True)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._records: list[dict[str, Any]] = [{"commit": UNKNOWN, **json.loads(line)} for line in lines]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._records)
+
+    def add(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Stamp and keep a record; it is on the disk when this returns."""
+        stamped = {**record, "commit": self.commit}
+        self._records.append(stamped)
+        with self.path.open("a") as file:
+            file.write(json.dumps(stamped) + "\n")
+        return stamped
+
+
+def commits_of(records: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """How many records are of which commit."""
+    return dict(Counter(r["commit"] for r in records).most_common())
+
+
+def write_result(name: str, content: dict[str, Any], records: Iterable[dict[str, Any]] | None = None) -> Path:
+    """Write the result beside what made it: the commits of its records where it has some, else the present one."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"made by": provenance(), **content}, indent=1) + "\n")
+    path, made_by = RESULTS / f"{name}.json", provenance()
+    if records is not None:
+        made_by = {**made_by, "written at": made_by["commit"], "records by commit": commits_of(records)}
+        made_by["commit"] = next(iter(made_by["records by commit"]))
+    path.write_text(json.dumps({"made by": made_by, **content}, indent=1) + "\n")
     return path

@@ -1,5 +1,6 @@
 """Pages show what the results say, their code runs and prints what they say, and the navigation has all of them."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -99,3 +100,59 @@ def test_navigation_lists_every_page():
     listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     there = [p.relative_to(ROOT / "docs").as_posix() for p in PAGES if p.is_relative_to(ROOT / "docs")]
     assert sorted(listed) == sorted([*there, "index.md", "contributing.md", "changelog.md"])
+
+
+# The records behind the pages. ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def records(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("pages_records"), importlib.import_module("pages_parts")
+
+
+def test_a_record_says_its_commits_seeds_and_settings(records):
+    check, _ = records
+    right = {"made by": {"commit": "1234567"}, "seeds": [0], "settings": {"a": ""}, "table": [{"method": "a"}]}
+    assert check.of_record("r", right) == []
+    wrong = {
+        "no commit": {**right, "made by": {}},
+        "no seed": {k: v for k, v in right.items() if k != "seeds"},
+        "never committed": {**right, "made by": {"commit": "1234567+changes"}},
+        "no settings of 'b'": {**right, "table": [{"method": "b"}]},
+    }
+    for words, record in wrong.items():
+        (found,) = check.of_record("r", record)
+        assert words in found
+    assert check.of_record("r", right, missing=["1234567"]) == ["r: commit 1234567 does not exist"]
+    assert check.missing_commits(["0" * 40]) <= {"0" * 40}
+
+
+def test_a_page_names_commits_of_records_and_ends_with_claims(records):
+    check, _ = records
+    claims = "<!-- begin claims x -->\n<!-- end claims x -->\n"
+    assert check.of_page("docs/papers/x.md", f"as in commit 1234567\n{claims}", {"1234567"}) == []
+    assert "names commit 7654321" in check.of_page("docs/a.md", "as in commit 7654321", {"1234567"})[0]
+    assert check.of_page("docs/a.md", "<!-- begin a -->commit 7654321<!-- end a -->", set()) == []
+    assert "does not end with" in check.of_page("docs/papers/x.md", f"{claims}and more", set())[0]
+
+
+def test_a_figure_of_several_commits_says_so(records, tmp_path, monkeypatch):
+    _, parts = records
+    results = importlib.import_module("results")
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setenv("BORROW_COMMIT", "aaaaaaa")
+    kept = results.Records(tmp_path / "out" / "study.jsonl")
+    kept.add({"x": 1})
+    monkeypatch.setenv("BORROW_COMMIT", "bbbbbbb")
+    kept = results.Records(tmp_path / "out" / "study.jsonl")
+    kept.add({"x": 2})
+    kept.add({"x": 3})
+    results.write_result("study", {"seeds": [0]}, kept)
+    result = json.loads((tmp_path / "study.json").read_text())
+    assert [r["commit"][0] for r in kept] == ["a", "b", "b"]
+    assert parts.commits(result) == "Records of several commits: 2 of bbbbbbb, 1 of aaaaaaa"
+    assert parts.commits({"made by": {"commit": "ccccccc"}}) == "Commit ccccccc"
+    assert "1 of ddddddd" in parts.commits(
+        {"made by": {"commit": "c"}, "a": {"commit": "ddddddd"}, "b": {"commit": "e"}}
+    )

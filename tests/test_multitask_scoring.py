@@ -1,13 +1,17 @@
 """Scoring steps of the symmetric model: the information against its definition, and where the search ends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from borrow import MultiTaskGPRegressor
 from borrow.estimators.gp import EXACT
+from borrow.kernels import Constant, SquaredExponential
 from borrow.models.multitask import model as multitask
-from borrow.models.multitask import search
-from borrow.models.multitask.scoring import average_information, can_score
+from borrow.models.multitask import scoring, search, sharing
+from borrow.models.multitask.scoring import ascent_of, can_score, directions
+from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks
 from borrow.numerics import optimise as hyper
 from borrow.tasks.placed import PlacedTasks
 
@@ -24,9 +28,27 @@ def prepared(share_noise, seed=0, M=3, n=12):
     return setup, search.starts_of(setup, values)[0], data
 
 
-@pytest.mark.parametrize("share_noise", [False, True])
-def test_information_is_that_of_the_derivatives(share_noise):
-    setup, values, _ = prepared(share_noise)
+def with_own_functions(members):
+    """Some tasks share, and every task has a kernel of its own."""
+    setup, values, data = prepared(False)
+    own = SquaredExponential(0.5, (1.0, 2.0)) + Constant(0.2)
+    joint = sharing.sharing_setup(replace(setup, form=replace(setup.form, strength=1.0)), own, members)
+    theta = np.concatenate([own.theta + 0.3 * t for t in range(setup.M)])
+    factor = 0.4 + 0.1 * np.arange(len(members) * (len(members) + 1) // 2)
+    return joint, {**values, "factor": factor, "specific": theta}, data
+
+
+CASES = {
+    "noise per task": lambda: prepared(False),
+    "one noise": lambda: prepared(True),
+    "own functions": lambda: with_own_functions((0, 1, 2)),
+    "one task shares nothing": lambda: with_own_functions((0, 2)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_information_is_that_of_the_derivatives(case):
+    setup, values, _ = CASES[case]()
     cells = setup.cells
 
     def covariance(x):
@@ -38,8 +60,77 @@ def test_information_is_that_of_the_derivatives(share_noise):
     A, beta = covariance(x), np.linalg.solve(covariance(x), cells.y)
     step = 1e-6
     D = np.stack([(covariance(x + e) - covariance(x - e)) @ beta / (2 * step) for e in step * np.eye(len(x))], axis=1)
-    found = average_information(values, setup, multitask.condition(values, setup).posterior)
+    posterior = multitask.condition(values, setup).posterior
+    np.testing.assert_allclose(directions(values, setup, posterior), D, rtol=1e-5, atol=1e-5)
+    found = posterior.information(directions(values, setup, posterior))
     np.testing.assert_allclose(found, 0.5 * D.T @ np.linalg.solve(A, D), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_climbed_is_the_objective_and_the_priors_bend_it():
+    setup, values, data = with_own_functions((0, 2))
+    ascent = ascent_of(setup, data.column_scales, "auto")
+    value, by = ascent.objective(values)
+    plain, by_plain = multitask.objective_of(setup, data.column_scales, "auto")(values)
+    assert value == pytest.approx(plain, rel=1e-12)
+    for name in values:
+        np.testing.assert_allclose(by[name], by_plain[name], rtol=1e-9, atol=1e-9)
+    posterior = multitask.condition(values, setup).posterior
+    of_data = posterior.information(directions(values, setup, posterior))
+    np.testing.assert_allclose(ascent.information(values) - of_data, ascent.log_prior.curvature(values), atol=1e-9)
+
+
+@pytest.mark.parametrize("form", [FreeForm(3, 2.0, 0.5), SharingTasks(4, (0, 1, 3), 2.0)])
+def test_curvature_of_the_penalty_on_tasks(form):
+    """That of the trace of the inverse, and of log variances: by second differences of those terms, where B is small.
+
+    What is left out are the determinant and the second derivatives of B, which scale with the gradient.
+    """
+    L = np.array([[0.9, 0, 0], [0.5, 0.7, 0], [-0.3, 0.2, 0.6]])
+    factor, strength = L[np.tril_indices(3)], 2.0
+    found = FactorPrior(form, strength).curvature(factor)
+
+    def term(B_of):
+        def traced(x):
+            full = np.zeros((3, 3))
+            full[np.tril_indices(3)] = x
+            B = full @ full.T
+            v = np.diag(B)
+            if isinstance(form, FreeForm):
+                return B_of(B), None
+            return B_of(B / np.sqrt(np.outer(v, v))), np.log(v)
+
+        return traced
+
+    base, step = term(lambda B: B), 1e-5
+    inverse = np.linalg.inv(base(factor)[0])
+    J = [
+        [(a - b) / (2 * step) for a, b in zip(base(factor + e), base(factor - e), strict=True) if a is not None]
+        for e in step * np.eye(6)
+    ]
+    c = np.exp(form.log_variance)
+    expected = np.array([[strength * c * np.trace(inverse @ p[0] @ inverse @ q[0] @ inverse) for q in J] for p in J])
+    if isinstance(form, SharingTasks):
+        expected += np.array([[p[1] @ q[1] / 4.0 for q in J] for p in J])  # log variances have the deviation 2
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    value, by = FactorPrior(form, strength).log_density(factor)
+    for i in range(6):
+        e = 1e-6 * np.eye(6)[i]
+        up, down = (FactorPrior(form, strength).log_density(factor + s * e)[0] for s in (1, -1))
+        assert by[i] == pytest.approx((up - down) / 2e-6, rel=1e-5)
+    assert np.isfinite(value)
+
+
+def test_scoring_with_priors_ends_no_lower_than_lbfgs(monkeypatch):
+    monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
+    setup, values, data = with_own_functions((0, 1, 2))
+    assert can_score(setup, values)
+    objective = multitask.objective_of(setup, data.column_scales, "auto")
+    bounds = hyper.bounds_around(values, {"noise": float(np.log(hyper.NOISE_FLOOR))})
+    plain = hyper.maximise(objective, values, bounds, 500, 1e-6, 5, 100)
+    steps = {"tol": 1e-6, "patience": 5, "memory": 100}
+    scored = ascent_of(setup, data.column_scales, "auto").maximise(values, bounds, 500, 1e-6, steps)
+    assert scored.objective > plain.objective - 1e-3
+    assert scored.n_evaluations < 0.6 * plain.n_evaluations
 
 
 def test_scoring_ends_no_lower_than_lbfgs():

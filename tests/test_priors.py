@@ -10,8 +10,10 @@ from borrow.inference.priors import (
     exchangeable_lengthscales,
     independent_priors,
     kernel_prior,
+    noise_prior,
 )
 from borrow.kernels import Constant, SquaredExponential
+from borrow.numerics.optimise import pack, unpack
 
 SCALES = np.array([0.5, 2.0, 1.0])
 ARD = SquaredExponential(1.3, (0.4, 3.0, 1.0))
@@ -79,3 +81,21 @@ def test_a_prior_on_several_names_has_the_gradient_it_claims():
             step = 1e-6 * np.eye(v.size)[i]
             up, down = (log_prior({**values, name: v + s * step})[0] for s in (1, -1))
             assert by[name][i] == pytest.approx((up - down) / 2e-6, abs=1e-6)
+
+
+def test_curvature_of_priors_is_that_of_their_gradients():
+    """Exactly for Gaussians; of noises where they agree, which is where the part that is left out vanishes."""
+    on_kernels = exchangeable_lengthscales(KERNELS, SCALES, correlation=0.4)
+    log_prior = independent_priors({("kernel", "specific"): on_kernels, "noise": noise_prior()})
+    values = {"noise": np.full(3, -1.0), "specific": np.linspace(-1, 1, 16), "kernel": np.array([0.2, -0.3, 1.0, 0.5])}
+    x, step = pack(values), 1e-5
+    rows = [
+        (pack({n: log_prior(unpack(x - e, values))[1][n] for n in values}))
+        - pack({n: log_prior(unpack(x + e, values))[1][n] for n in values})
+        for e in step * np.eye(len(x))
+    ]
+    np.testing.assert_allclose(log_prior.curvature(values), np.array(rows) / (2 * step), atol=1e-6)
+
+
+def test_curvature_of_the_prior_of_noises_is_positive_where_they_differ():
+    assert np.all(np.linalg.eigvalsh(noise_prior().curvature(np.array([-6.0, 0.0, 2.0, 9.0]))) > 0.0)

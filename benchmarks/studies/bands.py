@@ -107,7 +107,7 @@ def main() -> None:
         "draws": arguments.draws,
         "table": table,
     }
-    write_result("bands", {"runs": runs})
+    write_result("bands", {"seeds": "0 to draws - 1", "runs": runs})
 
 
 if __name__ == "__main__":

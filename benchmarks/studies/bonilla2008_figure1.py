@@ -8,10 +8,15 @@ programs, 7 flags, speed-up). In each replication every program gets its own ran
 PolyBench has 128 in all and stops at 64); the error is the mean absolute error on the rest (SPEAR: 1,000 of the rest,
 drawn at random), per program and on average. Replication r of size n draws from seed [r, n].
 
-Methods: no transfer; pooled (one GP, targets as they are); diagonal K^f (only the kernel is shared); parametric (kernel
-on task features; SPEAR has none); free form as in the paper (shared noise, no prior, lengthscales from 1, at most 200
-iterations); free form with our defaults; rank 1 + diagonal; the model chosen for each program by leave-one-out
-absolute error among no transfer, diagonal, free form and rank 1 + diagonal; ridge per program (main effects).
+Methods, each labelled by its settings (`models`): no transfer, with our priors and by maximum likelihood; pooled (one
+GP, targets as they are); diagonal K^f (only the kernel is shared); parametric (kernel on task features; nothing is
+known of SPEAR's environments that could be one); the paper's free form (one kernel for all tasks, shared noise, no
+prior, lengthscales from 1, iterated until it converges); the same with the two things in which our free form differs
+one at a time, noise of each task and the prior on K^f; our free form (both); the defaults (which tasks share is decided
+by evidence); rank 1 + diagonal; the model chosen for each program by leave-one-out absolute error among `CHOICES`;
+ridge per program (main effects).
+
+Every fit is a record in out/bonilla2008_<data>.jsonl with its commit and seed, and is not repeated.
 """
 
 from __future__ import annotations
@@ -21,11 +26,11 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import argparse
-import json
 import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import matplotlib
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import RidgeCV
 
@@ -40,17 +46,21 @@ import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Responses, load_polybench, load_spear
 from borrow.kernels import SquaredExponential
-from results import FIGURES, ROOT, write_result
+from results import FIGURES, ROOT, Records, write_result
 
 SIZES = {"compiler": (16, 32, 64, 128), "spear": (16, 32, 64, 128), "polybench": (16, 32, 64)}
 CHOICES = ("no transfer", "diagonal", "free form", "rank 1 + diagonal")
 METHODS = (
     "no transfer",
+    "no transfer, maximum likelihood",
     "pooled",
     "diagonal",
     "parametric",
     "free form, paper",
+    "free form, own noise, no prior on K^f",
+    "free form, shared noise, prior on K^f",
     "free form",
+    "defaults",
     "rank 1 + diagonal",
     "chosen",
     "ridge",
@@ -70,26 +80,31 @@ def load(data: str) -> Responses:
     return Responses(table.X, table.speedup, table.programs, table.flags, table.features)
 
 
-def models(table: Responses, rows: int) -> dict:
+def models(table: Responses) -> dict[str, Any]:
+    """The methods by name; "free form" is one kernel for all tasks, as in the paper."""
     M, d = len(table.tasks), table.X.shape[1]
-    multi = borrow.MultiTaskGPRegressor
+    multi, ones = borrow.MultiTaskGPRegressor, SquaredExponential(1.0, (1.0,) * d)
+    free = {"specific_kernel": None}
     out = {
         "no transfer": borrow.SingleTaskGPRegressor(),
+        "no transfer, maximum likelihood": borrow.SingleTaskGPRegressor(kernel=ones, prior=None, max_iter=2000),
         "pooled": borrow.PooledGPRegressor(normalize_y="common", max_iter=200),
         "diagonal": multi(task_covariance="diagonal"),
-        "free form, paper": multi(
-            kernel=SquaredExponential(1.0, (1.0,) * d), share_noise=True, task_prior=None, prior=None, max_iter=200
-        ),
-        "free form": multi(),
+        "free form, paper": multi(kernel=ones, share_noise=True, task_prior=None, prior=None, max_iter=2000, **free),
+        "free form, own noise, no prior on K^f": multi(task_prior=None, **free),
+        "free form, shared noise, prior on K^f": multi(share_noise=True, **free),
+        "free form": multi(**free),
+        "defaults": multi(),
         "rank 1 + diagonal": multi(rank=1, diagonal="free"),
+        "ridge": RidgeCV(np.logspace(-4, 4, 17)),
     }
     if table.features is not None:
         out["parametric"] = multi(task_features={t: table.features[t] for t in range(M)})
     return out
 
 
-def replicate(data: str, table: Responses, n: int, replication: int) -> dict:
-    """All methods on one draw of settings; warnings of the optimiser are counted, not hidden."""
+def one_fit(data: str, table: Responses, n: int, replication: int, name: str) -> dict:
+    """One method on one draw of settings; warnings of the optimiser are counted, not hidden."""
     rng = np.random.default_rng([replication, n])
     M = len(table.tasks)
     draws = [rng.permutation(len(table.X)) for _ in range(M)]
@@ -97,51 +112,58 @@ def replicate(data: str, table: Responses, n: int, replication: int) -> dict:
     X = np.vstack([table.X[d[:n]] for d in draws])
     y = np.concatenate([table.Y[d[:n], t] for t, d in enumerate(draws)])
     tasks = np.repeat(np.arange(M), n)
-    out: dict = {"n": n, "replication": replication, "error": {}, "seconds": {}, "warnings": {}}
-    left_out = {}
-
-    def errors(predict) -> np.ndarray:
-        return np.array([np.mean(np.abs(predict(table.X[r], t) - table.Y[r, t])) for t, r in enumerate(rest)])
-
-    for name, model in models(table, n).items():
-        if name in LEFT_OUT.get((data, n), ()):
-            continue
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
-            start = time.perf_counter()
+    out: dict = {"n": n, "replication": replication, "seed": [replication, n], "method": name}
+    model, start = models(table)[name], time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        if name == "ridge":
+            alone = [clone(model).fit(X[tasks == t], y[tasks == t]) for t in range(M)]
+            answers = [alone[t].predict(table.X[r]) for t, r in enumerate(rest)]
+        else:
             model.fit(X, y, tasks=tasks)
-            out["seconds"][name] = time.perf_counter() - start
-        out["warnings"][name] = len(caught)
-        found = errors(lambda Z, t, model=model: model.predict(Z, tasks=t))
-        out["error"][name] = found.tolist()
-        if name in CHOICES:
-            loo = model.leave_one_out()
-            miss, of = np.abs(np.array(loo["y"]) - np.array(loo["mean"])), np.array(loo["task"])
-            left_out[name] = [miss[of == t].mean() for t in range(M)]
-    best = [min(CHOICES, key=lambda c: left_out[c][t]) for t in range(M)]
-    out["choice"] = best
-    out["error"]["chosen"] = [out["error"][c][t] for t, c in enumerate(best)]
-    alone = [RidgeCV(np.logspace(-4, 4, 17)).fit(X[tasks == t], y[tasks == t]) for t in range(M)]
-    out["error"]["ridge"] = errors(lambda Z, t: alone[t].predict(Z)).tolist()
+            answers = [model.predict(table.X[r], tasks=t) for t, r in enumerate(rest)]
+    out |= {"seconds": time.process_time() - start, "warnings": len(caught)}
+    out["error"] = [
+        float(np.mean(np.abs(a - table.Y[r, t]))) for t, (a, r) in enumerate(zip(answers, rest, strict=True))
+    ]
+    if name in CHOICES:
+        loo = model.leave_one_out()
+        miss, of = np.abs(np.array(loo["y"]) - np.array(loo["mean"])), np.array(loo["task"])
+        out["left out"] = [float(miss[of == t].mean()) for t in range(M)]
     return out
 
 
-def run(data: str, replications: int, jobs: int, sizes: list[int] | None = None) -> list[dict]:
-    """What is not in out/ yet is computed; each replication is a line there."""
+def run(data: str, replications: int, jobs: int, sizes: list[int] | None, names: list[str]) -> list[dict]:
+    """What is not in out/ yet is computed; each fit is a line there, with its commit."""
     table = load(data)
-    store = ROOT / "out" / f"bonilla2008_{data}.jsonl"
-    store.parent.mkdir(exist_ok=True)
-    done = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
-    have = {(r["n"], r["replication"]) for r in done}
+    records = Records(ROOT / "out" / f"bonilla2008_{data}_fits.jsonl")
+    have = {(r["n"], r["replication"], r["method"]) for r in records}
     wanted = [n for n in SIZES[data] if sizes is None or n in sizes]
-    todo = [(n, r) for n in wanted for r in range(replications) if (n, r) not in have]
+    ours = [m for m in names if m in models(table)]
+    todo = [(n, r, m) for n in wanted for r in range(replications) for m in ours if (n, r, m) not in have]
+    todo = [job for job in todo if job[2] not in LEFT_OUT.get((data, job[0]), ())]
     parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
-    for result in parallel(delayed(replicate)(data, table, *job) for job in todo):
-        done.append(result)
-        with store.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        sys.stderr.write(f"{data} {result['n']} {result['replication']} {sum(result['seconds'].values()):.0f} s\n")
-    return [r for r in done if r["replication"] < replications]
+    for result in parallel(delayed(one_fit)(data, table, *job) for job in todo):
+        records.add(result)
+        sys.stderr.write(f"{data} {result['n']} {result['replication']} {result['method']} {result['seconds']:.0f} s\n")
+    return [r for r in records if r["replication"] < replications]
+
+
+def with_chosen(records: list[dict]) -> list[dict]:
+    """By size and replication: the errors of every method, and of the one that leave-one-out chooses for each task."""
+    by: dict[tuple, dict] = {}
+    for r in records:
+        empty: dict = {"error": {}, "seconds": {}, "warnings": {}, "left out": {}}
+        one = by.setdefault((r["n"], r["replication"]), {"n": r["n"], "replication": r["replication"], **empty})
+        for what in ("error", "seconds", "warnings", "left out"):
+            if what in r:
+                one[what][r["method"]] = r[what]
+    for one in by.values():
+        if set(CHOICES) <= set(one["left out"]):
+            M = len(one["error"]["no transfer"])
+            one["choice"] = [min(CHOICES, key=lambda c, t=t, one=one: one["left out"][c][t]) for t in range(M)]
+            one["error"]["chosen"] = [one["error"][c][t] for t, c in enumerate(one["choice"])]
+    return list(by.values())
 
 
 def sizes_of(data: str, results: list[dict]) -> list[int]:
@@ -156,7 +178,7 @@ def summarise(data: str, results: list[dict]) -> dict:
         part = [r for r in results if r["n"] == n]
         base = np.array([np.mean(r["error"]["no transfer"]) for r in part])
         for method in METHODS:
-            if method not in part[0]["error"]:
+            if not all(method in r["error"] for r in part):
                 continue
             each = np.array([r["error"][method] for r in part])  # replications x programs
             mean = each.mean(axis=1)
@@ -179,7 +201,7 @@ def summarise(data: str, results: list[dict]) -> dict:
             ours = np.array([r["error"][method] for r in part]).mean(axis=0)
             lost = {table.tasks[t]: round(float(ours[t] / own[t]), 3) for t in np.flatnonzero(ours > own)}
             programs.append({"settings": n, "method": method, "programs where sharing loses": lost})
-    chosen = {c: sum(r["choice"].count(c) for r in results) for c in CHOICES}
+    chosen = {c: sum(r.get("choice", []).count(c) for r in results) for c in CHOICES}
     return {"table": rows, "losses": programs, "choices": chosen}
 
 
@@ -287,13 +309,19 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--replications", type=int, default=10)
     parser.add_argument("--sizes", type=int, nargs="+", help="only these; what is in out/ already is kept")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     for data in given.data:
-        results = run(data, given.replications, given.jobs, given.sizes)
+        records = run(data, given.replications, given.jobs, given.sizes, given.methods)
+        results = [r for r in with_chosen(records) if "chosen" in r["error"]]
+        if not results:
+            continue
         found = summarise(data, results)
         found["per program"] = per_program(data, results)
-        write_result(f"bonilla2008_{data}", {"seeds": "[replication, settings]", **found})
+        made_with = {m: repr(model) for m, model in models(load(data)).items()}
+        content = {"seeds": "[replication, settings]", "settings": made_with, **found}
+        write_result(f"bonilla2008_{data}", content, records)
         figures.save(draw(data, found), FIGURES / f"bonilla2008_{data}")
         for row in found["table"]:
             sys.stdout.write(f"{data} {row}\n")

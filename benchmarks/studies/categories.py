@@ -152,7 +152,8 @@ def main() -> None:
                 done += found
                 with KEPT.open("a") as file:
                     file.writelines(json.dumps(r) + "\n" for r in found)
-    write_result("categories", {"rows": summary([r for r in done if r["seed"] < chosen.draws])})
+    rows = summary([r for r in done if r["seed"] < chosen.draws])
+    write_result("categories", {"seeds": list(range(chosen.draws)), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import argparse
-import json
 import sys
 import time
 import warnings
@@ -40,7 +39,7 @@ from scipy.linalg import cholesky, solve_triangular
 import borrow
 from borrow import plot as figures
 from borrow.kernels import Constant, SquaredExponential
-from results import FIGURES, ROOT, write_result
+from results import FIGURES, ROOT, Records, write_result
 
 SIZES = tuple(range(100, 1001, 100))
 NOISE = 0.01
@@ -108,21 +107,15 @@ def one_fit(problem, method: str, d: int, run: int) -> dict:
 
 
 def run_all(runs: int, sizes=SIZES, store: Path | None = None, n: int = 2000) -> list[dict]:
-    done: dict[tuple, dict] = {}
-    if store is not None and store.exists():
-        for line in store.read_text().splitlines():
-            r = json.loads(line)
-            done[r["method"], r["d"], r["run"]] = r
+    records = Records(store) if store is not None else None
+    done: dict[tuple, dict] = {(r["method"], r["d"], r["run"]): r for r in records or ()}
     for run in range(runs):
         jobs = [(m, d, run) for m in METHODS for d in sizes]
         problem = draw(run, n) if any(job not in done for job in jobs) else None
         for job in jobs:
             if job not in done:
-                done[job] = one_fit(problem, *job)
-                if store is not None:
-                    store.parent.mkdir(parents=True, exist_ok=True)
-                    with store.open("a") as file:
-                        file.write(json.dumps(done[job]) + "\n")
+                found = one_fit(problem, *job)
+                done[job] = found if records is None else records.add({**found, "seed": run})
     return [done[m, d, r] for m in METHODS for d in sizes for r in range(runs)]
 
 
@@ -212,7 +205,7 @@ def main() -> None:
     facts = facts_of(rows, fits)
     for entry in [*rows, *facts.items()]:
         sys.stdout.write(f"{entry}\n")
-    write_result("lawrence2004_regression", {"seeds": [0, runs - 1], "facts": facts, "table": rows})
+    write_result("lawrence2004_regression", {"seeds": [0, runs - 1], "facts": facts, "table": rows}, fits)
     figures.save(picture(rows), FIGURES / "lawrence2004_regression")
 
 

@@ -27,7 +27,6 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import argparse
-import json
 import sys
 import time
 import warnings
@@ -43,7 +42,7 @@ import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Vowels, find_shared, load_vowel
 from borrow.kernels import SmoothLinear, SquaredExponential
-from results import FIGURES, ROOT, write_result
+from results import FIGURES, ROOT, Records, write_result
 
 ONES = (1.0,) * 10
 PAPER = {"kernel": SmoothLinear(1.0, ONES), "prior": None, "n_rounds": 5, "max_iter": 50}
@@ -108,18 +107,12 @@ def one_speaker(data: Vowels, mode: str, method: str, d: int, speaker: int) -> d
 
 
 def run(data: Vowels, jobs: list[tuple], store: Path | None) -> list[dict]:
-    done: dict[tuple, dict] = {}
-    if store is not None and store.exists():
-        for line in store.read_text().splitlines():
-            r = json.loads(line)
-            done[r["mode"], r["method"], r["d"], r["speaker"]] = r
+    records = Records(store) if store is not None else None
+    done: dict[tuple, dict] = {(r["mode"], r["method"], r["d"], r["speaker"]): r for r in records or ()}
     for job in jobs:
         if job not in done:
-            done[job] = one_speaker(data, *job)
-            if store is not None:
-                store.parent.mkdir(parents=True, exist_ok=True)
-                with store.open("a") as file:
-                    file.write(json.dumps(done[job]) + "\n")
+            found = one_speaker(data, *job)
+            done[job] = found if records is None else records.add({**found, "seed": job[-1]})
     return [done[job] for job in jobs]
 
 
@@ -273,6 +266,7 @@ def main() -> None:
                 "authors": stored,
                 "seconds": total,
             },
+            fits,
         )
         figures.save(picture(rows, stored), FIGURES / "lawrence2004_vowels")
 

@@ -11,12 +11,15 @@ Inputs: 30 principal components, fitted without labels on all trials.
 The GPs have the same priors, in units of the column scales of the same table; "single, own scales" is what a user gets
 who has no table but the primary's. Log loss with probabilities kept in [1e-6, 1 - 1e-6]. Differences are paired: the
 mean over repetitions and both directions for each subject, then mean and standard error over subjects. Focused: Z at
-the primary's inputs, as in the paper; "shuffled labels" is the same with every secondary's labels in another order.
-The defaults were chosen by `leen2011_classification_choice.py`, which scores early trials of the even subjects only.
+the primary's inputs, as in the paper; "shuffled labels" is the same with every secondary's labels in another order;
+"maximum likelihood" is the paper's own model: no priors, squared exponentials with variances and lengthscales from 1.
+Our defaults were chosen by `leen2011_classification_choice.py`, which scores early trials of the even subjects only;
+"chosen settings" of the methods that the paper compares with are chosen there by the same rule from as many settings.
 
 Every finished job (a primary, a direction, a repetition, a size; all methods) goes to
-out/leen2011_classification.jsonl and is not repeated; --fresh starts anew, --report writes up the directions and
-repetitions that are complete, without a new fit; --small is two subjects and one secondary size, and writes nothing.
+out/leen2011_classification.jsonl, with its commit and seed, and is not repeated; --fresh starts anew, --report writes
+up the directions and repetitions that are complete, without a new fit; --small is two subjects and one secondary size,
+and writes nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ import time
 import warnings
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +53,14 @@ from borrow import plot as figures
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
 from borrow.estimators.classifier import BinaryData
+from borrow.kernels import SquaredExponential
 from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.multitask.estimators import MultiTaskGPClassifier
 from borrow.models.reference.dirichlet_process import DirichletProcessClassifier
 from borrow.models.reference.regularized import RegularizedMultiTaskClassifier
 from borrow.models.reference.shared_structure import SharedStructureClassifier
-from results import FIGURES, ROOT, write_result
+from results import FIGURES, RESULTS, ROOT, Records, write_result
 
 QUESTIONS = ("S1_obj",) * 3 + ("S2_match",) * 2  # of the five secondaries
 ALL = 999
@@ -67,14 +72,37 @@ def focused() -> FocusedGPClassifier:
     return FocusedGPClassifier(primary="primary", inducing="primary")
 
 
-MAKE: dict[str, Any] = {
-    "focused": focused,
-    "pooled": PooledGPClassifier,
-    "pooled, same question": PooledGPClassifier,
-    "multi-task": MultiTaskGPClassifier,
+def literal() -> FocusedGPClassifier:
+    """The paper's: squared exponentials with one lengthscale per column from 1, no priors; no relation is dropped."""
+    ones = SquaredExponential(1.0, (1.0,) * 30)
+    return FocusedGPClassifier(
+        primary="primary", inducing="primary", kernel=ones, specific_kernel=ones, prior=None, rho_prior=None
+    )
+
+
+#: Methods that the paper compares with, whose settings are chosen as ours were.
+REFERENCES: dict[str, Any] = {
     "shared structure": SharedStructureClassifier,
     "Dirichlet process": DirichletProcessClassifier,
     "regularized": RegularizedMultiTaskClassifier,
+}
+
+
+def chosen_settings() -> dict[str, dict[str, Any]]:
+    """By method, what `leen2011_classification_choice.py` found; empty before it was run."""
+    path = RESULTS / "leen2011_classification_choice.json"
+    others = json.loads(path.read_text()).get("others", {}) if path.exists() else {}
+    return {method: found["chosen"] for method, found in others.items()}
+
+
+MAKE: dict[str, Any] = {
+    "focused": focused,
+    "focused, maximum likelihood": literal,
+    "pooled": PooledGPClassifier,
+    "pooled, same question": PooledGPClassifier,
+    "multi-task": MultiTaskGPClassifier,
+    **REFERENCES,
+    **{f"{m}, chosen settings": partial(REFERENCES[m], **given) for m, given in chosen_settings().items()},
     "focused, shuffled labels": focused,
 }
 METHODS = ("single", "single, own scales", "logistic", *MAKE)
@@ -186,6 +214,7 @@ def one_job(
     """
     records = known or [
         {"subject": subject, "early": early, "repetition": repetition, "few": few, "count": count}
+        | {"seed": [repetition, subject]}
         | {"seconds": {}, "warnings": {}, "scores": {}}
         for count in counts
     ]
@@ -223,14 +252,8 @@ def complete(records: list[dict] | None) -> bool:
 
 def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path) -> list[dict]:
     """Run what is not yet in the file, append each job as it comes."""
-    path.parent.mkdir(exist_ok=True)
-    if fresh:
-        path.unlink(missing_ok=True)
-    done = (
-        {tuple(job): records for job, records in map(json.loads, path.read_text().splitlines())}
-        if path.exists()
-        else {}
-    )
+    kept = Records(path, fresh)
+    done = {tuple(r["job"]): r["records"] for r in kept}
     jobs = [
         (subject, early, r, few)
         for r in range(1 if small else repetitions)
@@ -238,11 +261,11 @@ def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path
         for subject in (range(2) if small else range(16))
         for few in (True, False)
     ]
-    with path.open("a") as file:
-        for job in (j for j in jobs if not report and not complete(done.get(j))):
-            done[job] = one_job(*job, counts=(4,) if small else COUNTS, known=done.get(job))
-            file.write(json.dumps([job, done[job]]) + "\n")
-            file.flush()
+    for job in (j for j in jobs if not report and not complete(done.get(j))):
+        found = one_job(*job, counts=(4,) if small else COUNTS, known=done.get(job))
+        for record in found:
+            record["commits"] = {m: record.get("commits", {}).get(m, kept.commit) for m in record["scores"]}
+        done[job] = kept.add({"job": job, "records": found})["records"]
     missing = {(j[1], j[2]) for j in jobs if j not in done}
     return [record for job in jobs if (job[1], job[2]) not in missing for record in done[job]]
 
@@ -401,11 +424,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "repetitions": len({r["repetition"] for r in records}),
         "directions": len({r["early"] for r in records}),
         "seeds": "[repetition, number of the subject]",
+        "settings": {m: repr(make()) for m, make in MAKE.items()},
         "targets": checked,
         "table": table,
     }
     if not chosen.small:
-        write_result("leen2011_classification", content)
+        stamps = [{"commit": commit} for r in records for commit in r["commits"].values()]
+        write_result("leen2011_classification", content, stamps)
         FIGURES.mkdir(parents=True, exist_ok=True)
         figures.save(figure_5(table), FIGURES / "leen2011_classification")
     return content

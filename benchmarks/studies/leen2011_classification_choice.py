@@ -6,7 +6,9 @@ The problems are those of `leen2011_classification.py` with other seeds, and the
 14 or three quarters of its early trials to train, the rest of the early half to score; 20 or all trials a secondary,
 real labels or, at full size, shuffled. Scored are subjects 0, 2, ... 14. So the direction "late trials to test" and
 all of the other eight subjects are untouched by the choice.
-Every fit goes to out/leen2011_classification_choice.jsonl and is not repeated.
+The methods that the paper compares with are given eight settings each (`OTHERS`), and the one with the least mean log
+loss over the same problems with real labels is what `leen2011_classification.py` runs as "chosen settings".
+Every fit goes to out/leen2011_classification_choice.jsonl, with its commit and seed, and is not repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from leen2011_classification import ALL, FEW, QUESTIONS, Problem, ordered
+from leen2011_classification import ALL, FEW, QUESTIONS, REFERENCES, Problem, ordered
 from sklearn.metrics import log_loss
 
 from borrow.data.scaling import column_scales
@@ -48,7 +50,7 @@ from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.gp.model import fit_single
 from borrow.numerics import optimise as hyper
-from results import ROOT, write_result
+from results import ROOT, Records, write_result
 
 SUBJECTS = range(0, 16, 2)
 SEED = 20_000
@@ -67,6 +69,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "2, own 0": {"own": 0.0},
     "2, own 2 (taken), second draw": {"draw": 1},
     "2, own 0, second draw": {"own": 0.0, "draw": 1},
+}
+
+
+#: Settings of the other methods: as many for each as were tried of ours.
+OTHERS: dict[str, list[dict[str, Any]]] = {
+    "shared structure": [{"regularization": r} for r in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)],
+    "Dirichlet process": [{"prior_variance": v} for v in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)],
+    "regularized": [{"mu": mu, "C": C} for mu in (0.3, 3.0) for C in (0.001, 0.01, 0.1, 1.0)],
 }
 
 
@@ -149,6 +159,37 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
     return out | {"seconds": seconds, "rho": [model.rho_[t] for t in model.tasks_ if t != "primary"]}
 
 
+def loss_of(problem: Problem, method: str, settings: dict[str, Any]) -> float:
+    """Log loss of another method with these settings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = REFERENCES[method](**settings).fit(problem.X, problem.y, tasks=problem.task)
+        p = model.predict_proba(problem.X_test, tasks=np.full(len(problem.X_test), "primary"))[:, 1]
+    return float(log_loss(problem.y_test, np.clip(p, 1e-6, 1 - 1e-6), labels=[0, 1]))
+
+
+def choose_others(kept: Records) -> dict[str, Any]:
+    """For each of the other methods the setting with the least mean log loss, and all means."""
+    done = {(r["method"], r["setting"], r["subject"], *r["cell"]): r["loss"] for r in kept if "method" in r}
+    out: dict[str, Any] = {}
+    for method, tried in OTHERS.items():
+        means = []
+        for i, settings in enumerate(tried):
+            found = []
+            for subject in SUBJECTS:
+                for few, count, _ in (c for c in CELLS if not c[2]):
+                    key = (method, i, subject, few, count)
+                    if key not in done:
+                        done[key] = loss_of(early_problem(subject, 0, few, count), method, settings)
+                        record = {"method": method, "setting": i, "subject": subject, "cell": [few, count]}
+                        kept.add({**record, "loss": done[key], "seed": [SEED, 0, subject]})
+                    found.append(done[key])
+            means.append(round(float(np.mean(found)), 4))
+        shown = {", ".join(f"{k}={v:g}" for k, v in s.items()): m for s, m in zip(tried, means, strict=True)}
+        out[method] = {"chosen": tried[int(np.argmin(means))], "mean log loss": shown}
+    return out
+
+
 def summary(records: list[dict], name: str) -> dict[str, Any]:
     """Means over the subjects, by cell."""
     out: dict[str, Any] = {"variant": name}
@@ -173,32 +214,30 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*", default=list(VARIANTS))
     arguments = parser.parse_args()
-    path = ROOT / "out" / "leen2011_classification_choice.jsonl"
-    path.parent.mkdir(exist_ok=True)
-    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    kept = Records(ROOT / "out" / "leen2011_classification_choice.jsonl")
+    records = [r for r in kept if "variant" in r]
     done = {(r["variant"], r["subject"], r["draw"], *r["cell"]) for r in records}
-    with path.open("a") as file:
-        for name in arguments.only:
-            draw = VARIANTS[name].get("draw", 0)
-            for subject in SUBJECTS:
-                for cell in CELLS:
-                    if (name, subject, draw, *cell) in done:
-                        continue
-                    few, count, shuffled = cell
-                    problem = early_problem(subject, draw, few, count)
-                    found = losses(problem, subject if shuffled else None, VARIANTS[name])
-                    records.append({"variant": name, "subject": subject, "draw": draw, "cell": list(cell), **found})
-                    file.write(json.dumps(records[-1]) + "\n")
-                    file.flush()
-            sys.stdout.write(json.dumps(summary(records, name), indent=1) + "\n")
-            sys.stdout.flush()
+    for name in arguments.only:
+        draw = VARIANTS[name].get("draw", 0)
+        for subject in SUBJECTS:
+            for cell in CELLS:
+                if (name, subject, draw, *cell) in done:
+                    continue
+                few, count, shuffled = cell
+                problem = early_problem(subject, draw, few, count)
+                found = losses(problem, subject if shuffled else None, VARIANTS[name])
+                record = {"variant": name, "subject": subject, "draw": draw, "cell": list(cell), **found}
+                records.append(kept.add({**record, "seed": [SEED, draw, subject]}))
+        sys.stdout.write(json.dumps(summary(records, name), indent=1) + "\n")
+        sys.stdout.flush()
     if arguments.only == list(VARIANTS):
         content = {
             "seeds": f"[{SEED}, draw, number of the subject]",
             "subjects": list(SUBJECTS),
             "table": [summary(records, name) for name in VARIANTS],
+            "others": choose_others(kept),
         }
-        write_result("leen2011_classification_choice", content)
+        write_result("leen2011_classification_choice", content, kept)
 
 
 if __name__ == "__main__":

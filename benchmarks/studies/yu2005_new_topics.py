@@ -32,7 +32,7 @@ from yu2005_text import Draw, Ridge, area, best_lambda, fit_svm, svm_cost
 import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Topics, load_rcv1
-from results import FIGURES, ROOT, write_result
+from results import FIGURES, ROOT, UNKNOWN, provenance, write_result
 
 SIZES = (10, 20, 50, 100, 200, 500)
 METHODS = {"learnt, ours": "#0072B2", "learnt, paper": "#009E73", "ridge": "#D55E00", "SVM": "#999999"}
@@ -174,12 +174,14 @@ def main() -> None:
                     kernels = {"learnt, ours": "ours", "learnt, paper": "paper"}
                     spaces = {n: Space(borrow.store.load(place / f"{f}.borrow"), data.X) for n, f in kernels.items()}
                     spaces["ridge"] = Space(None, data.X)
-                file.write_text(json.dumps(one_draw(data, source, spaces, seed)))
-            done.append(json.loads(file.read_text()))
+                found = one_draw(data, source, spaces, seed)
+                file.write_text(json.dumps({**found, "seed": seed, "commit": provenance()["commit"]}))
+            done.append({"commit": UNKNOWN, "seed": seed, **json.loads(file.read_text())})
             sys.stdout.write(f"{place.name} {k} {done[-1]['fair']['10']}\n")
             sys.stdout.flush()
     table = summary(done)
-    write_result("yu2005_new_topics", {"draws": len(done), "table": table})
+    content = {"draws": len(done), "seeds": [d["seed"] for d in done], "table": table}
+    write_result("yu2005_new_topics", content, done)
     figures.save(picture(table, len(done)), FIGURES / "yu2005_new_topics")
 
 

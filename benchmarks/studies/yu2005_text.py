@@ -41,7 +41,7 @@ from sklearn.svm import SVC, LinearSVC
 import borrow
 from borrow.datasets.shared_data import Topics, load_rcv1
 from borrow.kernels import Linear
-from results import ROOT, write_result
+from results import ROOT, UNKNOWN, provenance, write_result
 
 LAMBDAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 COSTS = (0.1, 1.0, 10.0)
@@ -357,12 +357,13 @@ def main() -> None:
         place.mkdir(parents=True, exist_ok=True)
         if not (place / name).exists():
             result = make(place)
-            (place / name).write_text(json.dumps(result))
+            stamp = {"seed": seed, "commit": provenance()["commit"]}
+            (place / name).write_text(json.dumps({**result, **stamp}))
             for run in ("as the paper", "fair"):
                 for m, v in result[run].items():
                     sys.stdout.write(f"{seed} {run:13s} {m:26s} {v['AUC all']:.4f} {v['AUC partial']:.4f}\n")
             sys.stdout.flush()
-        return json.loads((place / name).read_text())
+        return {"seed": seed, "commit": UNKNOWN, **json.loads((place / name).read_text())}
 
     seeds = range(given.first, given.first + given.draws)
     core = [remembered(s, "core.json", lambda place, s=s: one_draw(data, s, keep=place)) for s in seeds]
@@ -371,6 +372,7 @@ def main() -> None:
     write_result(
         "yu2005_text" + (f"_{given.first}" if given.first else ""),
         {"seeds": list(seeds), **summary(done), "draws": done},
+        [*core, *more],
     )
 
 

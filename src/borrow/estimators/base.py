@@ -167,7 +167,7 @@ class TaskEstimator(BaseEstimator):
         """
         device = resolve(getattr(self, "device", "cpu"), n_rows)
         with (
-            single_thread(largest),
+            single_thread(largest if device is None else 0),  # with a device the host has small matrices alone
             open_workers(getattr(self, "workers", None)) as workers,
             MemoryGivenBack(device, largest_on_device),
         ):

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from borrow.kernels import Kernel
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Objective, Values
+from borrow.numerics.optimise import Values
 
 # Priors, in the units of scaled targets and column scales; see docs/notation.md.
 LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
@@ -29,6 +29,9 @@ class Prior(Protocol):
 
     def log_density(self, value: Array) -> tuple[float, Array]:
         """Up to a constant, with its derivative."""
+
+    def curvature(self, value: Array) -> Array:
+        """Minus its second derivatives, less what of them is not positive."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class GaussianPrior:
         """Up to a constant, with its derivative."""
         pull = self.pull(value - self.mean)
         return float(-0.5 * pull @ (value - self.mean)), -pull
+
+    def curvature(self, value: Array) -> Array:
+        """P."""
+        return self.pull(np.eye(len(self.mean)))
 
 
 def kernel_prior(kernel: Kernel, scales: Array, log_variance: float = 0.0) -> GaussianPrior:
@@ -120,6 +127,13 @@ class ExchangeablePrior:
         pull = self.part.pull(Z - r * T / (1.0 - r + r * T) * Z.mean(axis=0)) / (1.0 - r)
         by[self.index] -= pull
         return total - 0.5 * float((Z * pull).sum()), by
+
+    def curvature(self, value: Array) -> Array:
+        """R^-1 (x) A^-1, and that of the rest."""
+        P, r, T = self.rest.curvature(value), self.correlation, len(self.index)
+        own, all_of = self.part.curvature(value) / (1.0 - r), self.index.ravel()
+        P[np.ix_(all_of, all_of)] += np.kron(np.eye(T) - r / (1.0 - r + r * T), own)
+        return P
 
 
 def exchangeable_lengthscales(
@@ -189,6 +203,12 @@ class NoisePrior:
         density = -0.5 * float(off @ off) / self.sd**2 - 0.5 * weight * float(np.log(room))
         return density, -off / self.sd**2 - weight / room * d
 
+    def curvature(self, value: Array) -> Array:
+        """Without the part of the spread's derivative, which is negative."""
+        n, d = len(value), value - value.mean()
+        weight = (self.dof + n - 1.0) / (self.dof * self.spread**2 + float(d @ d))
+        return np.asarray((weight + 1.0 / self.sd**2) * np.eye(n) - weight / n)
+
     def steepest(self, value: Array) -> float:
         """A curvature such that the parabola of it that touches the log density here lies below it everywhere.
 
@@ -208,17 +228,33 @@ def independent_noise_prior(n: int) -> GaussianPrior:
     return GaussianPrior(np.full(n, NOISE_MEAN), sparse.eye_array(n, format="csr") / NOISE_SD**2)
 
 
-def independent_priors(priors: Mapping[str | tuple[str, ...], Prior] | Mapping[str, Prior]) -> Objective:
+@dataclass(frozen=True)
+class NamedPriors:
     """The sum of priors on named parameters; a prior on several names is on their entries one after the other."""
-    named = [((name,) if isinstance(name, str) else name, prior) for name, prior in priors.items()]
 
-    def log_prior(values: Values) -> tuple[float, Values]:
+    parts: tuple[tuple[tuple[str, ...], Prior], ...]
+
+    def __call__(self, values: Values) -> tuple[float, Values]:
+        """The log density, and its derivatives by name."""
         total, by = 0.0, Values()
-        for names, prior in named:
+        for names, prior in self.parts:
             value, gradient = prior.log_density(np.concatenate([values[n] for n in names]))
             total += value
             ends = np.cumsum([values[n].size for n in names])[:-1]
             by |= dict(zip(names, np.split(gradient, ends), strict=True))
         return total, by
 
-    return log_prior
+    def curvature(self, values: Values) -> Array:
+        """Minus the second derivatives by all of `values`, in their order, less what of them is not positive."""
+        ends = np.cumsum([0, *(v.size for v in values.values())])
+        at = {n: np.arange(i, j) for n, i, j in zip(values, ends, ends[1:], strict=False)}
+        C = np.zeros((ends[-1], ends[-1]))
+        for names, prior in self.parts:
+            where = np.concatenate([at[n] for n in names])
+            C[np.ix_(where, where)] += prior.curvature(np.concatenate([values[n] for n in names]))
+        return C
+
+
+def independent_priors(priors: Mapping[str | tuple[str, ...], Prior] | Mapping[str, Prior]) -> NamedPriors:
+    """The sum of priors on named parameters."""
+    return NamedPriors(tuple(((name,) if isinstance(name, str) else name, prior) for name, prior in priors.items()))

@@ -53,6 +53,11 @@ class Optimum:
     message: str
     at_bound: list[tuple[str, int]] = field(default_factory=list)
 
+    def followed_by(self, end: Optimum) -> Optimum:
+        """Where a search ended that went on from here, with the steps of both."""
+        n_iter, n_evaluations = self.n_iter + end.n_iter, self.n_evaluations + end.n_evaluations
+        return replace(end, n_iter=n_iter, n_evaluations=n_evaluations)
+
 
 def bounds_around(start: Values, floors: Mapping[str, float | Array] | None = None) -> dict[str, tuple[Array, Array]]:
     """Bounds so wide that only what the data cannot identify meets them; `floors` are least values by name."""
@@ -205,8 +210,7 @@ def race(
     log.debug("starts reached %s", [round(o.objective, 3) for o in heats])
     if best.converged or max_iter <= heat:
         return best
-    end = maximise(objective, best.values, bounds, max_iter - heat, **options)
-    return replace(end, n_iter=end.n_iter + best.n_iter)
+    return best.followed_by(maximise(objective, best.values, bounds, max_iter - heat, **options))
 
 
 def second_differences(f: Callable[[Array], float], x: Array, step: float = 1e-3) -> Array:

@@ -151,7 +151,7 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     return {n: by[n] for n in values}
 
 
-def log_prior_of(setup: Setup, scales: Array) -> hyper.Objective:
+def log_prior_of(setup: Setup, scales: Array) -> priors.NamedPriors:
     """The weak priors that all GP estimators share, on kernels, noise and intercept.
 
     The relevance of columns is in common through k^x alone: own functions are there for tasks that differ, and

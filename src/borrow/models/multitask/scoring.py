@@ -1,13 +1,12 @@
-"""The average information of the symmetric model's hyper-parameters, for scoring steps (seed 001, section 2.2).
+"""Scoring steps for the symmetric model where all pairs of rows are written out (seed 001, section 2.2).
 
 With beta = (K + noise)^-1 y the information is 1/2 D'(K + noise)^-1 D, the columns of D being derivatives of K + noise
 times beta (`DensePosterior.information`). They are
 
-    entry (s, r) of L, K^f = L L':   [t_i = s] (V L)_ir + L[t_i, r] V_is,   V = k^x E,  E_jt = beta_j [t_j = t],
+    entry (s, r) of R, K^f = R R':   [t_i = s] (V R)_ir + R[t_i, r] V_is,   V = k^x E,  E_jt = beta_j [t_j = t],
     theta_j of k^x:                  (K^f[t_i, t_k] dk^x/dtheta_j) beta,   `tangents` of the kernel,
+    theta of k_t:                    (dk_t/dtheta) beta, at the rows of t,
     log noise of task t:             sigma_t^2 beta, at the rows of t.
-
-Where the data determine the parameters a dozen such steps do what a hundred of L-BFGS do.
 """
 
 from __future__ import annotations
@@ -16,33 +15,43 @@ from typing import Any
 
 import numpy as np
 
-from borrow.models.multitask.task_covariance import FreeForm, lower_entries
+from borrow.inference.priors import NamedPriors
+from borrow.models.gp.ascent import Ascent
+from borrow.models.multitask.model import Setup, condition, evidence_gradient, log_prior_of
+from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks, lower_entries
 from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import Values
 
-#: Above this many parameters a step would cost more than it saves.
-MOST = 300
+#: Above this many parameters a step would cost more than it saves; below so many rows, where there are priors, too.
+MOST, LEAST_ROWS = 300, 500
 
 
-def can_score(setup: Any, values: Values) -> bool:
-    """Scoring is written for the plain likelihood: dense path, free-form K^f without a prior, Gaussian noise.
-
-    With priors L-BFGS needs few steps, and the curvature of the priors would cost as much as it saves.
-    """
+def can_score(setup: Setup, values: Values) -> bool:
+    """Scoring is written for the dense path, a free-form K^f and Gaussian noise; priors cost their curvature."""
+    worth = setup.form.strength is None or len(setup.cells.y) >= LEAST_ROWS
     small = sum(v.size for v in values.values()) <= min(MOST, len(setup.cells.y))
-    free = isinstance(setup.form, FreeForm) and setup.form.strength is None
-    plain = free and not setup.intercept and not setup.specific
-    return setup.path == "dense" and plain and small and "noise" in values
+    free = isinstance(setup.form, (FreeForm, SharingTasks)) and not setup.intercept
+    return setup.path == "dense" and free and small and worth and "noise" in values
 
 
-def average_information(values: Values, setup: Any, posterior: Any) -> Array:
-    """The information of all of `values`, in their order; the posterior is that of these values."""
+def ascent_of(setup: Setup, scales: Array, prior: str | None) -> Ascent:
+    """What is maximised, by scoring steps."""
+    strength = setup.form.strength
+    of_factor = () if strength is None else ((("factor",), FactorPrior(setup.form, strength)),)
+    others = () if prior is None else log_prior_of(setup, scales).parts
+    return Ascent(
+        lambda values: condition(values, setup),
+        lambda fit, values: evidence_gradient(fit, values, setup),
+        lambda values, posterior: directions(values, setup, posterior),
+        NamedPriors((*of_factor, *others)),
+    )
+
+
+def directions(values: Values, setup: Setup, posterior: Any) -> Array:
+    """(n, P): derivatives of K + noise by all of `values`, in their order, times beta of the posterior at them."""
     prior, there = posterior.prior, posterior.coefficients
     beta = to_host(there)
     n, M, task = len(beta), setup.M, prior.task
-    E = np.zeros((n, M))
-    E[np.arange(n), task] = beta
-    V = to_host(prior.at_rows(prior.Kx) @ as_type_of(there, E))
     columns = []
     for name, value in values.items():
         if name == "kernel":
@@ -52,9 +61,21 @@ def average_information(values: Values, setup: Any, posterior: Any) -> Array:
         elif name == "noise":
             by_row = np.exp(np.broadcast_to(value, M))[task] * beta / setup.design.count
             columns.append(by_row[:, None] if setup.share_noise else by_row[:, None] * (task[:, None] == np.arange(M)))
+        elif name == "specific":
+            by_own = np.zeros((n, value.size))
+            for t, (kernel, part) in enumerate(zip(setup.specific_kernels(values), setup.specific_parts, strict=True)):
+                at = prior.rows(t)
+                if kernel is not None and at.stop > at.start:
+                    one = as_type_of(there, np.ones(1))  # all pairs of rows count alike
+                    by_own[at, part] = to_host(kernel.tangents(prior.X[at], one, there[at]))
+            columns.append(by_own)
         else:
-            L = setup.form.parts(values).R
-            assert L is not None  # a free form has its factor
-            s, r = lower_entries(M)
-            columns.append((task[:, None] == s) * (V @ L)[:, r] + L[task][:, r] * V[:, s])
-    return posterior.information(as_type_of(there, np.hstack(columns)))
+            E = np.zeros((n, M))
+            E[np.arange(n), task] = beta
+            V = to_host(prior.Kx_at_rows @ as_type_of(there, E))
+            R = setup.form.parts(values).R
+            assert R is not None  # a free form has its factor
+            s, r = lower_entries(R.shape[1])
+            s = np.array(getattr(setup.form, "members", range(M)), dtype=np.intp)[s]
+            columns.append((task[:, None] == s) * (V @ R)[:, r] + R[task][:, r] * V[:, s])
+    return as_type_of(there, np.hstack(columns))

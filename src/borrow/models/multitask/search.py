@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from borrow.data.cells import Cells
+from borrow.covariance import Design
+from borrow.data.cells import Cells, thin
 from borrow.kernels import Kernel
 from borrow.models.gp.model import bounds_of
-from borrow.models.multitask.model import Setup, condition, evidence_gradient, objective_of
-from borrow.models.multitask.scoring import average_information, can_score
+from borrow.models.multitask.model import Setup, objective_of
+from borrow.models.multitask.scoring import ascent_of, can_score
 from borrow.models.multitask.task_covariance import Given, LowRank
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
@@ -19,12 +21,19 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
+log = logging.getLogger("borrow")
+
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
 #: With so few rows an evaluation costs less than a long memory does.
 SMALL, SMALL_MEMORY = 400, 30
 #: Scoring steps from every start before the best goes on.
 WARMUP_ITERATIONS = 4
+#: The last scoring step gains less than this, in nats, without priors and with them.
+SCORED = 1e-3, 1e-4
+#: Above `MANY` rows the search begins on about `FEW` of them. On all rows it ends where a scoring step, or `LAST` steps
+#: of L-BFGS together, gain less than `NEAR` nats per row.
+MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 #: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
@@ -92,43 +101,44 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
     return out
 
 
+def fewer_rows(setup: Setup) -> Setup | None:
+    """The model on some rows of every task, evenly spaced, where there are many and all pairs are written out."""
+    few = thin(setup.cells, -(-FEW // setup.M))
+    if setup.path != "dense" or len(setup.cells.y) <= MANY or len(few.y) >= len(setup.cells.y):
+        return None
+    log.info("the search begins on %d of %d rows", len(few.y), len(setup.cells.y))
+    device = setup.tasks.device
+    return replace(setup, tasks=PlacedTasks(few, device=device), design=Design.of(few, device))
+
+
 def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
-    """Maximise the evidence, and the priors, from the better of the starts."""
+    """Maximise the evidence, and the priors, from the better of the starts; of many rows on a few of them first."""
+    few = fewer_rows(setup)
+    if few is not None:
+        return go_on(setup, optimise(few, values, scales, prior, max_iter), scales, prior, max_iter)
     starts = starts_of(setup, values) if not isinstance(setup.form, Given) else [values]
     bounds = bounds_of(starts[0], setup.cells)
     # The plain likelihood creeps for hundreds of steps towards a singular K^f, and so do loadings of many tasks
     # towards each other: there, stop when ten steps together gain next to nothing.
     loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
-    if prior is None and can_score(setup, starts[0]):
-        return _optimise_by_scoring(setup, starts, bounds, max_iter)
     slow: dict[str, Any] = {"tol": 1e-2 if loadings else 1e-3, "patience": 10} if loadings or prior is None else {}
-    return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
+    if not can_score(setup, starts[0]):
+        return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
+    ascent, heat, tol = ascent_of(setup, scales, prior), min(WARMUP_ITERATIONS, max_iter), SCORED[prior is not None]
+    best = max((ascent.score(s, bounds, heat, tol) for s in starts), key=lambda o: o.objective)
+    if best.converged or max_iter <= heat:
+        return best
+    memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
+    other = {"tol": 10.0 * tol, "patience": 10, "memory": memory}
+    return best.followed_by(ascent.maximise(best.values, bounds, max_iter - best.n_iter, tol, other))
 
 
-def _optimise_by_scoring(setup: Setup, starts: list[Values], bounds: Any, max_iter: int) -> hyper.Optimum:
-    """A few scoring steps from every start, the best of them to the end, and L-BFGS where scoring stops short."""
-    fit: list[Any] = [None]
-
-    def evidence(values: Values) -> tuple[float, Values]:
-        fit[0] = None  # the matrices of the evaluation before make room
-        fit[0] = condition(values, setup)
-        gradient = evidence_gradient(fit[0], values, setup)
-        return fit[0].evidence, gradient
-
-    def information(values: Values) -> Array:  # asked for where the evidence was evaluated last
-        return average_information(values, setup, fit[0].posterior)
-
-    def score(start: Values, steps: int) -> hyper.Optimum:
-        return hyper.maximise_by_scoring(evidence, information, start, bounds, steps, tol=1e-3)
-
-    best = max((score(s, min(WARMUP_ITERATIONS, max_iter)) for s in starts), key=lambda o: o.objective)
-    spent = best.n_iter
-    if not best.converged and best.message != hyper.STALLED and spent < max_iter:
-        best = score(best.values, max_iter - spent)
-        spent += best.n_iter
-    if not best.converged and spent < max_iter:
-        memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
-        options: dict[str, Any] = {"tol": 1e-2, "patience": 10, "memory": memory}
-        best = hyper.maximise(evidence, best.values, bounds, max_iter - spent, **options)
-        spent += best.n_iter
-    return replace(best, n_iter=spent)
+def go_on(setup: Setup, best: hyper.Optimum, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
+    """The search on all rows, from where it ended on a few of them."""
+    bounds = bounds_of(best.values, setup.cells)
+    start = {n: np.clip(v, *bounds[n]) for n, v in best.values.items()}
+    tol = NEAR * len(setup.cells.y)
+    other: dict[str, Any] = {"tol": tol, "patience": LAST, "memory": MEMORY}
+    if can_score(setup, start):
+        return best.followed_by(ascent_of(setup, scales, prior).maximise(start, bounds, max_iter, tol, other))
+    return best.followed_by(hyper.maximise(objective_of(setup, scales, prior), start, bounds, max_iter, **other))

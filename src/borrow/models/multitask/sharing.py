@@ -23,22 +23,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from borrow.covariance import Design
-from borrow.data.cells import Cells, thin
 from borrow.inference import priors
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
 from borrow.models.gp.model import bounds_of, fit_single
 from borrow.models.multitask.model import Setup, condition, log_prior_of, objective_of
-from borrow.models.multitask.search import MEMORY, optimise, smooth_and_rough, start_correlation
+from borrow.models.multitask.scoring import ascent_of, can_score
+from borrow.models.multitask.search import MEMORY, fewer_rows, go_on, optimise, smooth_and_rough, start_correlation
 from borrow.models.multitask.task_covariance import SharingTasks
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
-from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
@@ -50,13 +49,10 @@ LEAVES = 0.5
 STRENGTH = 0.1
 #: Share of every task's variance that starts in K^f.
 SHARED = 0.9
-#: The search is still where this many steps together gain less than this for each row.
+#: The search is still where this many steps together, or a scoring step, gain less than this for each row.
 PATIENCE, STILL = 5, 5e-6
 #: Above this many rows a complete design keeps its algebra: tasks share everything or nothing.
 MOST_DENSE = 1500
-#: Above `MANY` rows the search begins on about `FEW` of them. On all rows it ends where `LAST` steps together gain less
-#: than `NEAR` nats for each row.
-MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
 
 
 @dataclass(frozen=True)
@@ -78,8 +74,8 @@ class Alone:
 def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> tuple[Setup, Optimum]:
     """The setup with the tasks that share, and its hyper-parameters; `kernel` is that of a task by itself."""
     own = kernel if np.any(kernel.marks("variance")) else Product.of(Constant(1.0), kernel)
-    few = thin(setup.cells, -(-FEW // setup.M))
-    if setup.path != "complete" and len(setup.cells.y) > MANY and len(few.y) < len(setup.cells.y):
+    few = fewer_rows(setup)
+    if few is not None:
         return _from_few_rows(setup, few, values, scales, own, max_iter)
     alone = fit_alone(setup, values, scales, own, max_iter)
     nothing = sharing_setup(setup, own, ())
@@ -103,23 +99,17 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
 
 
 def _from_few_rows(
-    setup: Setup, few: Cells, values: Values, scales: Array, own: Kernel, max_iter: int
+    setup: Setup, few: Setup, values: Values, scales: Array, own: Kernel, max_iter: int
 ) -> tuple[Setup, Optimum]:
     """What shares, and where the search on all rows starts, found on some rows of every task."""
-    device = setup.tasks.device
-    log.info("the search begins on %d of %d rows", len(few.y), len(setup.cells.y))
-    small = replace(setup, tasks=PlacedTasks(few, device=device), design=Design.of(few, device))
-    chosen, best = choose_sharing(small, values, scales, own, max_iter)
+    chosen, best = choose_sharing(few, values, scales, own, max_iter)
     if not _members(chosen):
         alone = fit_alone(setup, values, scales, own, max_iter)
         at = alone.values(values["kernel"])
         found = Optimum(at, float(alone.objective.sum()), alone.n_iter, 0, alone.converged, "every task by itself")
         return sharing_setup(setup, own, ()), found
     joint = replace(chosen, tasks=setup.tasks, design=setup.design)
-    objective, bounds = objective_of(joint, scales, "auto"), bounds_of(best.values, joint.cells)
-    start = {n: np.clip(v, *bounds[n]) for n, v in best.values.items()}
-    end = hyper.maximise(objective, start, bounds, max_iter, NEAR * len(setup.cells.y), LAST, MEMORY)
-    return joint, replace(end, n_iter=best.n_iter + end.n_iter)
+    return joint, go_on(joint, best, scales, "auto", max_iter)
 
 
 def _noise_in_common(noise: Array) -> float:
@@ -196,9 +186,11 @@ def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
 
 
 def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Optimum:
-    objective = objective_of(setup, scales, "auto")
-    still = STILL * len(setup.cells.y)
-    return hyper.maximise(objective, start, bounds_of(start, setup.cells), max_iter, still, PATIENCE, MEMORY)
+    bounds, tol = bounds_of(start, setup.cells), STILL * len(setup.cells.y)
+    other: dict[str, Any] = {"tol": tol, "patience": PATIENCE, "memory": MEMORY}
+    if can_score(setup, start):
+        return ascent_of(setup, scales, "auto").maximise(start, bounds, max_iter, tol, other)
+    return hyper.maximise(objective_of(setup, scales, "auto"), start, bounds, max_iter, **other)
 
 
 def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, alone: Alone) -> Array:

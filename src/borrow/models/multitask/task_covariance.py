@@ -88,6 +88,34 @@ def penalty_of_sharing(B: Array, strength: float, log_variance: float = 0.0) -> 
     return value + 0.5 * strength * len(B) - 0.5 * float(u @ u) / VARIANCE_SD**2, bB
 
 
+def changes(L: Array) -> Array:
+    """(P, M, M): the derivatives of L L' by the entries of the lower triangle of L."""
+    s, r = lower_entries(len(L))
+    out = np.zeros((len(s), len(L), len(L)))
+    out[np.arange(len(s)), s] = L[:, r].T
+    return out + out.transpose(0, 2, 1)
+
+
+def curvature_of_inverse_wishart(B: Array, dB: Array, strength: float, log_variance: float = 0.0) -> Array:
+    """About minus the second derivatives of `inverse_wishart` along changes dB (P, M, M) of B.
+
+    Those of the trace alone: strength c tr(B^-1 dB B^-1 dB B^-1) = strength c |L^-1 dB B^-1|^2 with B = L L'. That is
+    positive, and what the determinant takes from it is less than half of it where B is below c I, as it is under data.
+    """
+    L = linalg.cholesky(B)
+    G = (np.linalg.inv(L) @ dB @ linalg.inverse_from_factor(L)).reshape(len(dB), -1)
+    return np.asarray(strength * np.exp(log_variance) * G @ G.T)
+
+
+def curvature_of_sharing(B: Array, dB: Array, strength: float) -> Array:
+    """The same of `penalty_of_sharing`: with u = dv / v, dC = dB / sqrt(v v') - C (u 1' + 1 u') / 2."""
+    v, u = np.diagonal(B), np.diagonal(dB, axis1=1, axis2=2) / np.diagonal(B)
+    root = np.sqrt(np.multiply.outer(v, v))
+    C = B / root
+    dC = dB / root - 0.5 * C * (u[:, :, None] + u[:, None, :])
+    return np.asarray(curvature_of_inverse_wishart(C, dC, strength) + u @ u.T / VARIANCE_SD**2)
+
+
 def log_normal(name: str, values: Values, centre: float) -> tuple[float, Values]:
     """The prior of log variances."""
     away = values[name] - centre
@@ -151,6 +179,10 @@ class Form(ABC):
         """The prior, where it is on."""
         return 0.0, {}
 
+    def curvature(self, values: Values, strength: float) -> Array:
+        """About minus the second derivatives of the prior by the entries of a factor, where there are scoring steps."""
+        raise TypeError(f"no scoring steps are written for {type(self).__name__}")
+
     def growth(self, values: Values) -> Values:
         """The move of the parameters that makes all of K^f larger: d/da of exp(a) K^f."""
         halves = {n: 0.5 * values[n] for n in ("factor", "loadings") if n in values}
@@ -195,6 +227,12 @@ class FreeForm(Form):
         """Inverse Wishart."""
         value, bB = inverse_wishart(self.parts(values).B, strength, self.log_variance)
         return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
+
+    def curvature(self, values: Values, strength: float) -> Array:
+        """Of the inverse Wishart."""
+        B, L = self.parts(values)[:2]
+        assert L is not None  # this form has it
+        return curvature_of_inverse_wishart(B, changes(L), strength, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Entries of L."""
@@ -245,6 +283,12 @@ class SharingTasks(Form):
         whole = np.zeros((self.M, self.M))
         whole[np.ix_(self.members, self.members)] = bB
         return value, self.pullback(values, Adjoints(whole, [whole], B=whole))
+
+    def curvature(self, values: Values, strength: float) -> Array:
+        """Of the penalty on correlations and variances."""
+        R = self.parts(values).R
+        assert R is not None  # this form has it
+        return curvature_of_sharing(self._shared(values), changes(R[list(self.members)]), strength)
 
     def _shared(self, values: Values) -> Array:
         return self.parts(values).B[np.ix_(self.members, self.members)]
@@ -391,6 +435,23 @@ class Features(Form):
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Parameters of the kernel on features."""
         return {"task_kernel": [f"{n} of the task kernel" for n in self.kernel.parameter_names()]}
+
+
+@dataclass(frozen=True)
+class FactorPrior:
+    """The prior of a form's factor, as a prior on a parameter vector."""
+
+    form: Form
+    strength: float
+
+    def log_density(self, value: Array) -> tuple[float, Array]:
+        """Up to a constant, with its derivative."""
+        total, by = self.form.prior_of_strength({"factor": value}, self.strength)
+        return total, by["factor"]
+
+    def curvature(self, value: Array) -> Array:
+        """About minus its second derivatives."""
+        return self.form.curvature({"factor": value}, self.strength)
 
 
 @dataclass(frozen=True)
