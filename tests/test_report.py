@@ -375,7 +375,8 @@ def test_classification_report():
     assert strict(found) == found
     assert found["parts"][0]["calibration"]["form"] == "reliability"
     assert found["predictions"]["target"] == "probability of yes"
-    assert found["predictions"]["curves"][0]["low"] is None
+    curve = found["predictions"]["curves"][0]
+    assert all(low < mean < high for low, mean, high in zip(curve["low"], curve["mean"], curve["high"], strict=True))
     assert "Can the probabilities be trusted?" in page.render(found)
 
 
