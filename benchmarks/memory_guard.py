@@ -1,10 +1,11 @@
-"""What the memory guard asks for before a fit, beside what the fit then takes.
+"""What the memory guard asks for before a fit or an answer, beside what that then takes.
 
-    python benchmarks/memory_guard.py               prints, writes docs/results/memory_guard.json
-    python benchmarks/memory_guard.py --only NAME   the cases whose name holds NAME; writes nothing
+    python benchmarks/memory_guard.py                  prints, writes docs/results/memory_guard.json
+    python benchmarks/memory_guard.py --only NAME      the cases whose name holds NAME; goes on from what is written
+    python benchmarks/memory_guard.py --case NAME N    one case in this process
 
 Every case runs in a process of its own, on one thread. Taken is the peak of resident memory less what the process had
-after the fit of a few rows. A ratio of 1 is a guard that is exact; below 1 it lets through what will not fit.
+after the same with a few rows. A ratio of 1 is a guard that is exact; below 1 it lets through what will not fit.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ import resource
 import subprocess
 import sys
 import warnings
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -28,44 +28,88 @@ import psutil
 import borrow
 from borrow.kernels import Linear
 from borrow.numerics import memory
+from results import RESULTS, write_result
 
-HERE = Path(__file__).resolve().parent
-OUTPUT = HERE.parent / "docs" / "results" / "memory_guard.json"
-SIZES = (1000, 2000)
+SIZES = (1500, 2500)
+FEW = 60
 BRIEF: dict[str, Any] = {"max_iter": 2}
-#: Estimator, its settings, tasks, and whether all tasks have the same inputs.
-CASES: dict[str, tuple[str, dict[str, Any], int, bool]] = {
-    "single": ("SingleTaskGPRegressor", BRIEF, 1, False),
-    "single, two tasks": ("SingleTaskGPRegressor", BRIEF, 2, False),
-    "single, labels": ("SingleTaskGPClassifier", BRIEF, 1, False),
-    "pooled, exact": ("PooledGPRegressor", {**BRIEF, "inducing": None}, 2, False),
-    "pooled, exact, labels": ("PooledGPClassifier", {**BRIEF, "inducing": None}, 2, False),
-    "multi-task, dense": ("MultiTaskGPRegressor", BRIEF, 3, False),
-    "multi-task, dense, labels": ("MultiTaskGPClassifier", BRIEF, 3, False),
-    "focused": ("FocusedGPRegressor", {**BRIEF, "primary": 0, "n_restarts": 0}, 2, False),
-    "focused, labels": ("FocusedGPClassifier", {**BRIEF, "primary": 0, "n_restarts": 0}, 2, False),
-    "hierarchical": ("HierarchicalGPRegressor", BRIEF, 10, False),
-    "hierarchical, linear": ("HierarchicalGPRegressor", {**BRIEF, "base_kernel": Linear()}, 10, False),
-    "hierarchical, labels": ("HierarchicalGPClassifier", BRIEF, 10, False),
-    "informative vectors": ("MultiTaskIVMRegressor", {"n_active": 300, "max_iter": 2}, 2, False),
-    "informative vectors, labels": ("MultiTaskIVMClassifier", {"n_active": 300, "max_iter": 2}, 2, False),
-    "radial basis functions": ("MultiTaskRBFRegressor", {"candidates": "all", "n_basis": 10}, 3, False),
-    "regularized": ("RegularizedMultiTaskClassifier", {}, 3, False),
-    "covariance of predictions": ("PooledGPRegressor", {**BRIEF, "inducing": 20}, 2, False),
+FOCUSED: dict[str, Any] = {**BRIEF, "primary": 0, "n_restarts": 0}
+
+
+class Case(NamedTuple):
+    """An estimator, what it is asked, and the tasks that the rows are of."""
+
+    kind: str
+    settings: dict[str, Any] = BRIEF
+    tasks: int = 1
+    #: None: the fit is measured. Otherwise a fit of a few rows is asked for this at many.
+    asked: str | None = None
+    #: The share of the rows that the first task has; None: tasks have the same number of them.
+    first: float | None = None
+
+
+CASES: dict[str, Case] = {
+    "single": Case("SingleTaskGPRegressor"),
+    "single, two tasks": Case("SingleTaskGPRegressor", tasks=2),
+    "single, four tasks": Case("SingleTaskGPRegressor", tasks=4),
+    "single, labels, two tasks": Case("SingleTaskGPClassifier", tasks=2),
+    "single, labels": Case("SingleTaskGPClassifier"),
+    "pooled, exact": Case("PooledGPRegressor", {**BRIEF, "inducing": None}, 2),
+    "pooled, exact, labels": Case("PooledGPClassifier", {**BRIEF, "inducing": None}, 2),
+    "pooled, inducing inputs": Case("PooledGPRegressor", {**BRIEF, "inducing": 600}, 2),
+    "multi-task, dense": Case("MultiTaskGPRegressor", tasks=3),
+    "multi-task, dense, labels": Case("MultiTaskGPClassifier", tasks=3),
+    "multi-task, scoring": Case(
+        "MultiTaskGPRegressor", {**BRIEF, "prior": None, "task_prior": None, "share_noise": True}, 3
+    ),
+    "multi-task, EM": Case("MultiTaskGPRegressor", {**BRIEF, "solver": "em"}, 3),
+    "multi-task, inducing inputs": Case("MultiTaskGPRegressor", {**BRIEF, "rank": 1, "inducing": 300}, 3),
+    "focused, exact": Case("FocusedGPRegressor", {**FOCUSED, "inducing": None}, 2),
+    "focused": Case("FocusedGPRegressor", FOCUSED, 2),
+    "focused, inducing inputs": Case("FocusedGPRegressor", {**FOCUSED, "inducing": 300}, 2),
+    "focused, small primary": Case("FocusedGPRegressor", FOCUSED, 2, first=0.1),
+    "focused, large primary": Case("FocusedGPRegressor", FOCUSED, 2, first=0.9),
+    "focused, five tasks": Case("FocusedGPRegressor", FOCUSED, 5),
+    "focused, labels, small primary": Case("FocusedGPClassifier", FOCUSED, 2, first=0.1),
+    "focused, labels": Case("FocusedGPClassifier", FOCUSED, 2),
+    "hierarchical": Case("HierarchicalGPRegressor", tasks=10),
+    "hierarchical, linear": Case("HierarchicalGPRegressor", {**BRIEF, "base_kernel": Linear()}, 10),
+    "hierarchical, labels": Case("HierarchicalGPClassifier", tasks=10),
+    "informative vectors": Case("MultiTaskIVMRegressor", {"n_active": 1000, "max_iter": 2}, 2),
+    "informative vectors, labels": Case("MultiTaskIVMClassifier", {"n_active": 1000, "max_iter": 2}, 2),
+    "radial basis functions": Case("MultiTaskRBFRegressor", {"candidates": "all", "n_basis": 10}, 3),
+    "regularized": Case("RegularizedMultiTaskClassifier", {}, 3),
+    "single, covariance": Case("SingleTaskGPRegressor", asked="covariance"),
+    "pooled, covariance": Case("PooledGPRegressor", tasks=2, asked="covariance"),
+    "pooled, inducing inputs, covariance": Case(
+        "PooledGPRegressor", {**BRIEF, "inducing": 20}, tasks=2, asked="covariance"
+    ),
+    "multi-task, covariance": Case("MultiTaskGPRegressor", tasks=3, asked="covariance"),
+    "focused, covariance": Case("FocusedGPRegressor", FOCUSED, 2, asked="covariance"),
+    "focused, inducing inputs, covariance": Case(
+        "FocusedGPRegressor", {**FOCUSED, "inducing": 20}, 2, asked="covariance"
+    ),
+    "hierarchical, covariance": Case("HierarchicalGPRegressor", tasks=10, asked="covariance"),
+    "informative vectors, covariance": Case(
+        "MultiTaskIVMRegressor", {"n_active": 30, "max_iter": 2}, 2, asked="covariance"
+    ),
+    "radial basis functions, covariance": Case("MultiTaskRBFRegressor", {"n_basis": 10}, 3, asked="covariance"),
 }
 
 
-def table(n: int, M: int, classes: bool, columns: int) -> tuple[Any, Any, Any]:
+def table(n: int, M: int, classes: bool, columns: int, first: float | None) -> tuple[Any, Any, Any]:
     """Rows of M tasks."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (n, columns))
     f = np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=n)
-    return X, (f > 0.0).astype(int) if classes else f, np.arange(n) % M
+    own = int(n * first) if first is not None else 0
+    tasks = np.arange(n) % M if first is None else np.where(np.arange(n) < own, 0, 1 + np.arange(n) % (M - 1))
+    return X, (f > 0.0).astype(int) if classes else f, rng.permutation(tasks)
 
 
 def measure(name: str, n: int) -> dict[str, float]:
     """Bytes asked for and bytes taken, in this process."""
-    kind, settings, M, _ = CASES[name]
+    kind, settings, M, what, first = CASES[name]
     columns = n // 2 if "linear" in name else 2
     asked, compare = [0.0], memory.compare
 
@@ -73,41 +117,41 @@ def measure(name: str, n: int) -> dict[str, float]:
         asked.append(n_bytes)
         compare(n_bytes, *args)
 
-    def fit(rows: int) -> Any:
-        X, y, tasks = table(rows, M, kind.endswith("Classifier"), columns)
-        model = getattr(borrow, kind)(**settings).fit(X, y, tasks)
-        if name == "covariance of predictions":
-            memory.compare = noted
-            model.predict(X, tasks, return_cov=True)
-        return model
+    def do(rows: int) -> Any:
+        X, y, tasks = table(rows, M, kind.endswith("Classifier"), columns, first)
+        model = getattr(borrow, kind)(**settings)
+        if what is None:
+            return model.fit(X, y, tasks)
+        return model.fit(X[:FEW], y[:FEW], tasks[:FEW]).predict(X, tasks, return_cov=True)
 
     warnings.simplefilter("ignore")  # two iterations are too few for all of them
-    fit(60)
+    do(FEW)
     memory.compare = noted
-    asked.clear()
     before = psutil.Process().memory_info().rss
-    model = fit(n)
+    answer = do(n)
     taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0 - before
-    del model
-    return {"asked": max(asked, default=0.0), "taken": taken}
+    del answer
+    return {"asked": max(asked), "taken": taken}
 
 
 def main() -> None:
-    """Measure all cases at both sizes."""
+    """Measure the cases at both sizes."""
     if sys.argv[1:2] == ["--case"]:
         print(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
         return
     only = sys.argv[2] if sys.argv[1:2] == ["--only"] else ""
-    found = []
+    place = RESULTS / "memory_guard.json"
+    known = json.loads(place.read_text())["cases"] if only and place.exists() else []
     for name in (case for case in CASES if only in case):
         for n in SIZES:
             command = [sys.executable, __file__, "--case", name, str(n)]
             out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            found.append({"case": name, "rows": n, **out, "ratio": out["asked"] / out["taken"]})
+            ratio = round(out["asked"] / out["taken"], 3)
+            known = [k for k in known if (k["case"], k["rows"]) != (name, n)]
+            known.append({"case": name, "rows": n, **out, "ratio": ratio})
+            write_result("memory_guard", {"settings": {"sizes": SIZES, "few": FEW}, "cases": known})
             per_square = " ".join(f"{out[w] / (8.0 * n * n):6.2f}" for w in ("asked", "taken"))
-            print(f"{name:30s} {n:6d} rows  n^2 numbers {per_square}  ratio {found[-1]['ratio']:.2f}", flush=True)
-    if not only:
-        OUTPUT.write_text(json.dumps(found, indent=1) + "\n")
+            print(f"{name:38s} {n:6d} rows  n^2 numbers {per_square}  ratio {ratio:.2f}", flush=True)
 
 
 if __name__ == "__main__":

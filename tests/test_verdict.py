@@ -1,6 +1,7 @@
 """The verdict: its statistics, its words, and that it does not cry wolf."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,17 @@ from scipy import stats
 
 from borrow.transfer import decide as rule
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.decide import Design, Interval, answer_of, decide, difference_of, differences, interval, stack
+from borrow.transfer.decide import (
+    Design,
+    Interval,
+    answer_of,
+    decide,
+    difference_of,
+    differences,
+    fit_variance,
+    interval,
+    stack,
+)
 from borrow.transfer.verdict import Verdict, holm
 
 METHODS = ["single", "pooled", "symmetric", "focused"]
@@ -343,3 +354,34 @@ def test_rows_of_a_design_count_as_it_says():
     one = found.folds("a", "focused"), found.folds("a", "single")
     grouped = difference_of(*one, design=Design({}, {i: i // 5 for i in range(N)}))
     assert grouped.df == pytest.approx(3.0)
+
+
+def test_what_single_fits_add_is_told_from_what_rows_add():
+    """Rows differ by 1, fits by 0.3, each prediction by 0.5: repeats tell the fits apart from the rest."""
+    random = np.random.default_rng(0)
+
+    def records(fits, repeats=6, folds=25, rows=10):
+        own, found = random.normal(size=folds * rows), []
+        for repeat in range(repeats):
+            order = random.permutation(folds * rows).reshape(folds, rows)
+            for fold, part in enumerate(order):
+                values = own[part] + fits * random.normal() + 0.5 * random.normal(size=rows)
+                found.append({"repeat": repeat, "fold": fold, "rows": part.tolist(), "losses": values.tolist()})
+        return found
+
+    assert fit_variance(records(0.3), "losses") == pytest.approx(0.09, rel=0.25)
+    assert fit_variance(records(0.0), "losses") < 0.01
+    assert fit_variance(records(0.3, repeats=1), "losses") == 0.0
+
+
+def test_an_interval_is_wider_where_fits_disagree():
+    """The same rows with the same means over the repeats, once with fits that move all their rows together."""
+    steady = made({"single": ALONE, "focused": moved(-0.3)})
+    records = [
+        {**r, "losses": [v + (0.4 if r["repeat"] % 2 else -0.4) * (r["method"] == "focused") for v in r["losses"]]}
+        for r in steady.records
+    ]
+    shaken = replace(steady, records=records)
+    one, other = (found.difference("a", "focused", from_="single") for found in (steady, shaken))
+    assert other.mean == pytest.approx(one.mean)
+    assert other.std_error > 0.35 > 3 * one.std_error

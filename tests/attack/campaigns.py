@@ -1,6 +1,7 @@
 """Campaigns of hostile cases. Each takes a random generator and seconds, and returns how many it tried and what failed.
 
-A failure leaves a small reproduction under out/attack/. `python tests/attack/campaigns.py --minutes 30` runs them all.
+A failure leaves a small reproduction under out/attack/. `python tests/attack/campaigns.py --minutes 30` runs them all;
+stopped, it goes on where it was when it is called again.
 """
 
 import argparse
@@ -16,10 +17,11 @@ import tempfile
 import time
 import warnings
 import zipfile
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 from scipy import sparse
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -33,8 +35,10 @@ from borrow.kernels import LearnedKernel, Linear, Matern, SquaredExponential
 from borrow.store import container
 from borrow.store.checks import read_array
 
-OUT = Path(__file__).parents[2] / "out" / "attack"
-PATIENCE = 10.0  # seconds that one case may take
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "out" / "attack"
+PATIENCE = 10.0  # seconds of computing that one case may take; twelve times as many where it waits for a processor
+SLICE = 30.0  # seconds after which a campaign is written down, and goes on with other random numbers
 FINE = ("refused", "raised", "answered")
 SLOW = ("AutoClassifier", "AutoRegressor")
 
@@ -72,6 +76,12 @@ def corpus(names=None):
     made["product"] = SquaredExponential(1.0, (0.5, 2.0)) * Matern(0.1, 3.0, nu=1.5)
     with tempfile.TemporaryDirectory() as folder:
         return {name: unpacked(store.save(model, Path(folder) / "m")) for name, model in made.items()}
+
+
+@cache
+def whole_corpus():
+    """Of every estimator, made once: nothing changes it."""
+    return corpus()
 
 
 def unpacked(path):
@@ -283,9 +293,14 @@ class Asker:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(f"{path}\n")
             self.process.stdin.flush()
+        process, until = psutil.Process(self.process.pid), time.monotonic() + 12.0 * seconds
+        used = sum(process.cpu_times()[:2])
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            return self.process.stdout.readline() if selector.select(seconds) else None
+            while not (heard := selector.select(1.0)) and time.monotonic() < until:
+                if sum(process.cpu_times()[:2]) - used > seconds:
+                    break
+            return self.process.stdout.readline() if heard else None
 
     def ask(self, path):
         """What came of loading a file and asking it: a kind, and a sentence."""
@@ -311,7 +326,7 @@ def hostile_stores(rng, seconds, parts=None, most=10, least=1):
     seconds or a gigabyte, and what `load` raises is a StoreError. `most` failures end the campaign, and the time does
     after `least` cases.
     """
-    parts = corpus() if parts is None else parts
+    parts = whole_corpus() if parts is None else parts
     names = sorted(parts)
     tried, failures, until = 0, [], time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder, Asker() as asker:
@@ -392,6 +407,29 @@ CAMPAIGNS = {
 }
 
 
+def slices(name, seconds, seed):
+    """A campaign until it has had so many seconds, in slices: how many cases were tried, and what failed.
+
+    What was tried is written down with the state of the source after each slice. Called again, it goes on from there.
+    """
+    place = OUT / f"{name.replace(' ', '-')}-{seed}.json"
+    source = subprocess.run(["git", "rev-parse", "HEAD:src"], cwd=ROOT, capture_output=True, text=True).stdout
+    begun = json.loads(place.read_text()) if place.exists() else {}
+    if begun.get("source") != source:
+        begun = {"source": source, "seconds": 0.0, "slices": 0, "tried": 0, "failures": []}
+    while begun["seconds"] < seconds:
+        start = time.monotonic()
+        random = np.random.default_rng([seed, begun["slices"]])
+        tried, failures = CAMPAIGNS[name](random, min(SLICE, seconds - begun["seconds"]))
+        begun["tried"] += tried
+        begun["failures"] += failures
+        begun["slices"] += 1
+        begun["seconds"] += time.monotonic() - start
+        OUT.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(begun))
+    return begun["tried"], begun["failures"]
+
+
 def main():
     """Every campaign for its share of the minutes; how many cases were tried, and what failed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -399,10 +437,10 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="campaigns whose name holds this")
     given = parser.parse_args()
-    chosen = {name: campaign for name, campaign in CAMPAIGNS.items() if given.only in name}
+    chosen = [name for name in CAMPAIGNS if given.only in name]
     failed = 0
-    for name, campaign in chosen.items():
-        tried, failures = campaign(np.random.default_rng(given.seed), 60 * given.minutes / len(chosen))
+    for name in chosen:
+        tried, failures = slices(name, 60 * given.minutes / len(CAMPAIGNS), given.seed)
         sys.stdout.write(f"{name}: tried {tried:,}, failed {len(failures)}\n" + "".join(f"  {f}\n" for f in failures))
         sys.stdout.flush()
         failed += len(failures)

@@ -214,7 +214,7 @@ class SignalCase:
             process = subprocess.Popen(call, env={**os.environ, "TMPDIR": folder}, **pipes)
             time.sleep(float(rng.uniform(0.3, 6.0)))
             process.send_signal(how)
-            said = process.communicate(timeout=120)[1]
+            said = process.communicate(timeout=600)[1]
             try:
                 self.check(place, how, process.returncode, said, before)
             except AssertionError as wrong:

@@ -33,7 +33,7 @@ from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, row_dots, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
-#: Rows predicted at a time: the joint coefficients of a block are held at once.
+#: Rows whose marginals are found at a time: the joint coefficients of a block are held at once.
 BLOCK = 4096
 
 
@@ -179,11 +179,8 @@ class SecondPass:
 
     def moments_at(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean and variance of the functions at new rows."""
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        for at in _blocks(len(X)):
-            mean[at], J, residual = self._at_new(X[at], task[at])
-            variance[at] = residual + self.first.kappa[task[at]] + to_host(row_dots(J, J))
-        return mean, variance
+        mean, J, residual = self._at_new(X, task)
+        return mean, residual + self.first.kappa[task] + to_host(row_dots(J, J))
 
     def covariance_at(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
         """Mean; J, whose J J' is the covariance that the shared functions leave; and that of the tasks' own parts."""

@@ -31,6 +31,8 @@ from borrow.tasks.workers import open_workers
 
 #: Puts rows where they are computed for the time of a fit.
 Place = Callable[[Cells], PlacedTasks]
+#: Rows that are answered for at a time.
+BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -188,16 +190,21 @@ def shown(attributes: Mapping[str, Any], labels: tuple[Hashable, ...]) -> dict[s
     return {name: in_order(value) for name, value in attributes.items()}
 
 
+def in_blocks(answer: Callable[[Any, Codes], Array], rows: Any, task: Codes) -> Array:
+    """What is answered for each row, so many rows at a time: what it takes does not grow with their number."""
+    return np.concatenate([answer(rows[i : i + BLOCK], task[i : i + BLOCK]) for i in range(0, len(task) or 1, BLOCK)])
+
+
 def over_tasks(answer: Callable[[Any, Codes], Array], rows: Any, task: Codes, n_tasks: int) -> Array:
     """What is answered for rows with codes of tasks; for the code -1, a task never seen, the mean over all tasks."""
     new = task < 0
     if not new.any():
-        return answer(rows, task)
-    mean = np.mean([answer(rows[new], np.full(int(new.sum()), t)) for t in range(n_tasks)], axis=0)
+        return in_blocks(answer, rows, task)
+    mean = np.mean([in_blocks(answer, rows[new], np.full(int(new.sum()), t)) for t in range(n_tasks)], axis=0)
     out = np.empty((len(task), *mean.shape[1:]))
     out[new] = mean
     if not new.all():
-        out[~new] = answer(rows[~new], task[~new])
+        out[~new] = in_blocks(answer, rows[~new], task[~new])
     return out
 
 

@@ -16,7 +16,7 @@ from borrow.data.labels import list_labels, places_of, sort_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, shown
+from borrow.estimators.base import BLOCK, Fitted, TaskEstimator, as_labels, in_blocks, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
@@ -185,6 +185,9 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     ) -> tuple[Array, Array]:
         """Mean and standard deviation, or covariance, in the units of y."""
         fitted: Any = self._fit_of()
+        if not full and len(task) > BLOCK:
+            each = in_blocks(lambda X, t: np.column_stack(self._answer(X, t, False, include_noise, hyper)), rows, task)
+            return each[:, 0], each[:, 1]
         if full:
             memory.require(
                 8.0 * 3 * rows.shape[0] ** 2,

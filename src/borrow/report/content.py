@@ -336,9 +336,8 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
         interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
     else:
         interval = (
-            f"On rows that it had not seen the {label} has a {scoring} of "
-            f"{number(alone + verdict.difference)}; without the other data ({label_of(verdict.alone)}) it is "
-            f"{number(alone)}. {_span(verdict)}"
+            f"On rows that were held out the {scoring} is {number(alone + verdict.difference)} with the {label}; "
+            f"without the other data ({label_of(verdict.alone)}) it is {number(alone)}. {_span(verdict)}"
         )
     return {
         "answer": verdict.answer,

@@ -16,8 +16,13 @@ K folds of n_test rows, R times, have the variance (1/(K R) + n_test/n_train) of
     (1/R + K n_test/n_train) s²/n,    n - 1 degrees of freedom,
 
 where s² is the variance of the differences of the rows, each averaged over the repeats. Rows of a group (`group=`), and
-rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`). One per
-cent of the error is added as the standard deviation of what the fit to all rows changes.
+rows of a block of time (`time=`), count as one: s² is then of their sums. Rows may have weights (`wanted=`).
+
+That is for the average over fits. The question is about one fit, to all rows, and fits differ: what a fit adds to the
+difference of all rows that it predicts has a variance, which the repeats show, in which every row is predicted by
+several fits. About the rows' own means, it is the variance between fits less that within them (the analysis of
+variance of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds
+for it), and is added. So is one per cent of the error as a standard deviation, where repeats show nothing.
 
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
@@ -135,7 +140,7 @@ def difference_of(
     gaps = [
         {**a, what: differences(np.asarray(a[what], dtype=float), np.asarray(b[what], dtype=float))} for a, b in pairs
     ]
-    found = of_rows(rows, by_row(gaps, what)[1], mine, design)
+    found = widened(of_rows(rows, by_row(gaps, what)[1], mine, design), np.sqrt(fit_variance(gaps, what)))
     if not root or what != "losses":
         return found
     weights = _weights(rows, design)
@@ -147,6 +152,21 @@ def differences(one: Array, other: Array) -> Array:
     """one - other for the rows of a fold; 0 where their means differ by what optimisers leave only."""
     a, b = float(np.mean(one)), float(np.mean(other))
     return 0.0 * one if abs(a - b) <= TIE * max(abs(a), abs(b)) else one - other
+
+
+def fit_variance(records: Sequence[Mapping[str, Any]], what: str) -> float:
+    """Variance of what one fit adds to all rows that it predicts: between fits less within, about the rows' means.
+
+    A row's mean over R repeats has 1/R of the fit in it: what is left of the fit is (1 - 1/R) of it.
+    """
+    repeats = len({r["repeat"] for r in records})
+    if repeats < 2:
+        return 0.0
+    mean = dict(zip(*by_row(records, what), strict=True))
+    apart = [np.asarray(r[what], dtype=float) - [mean[row] for row in r["rows"]] for r in records]
+    between = float(np.mean([v.mean() ** 2 for v in apart]))
+    within = float(np.mean([v.var(ddof=1) / len(v) if len(v) > 1 else 0.0 for v in apart]))
+    return max((repeats / (repeats - 1.0)) ** 2 * (between - within), 0.0)
 
 
 def by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:

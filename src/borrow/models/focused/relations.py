@@ -79,7 +79,8 @@ def sharing_gains(search: Search, best: Optimum) -> Array:
     """
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
-    posterior, now = condition(values, setup).posterior, search.ascent.log_prior(values)
+    posterior: Any = condition(values, setup).posterior
+    now = search.ascent.log_prior(values)
     for i, t in enumerate(setup.secondaries.tolist()):
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
@@ -127,7 +128,8 @@ def primary_gain(search: Search, values: Values) -> float:
     """
     setup, alone, t = search.setup, search.alone, search.setup.primary
     likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
-    helped = condition(values, setup).posterior.evidence_given_others[t]
+    posterior: Any = condition(values, setup).posterior
+    helped = posterior.evidence_given_others[t]
     helped += likelihood.log_normaliser(likelihood.sites()[1])
     moved = {**alone.values, "noise": alone.values["noise"].copy()}
     moved["noise"][t] = values["noise"][t]
@@ -188,7 +190,8 @@ def flip_signs_that_help(search: Search, best: Optimum) -> Optimum:
     """Flip what raises the evidence and go on from there, until nothing does."""
     setup = search.setup
     for _ in range(5 if len(setup.secondaries) else 0):
-        signs = best_signs(condition(best.values, setup).posterior, setup.primary)[setup.secondaries]
+        posterior: Any = condition(best.values, setup).posterior
+        signs = best_signs(posterior, setup.primary)[setup.secondaries]
         if setup.cells.starts[setup.primary + 1] == setup.cells.starts[setup.primary]:
             signs = signs * np.sign(signs @ best.values["rho"] or 1.0)  # no primary row: the sum of rho is positive
         if np.all(signs > 0):

@@ -111,7 +111,7 @@ class Ascent:
         """Minus the curvature, where the objective was evaluated last."""
         if self.curvature is not None:
             return self.curvature
-        posterior = (self._last or condition(values, self.setup)).posterior
+        posterior: Any = (self._last or condition(values, self.setup)).posterior
         H = posterior.information(directions(values, self.setup, posterior)) + self._curvature_of_priors(values)
         if self.sd is not None and values["rho"].size:
             v = float(self.setup.kernel.with_theta(values["kernel"]).diag(self.setup.Z).mean())
