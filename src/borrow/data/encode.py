@@ -403,17 +403,14 @@ def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
 
 def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
     """Whether some of these columns is more than numbers without gaps; what is no number and no level is for others."""
-    return any(_needs(values) for values in columns.values())
 
+    def plain(values: Any) -> bool:
+        found = _floats(values)
+        if found is not None:
+            return not np.isnan(found).any()
+        return all(not is_missing(v) and (isinstance(v, int) or _is_number(v)) for v in _plain_list(values))
 
-def _needs(values: Any) -> bool:
-    found = _floats(values)
-    return not _all_numbers(_plain_list(values)) if found is None else bool(np.isnan(found).any())
-
-
-def _all_numbers(entries: list[Any]) -> bool:
-    """Whether `to_floats` reads every entry, none of them missing."""
-    return all(not is_missing(v) and (isinstance(v, (bool, int, float)) or _is_number(v)) for v in entries)
+    return not all(plain(values) for values in columns.values())
 
 
 def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_levels: int = MOST_LEVELS) -> Decision:
