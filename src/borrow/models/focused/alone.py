@@ -14,7 +14,7 @@ from borrow.inference import ExactInference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
 from borrow.models.focused.scoring import Ascent
-from borrow.models.gp.model import bounds_of, condition_single, fit_single, single_priors
+from borrow.models.gp.model import bounds_of, condition_single, fit_single
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks, TaskShard
@@ -39,7 +39,6 @@ class Alone:
     stretches: Array
     clear: list[Kernel]  # their kernels
     evidences: Array  # (M,): what each task's own fit reached, NaN where there was none
-    prior_of_primary: float  # log density of the priors where the primary's own fit ended
     found: dict[int, tuple[Kernel, Values]]  # the secondaries' own kernels and noises, by task code
 
     def secondary(self, setup: Setup, t: int) -> Any:
@@ -100,9 +99,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
             if kernel.diag(setup.cells.X[setup.cells.of(t)]).mean() > noise:
                 stretches.append(stretch)
                 clear.append(kernel)
-    at_primary = {n: v[[setup.primary]] if n == "noise" else v for n, v in alone.items() if n in ("kernel", "noise")}
-    by_prior = 0.0 if prior is None else single_priors(setup.kernel, scales, "noise" in alone)(at_primary)[0]
-    return Alone(alone, primary, own, np.array(stretches), clear, evidences, by_prior, secondaries)
+    return Alone(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
 
 
 def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
