@@ -71,7 +71,6 @@ def focused() -> str:
             f"four times the tasks take {growth} times as long",
             "bench_focused",
         ),
-        claim("Figure 3: the synthetic tasks drawn", "no claim", "`datasets.focused_gap` draws them"),
     )
 
 

@@ -98,7 +98,7 @@ def test_interval_by_hand():
     n = 1.0 / (0.0625 + 0.0625 + 0.25)
     se = np.sqrt(1.5 * n / (n - 1.0) * (((share * (values - 3.75)) ** 2).sum()))
     half = student.ppf(0.975, n - 1.0) * se
-    np.testing.assert_allclose(found, [3.75, se, 3.75 - half, 3.75 + half, n - 1.0])
+    np.testing.assert_allclose(found, [3.75, se, 3.75 - half, 3.75 + half, n - 1.0, 0.0])
     together = decide.interval(np.array([1.0, 2.0, 6.0]), 1.0, np.ones(3), ["u", "u", "v"])
     assert together.mean == pytest.approx(3.0)
     assert together.df == pytest.approx(1.0 / (4.0 / 9.0 + 1.0 / 9.0) - 1.0)
@@ -253,7 +253,7 @@ def test_orders_of_many_tasks_go_forth_and_back():
     sets = shapley.coalitions(tasks, 0)
     assert {frozenset(), frozenset(tasks), *(frozenset([t]) for t in tasks)} <= {*sets}
     adding = {S: np.array([100.0, 50.0]) - sum((t + 1.0) * np.array([1.0, 0.5]) for t in S) for S in sets}
-    shares = shapley.sampled_shares(tasks, adding, 0)
+    shares = shapley.shares_of(tasks, adding, 0)
     for t in tasks:  # where tasks add up, every order gives each its own
         np.testing.assert_allclose(shares[t], [t + 1.0, 0.5 * (t + 1.0)])
 

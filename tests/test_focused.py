@@ -313,3 +313,39 @@ def test_a_relation_that_is_kept_earns_its_price_in_the_whole_objective(seed):
     gain = objective(found(model).values)[0] - objective(alone.values)[0]
     assert (gain > relations.RELATION_COST - 1e-6) == (model.rho_["secondary"] != 0.0)
     assert (model.rho_["secondary"] != 0.0) == (seed == 1003)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_primary_may_depend_on_a_column_that_the_others_do_not(seed):
+    """Three tasks have sin(2 x0) in common; to the primary cos(2 x1) is added, which no other task knows of."""
+    rng, task = np.random.default_rng(seed), np.repeat(["p", "a", "b", "c"], [16, 40, 40, 40])
+    X, new = rng.uniform(-2, 2, (136, 2)), rng.uniform(-2, 2, (200, 2))
+    y = np.repeat([1.0, 1.0, -0.8, 0.7], [16, 40, 40, 40]) * np.sin(2 * X[:, 0]) + 0.05 * rng.normal(size=136)
+    y[:16] += np.cos(2 * X[:16, 1])
+    model = borrow.FocusedGPRegressor(primary="p").fit(X, y, tasks=task)
+    alone = borrow.SingleTaskGPRegressor().fit(X[:16], y[:16])
+    truth = np.sin(2 * new[:, 0]) + np.cos(2 * new[:, 1])
+    own, single = (np.mean((m - truth) ** 2) for m in (model.predict(new, tasks="p"), alone.predict(new)))
+    assert own < 0.25 * single
+    shared, apart = model.kernel_.lengthscale, model.specific_kernels_["p"].lengthscale
+    assert shared[0] < 0.3 * shared[1]
+    assert apart[1] < 0.6 * apart[0]
+    # half of the primary's variance is in common, nearly all of the others': correlations of sqrt(1/2), not 1
+    assert np.all(np.abs(np.abs(model.relatedness()["correlation"][1:]) - np.sqrt(0.5)) < 0.15)
+    held = {n: getattr(model, f"{n}_") for n in ("kernel", "rho", "noise")}
+    held["specific_kernel"] = model.specific_kernels_
+    again = borrow.FocusedGPRegressor(primary="p", optimizer=None, **held).fit(X, y, tasks=task)
+    assert np.allclose(again.predict(new, tasks="p"), model.predict(new, tasks="p"), rtol=0, atol=1e-9)
+    assert "p" not in borrow.FocusedGPRegressor(primary="p", rho_prior=None).fit(X, y, tasks=task).specific_kernels_
+
+
+def test_a_primary_that_borrows_nothing_has_one_function(gap):
+    problem = gap[0]
+    rng, own = np.random.default_rng(0), np.array(problem.tasks) == "primary"
+    y = np.where(own, problem.y, rng.normal(size=len(problem.y)))
+    model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, y, tasks=problem.tasks)
+    assert not np.any(found(model).values["rho"])
+    assert "primary" not in model.specific_kernels_
+    alone = borrow.SingleTaskGPRegressor().fit(problem.X, y, tasks=problem.tasks)
+    one, other = (m.predict(problem.X_test, tasks="primary", return_std=True) for m in (model, alone))
+    assert np.allclose(one, other, rtol=0, atol=1e-4)

@@ -162,7 +162,7 @@ def test_models_are_built_on_gp_and_reference_alone():
                 assert other in (parts[2], "gp", "reference"), f"{name} imports {node.module}"
 
 
-@pytest.mark.parametrize("name", ["covariance/contracts", "tasks/contracts"])
+@pytest.mark.parametrize("name", ["covariance/contracts", "inference/contracts", "tasks/contracts"])
 def test_contracts_are_typed(name):
     """A contract says what it takes and gives; Any says nothing."""
     path = SOURCE / f"{name}.py"

@@ -4,9 +4,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import multivariate_normal
 
 import borrow
+from borrow.cli.suggest import lines_of
 from borrow.kernels import SquaredExponential
+from borrow.transfer.suggest import discriminating, divergence
 
 RNG = np.random.default_rng(3)
 TABLE = pd.DataFrame({"x": RNG.uniform(0, 6, 18), "z": RNG.normal(size=18), "who": ["a"] * 4 + ["b"] * 8 + ["c"] * 6})
@@ -212,3 +215,68 @@ def test_a_record_is_sought_among_the_primarys_candidates_only():
         borrow.suggest(model, NEW, 1, goal="minimise")
     with pytest.raises(ValueError, match=r"goal='minimize': expected one of .*did you mean 'minimise'"):
         borrow.suggest(model, NEW, 1, goal="minimize")
+
+
+# ---------------------------------------------------------------------------------------- what would settle the verdict
+
+
+def test_log_odds_move_as_draws_from_the_two_models_say():
+    """J against draws: log odds of the right model, whichever it is, after the measurements."""
+    random = np.random.default_rng(0)
+    A = random.normal(size=(3, 3))
+    one, other = (np.array([0.3, -0.2, 1.0]), A @ A.T + np.eye(3)), (np.zeros(3), np.diag([1.0, 2.0, 0.5]))
+    at = [0, 2]
+    p, q = (multivariate_normal(m[at], C[np.ix_(at, at)]) for m, C in (one, other))
+    y, z = p.rvs(200_000, random_state=1), q.rvs(200_000, random_state=2)
+    moved = 0.5 * np.mean(p.logpdf(y) - q.logpdf(y)) + 0.5 * np.mean(q.logpdf(z) - p.logpdf(z))
+    assert divergence(one, other, at) == pytest.approx(moved, rel=0.02)
+    assert divergence(one, one, at) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_batch_takes_what_adds_most_per_cost_to_what_it_has():
+    random = np.random.default_rng(1)
+    x = np.array([0.0, 0.05, 2.0, 4.0])
+    K = np.exp(-0.5 * (x[:, None] - x) ** 2)
+    views = [
+        (0.6, True, np.array([1.0, 1.0, 0.4, 0.0]), 0.1 * K + 0.1 * np.eye(4)),
+        (0.3, False, np.zeros(4), K + 0.1 * np.eye(4)),
+    ]
+    views.append((0.1, True, random.normal(size=4), K + 0.2 * np.eye(4)))
+    cost = np.ones(4)
+    steps = discriminating(views, cost, 3)
+    pairs = [(6 / 7, views[0][2:], views[1][2:]), (1 / 7, views[2][2:], views[1][2:])]
+    chosen: list[int] = []
+    for c, gain, reached in steps:
+        before = sum(w * divergence(a, b, chosen) for w, a, b in pairs) if chosen else 0.0
+        each = {k: sum(w * divergence(a, b, [*chosen, k]) for w, a, b in pairs) for k in range(4) if k not in chosen}
+        assert c == max(each, key=each.get)
+        assert (gain, reached) == pytest.approx((each[c] - before, each[c]))
+        chosen.append(c)
+    cost[steps[0][0]] = 1e6
+    assert discriminating(views, cost, 1)[0][0] != steps[0][0]
+
+
+def test_decide_measures_where_borrowing_and_doing_without_disagree():
+    """The primary has a gap in which the other task has rows: what settles it lies there."""
+    random = np.random.default_rng(4)
+    x = np.concatenate([np.linspace(0, 2, 7), np.linspace(4.5, 6.5, 7), np.linspace(0, 6.5, 30)])
+    who, y = ["a"] * 14 + ["b"] * 30, np.sin(2.5 * x) + 0.25 * random.normal(size=44)
+    auto = borrow.AutoRegressor(primary="a", methods=["symmetric"], cv=3).fit(x[:, None], y, tasks=who)
+    assert set(auto.weights_) == {"symmetric", "single"}
+    new = np.array([[1.1], [5.3], [3.1]])
+    found = borrow.suggest(auto, new, 2, tasks=["a"] * 3, goal="decide")
+    assert found["row"][0] == 2
+    said = [auto.members_[key].predict(new[[2]], tasks="a")[0] for key in ("symmetric", "single")]
+    assert [found["borrowing"][0], found["alone"][0]] == pytest.approx(said)
+    assert found["log_odds"][0] > found["log_odds"][1] > 0
+    _, table, (words, _) = lines_of(found, 3, False)
+    assert [c.header for c in table.columns] == ["rank", "row", "task", "x0", "log odds", "borrowing", "alone"]
+    assert "towards the truth" in words
+    with pytest.raises(ValueError, match=r"is about 'a', and a measurement of 'b' is none of it"):
+        borrow.suggest(auto, new, 1, tasks=["b"] * 3, goal="decide")
+    with pytest.raises(ValueError, match=r"MultiTaskGPRegressor is one model; give a fitted AutoRegressor"):
+        borrow.suggest(auto.members_["symmetric"], new, 1, tasks=["a"] * 3, goal="decide")
+    auto.fitted_.attributes["weights_"].pop("single")
+    auto.fitted_.attributes["members_"].pop("single")
+    with pytest.raises(ValueError, match=r"has nothing to decide"):
+        borrow.suggest(auto, new, 1, tasks=["a"] * 3, goal="decide")

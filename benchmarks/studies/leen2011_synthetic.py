@@ -140,8 +140,13 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS))
     parser.add_argument("--methods", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--tasks", action="store_true", help="only the figure of the tasks, which needs no fit")
     parser.add_argument("--minutes", type=float, default=np.inf, help="begin no fit after so many")
     given = parser.parse_args()
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    figures.save(tasks_figure(), FIGURES / "leen2011_tasks")
+    if given.tasks:
+        return
     draws, until = given.draws, time.monotonic() + 60 * given.minutes
     records = Records(ROOT / "out" / "leen2011_synthetic.jsonl")
     have = {(r["gap"], r["draw"], r["count"], r["method"]) for r in records}
@@ -170,7 +175,6 @@ def main() -> None:
     }
     write_result("leen2011_synthetic", {**content, "facts": facts}, records)
     sys.stdout.write(f"{facts}\n")
-    FIGURES.mkdir(parents=True, exist_ok=True)
     figures.save(error_figure(table, draws), FIGURES / "leen2011_error")
     bands = {r["count"]: r["band"] for r in records if "band" in r}
     figures.save(band_figure(bands), FIGURES / "leen2011_bands")
@@ -179,6 +183,23 @@ def main() -> None:
 def shown_settings() -> dict[str, str]:
     """The settings of each column, in words of the constructors."""
     return {m: ", ".join(f"{k}={v!r}" for k, v in s.items()) or "defaults" for m, s in SETTINGS.items()}
+
+
+def tasks_figure() -> Figure:
+    """Figure 3: the primary with its gap, and eight secondaries of one draw."""
+    problem = focused_gap(8, random_state=0)
+    x, tasks = problem.grid[:, 0], np.array(problem.tasks)
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(figsize=(9.5, 4.6), layout="constrained")
+        axes = figure.subplots(3, 3, sharex=True)
+        for ax, name in zip(axes.flat, dict.fromkeys(problem.tasks), strict=True):
+            mine = tasks == name
+            if name == "primary":
+                figures.shade_gap(ax, x[problem.hidden][0], x[problem.hidden][-1])
+                figures.truth(ax, x, problem.truth)
+            figures.points(ax, problem.X[mine, 0], problem.y[mine], size=5)
+            ax.set_title(name)
+    return figure
 
 
 def error_figure(table: list[dict], draws: int) -> Figure:

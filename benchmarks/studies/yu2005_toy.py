@@ -175,7 +175,7 @@ def main() -> None:
         table.append({k: v if isinstance(v, str) else round(float(v), 4) for k, v in row.items()})
         sys.stdout.write(f"{table[-1]}\n")
     nearer = {n: int(sum(t["distance"][n][1] < t["distance"]["base"][1] for t in toys)) for n in toys[0]["distance"]}
-    small = [one_family(kind, s) for kind in FAMILIES for s in range(max(draws // 4, 1))]
+    small = [one_family(kind, s) for kind in FAMILIES for s in range(min(draws, 8))]
     families = []
     for kind in FAMILIES:
         part = [r for r in small if r["kind"] == kind]
@@ -193,6 +193,7 @@ def main() -> None:
             "seeds": list(range(draws)),
             "table": table,
             "nearer than the base kernel by angle": nearer,
+            "draws of the families": min(draws, 8),
             "families": families,
         },
     )

@@ -180,6 +180,7 @@ def check_covariance(
     tau = np.exp(random.normal(size=n)) if tau is None else tau
     y = random.normal(size=n)
     posterior = covariance.condition(Sites(tau * y, tau))
+    assert posterior.prior.jitter >= 0
     A = K[:n, :n] + np.diag(1.0 / tau)
     inverse, solved = np.linalg.inv(A), np.linalg.solve(A, y)
     log_density = -0.5 * (y @ solved + np.linalg.slogdet(A)[1] + n * np.log(2.0 * np.pi))

@@ -57,7 +57,7 @@ def run(
         typer.Option(
             "--method",
             "-m",
-            help="auto (compare first, fit the winner), single, pooled, symmetric, focused, hierarchical, rbf or ivm; "
+            help="auto (weigh all that apply), single, pooled, symmetric, focused, hierarchical, rbf or ivm; "
             "default: focused with a primary, else symmetric.",
             autocompletion=lambda: _methods(),
         ),

@@ -19,6 +19,13 @@ from borrow.data.labels import did_you_mean
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
 #: Inputs looked at where no candidates are given.
 MOST_CANDIDATES = 500
+#: What a row is chosen for.
+MEANT = {
+    "reduction": "of the primary's variance",
+    "improvement": "what the best value is expected to gain",
+    "log_odds": "of borrowing against not, by how much they are expected to move towards the truth; borrowing and "
+    "alone: what is predicted there with the other data and without",
+}
 #: Inputs shown; --json has them all.
 MOST_INPUTS = 6
 
@@ -34,7 +41,7 @@ def run(
         typer.Option("--cost", help="A column of costs; or task=cost, repeated for every task."),
     ] = None,
     goal: Annotated[
-        str, typer.Option("--goal", help="learn the primary everywhere, or minimise or maximise it.")
+        str, typer.Option("--goal", help="learn the primary everywhere, minimise or maximise it, or decide.")
     ] = "learn",
     primary: Annotated[
         str | None, typer.Option("--primary", "-p", help="The task that matters, where the model does not know it.")
@@ -53,7 +60,8 @@ def run(
 
     Each row is the best given that those above it are measured too. A reduction is of the primary's variance, averaged
     over its own inputs and the candidates'. With --goal minimise or maximise an improvement is what the best value
-    is expected to gain.
+    is expected to gain. With --goal decide, for a model of `borrow fit --method auto`, it is what would settle whether
+    borrowing helps.
     """
     from borrow.transfer.suggest import GOALS
 
@@ -111,14 +119,15 @@ def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
 
 def lines_of(found: Any, n_candidates: int, priced: bool) -> list[Any]:
     """The rows chosen, best first."""
-    gain = "reduction" if "reduction" in found else "improvement"
-    numbers = {gain: gain, "cost": "cost", f"{gain}_per_cost": "per cost"}
-    numbers |= {"remaining": "remaining"} if gain == "reduction" else {"mean": "mean", "std": "std"}
+    gain = next(name for name in MEANT if name in found)
+    more_numbers = {"reduction": ["remaining"], "improvement": ["mean", "std"], "log_odds": ["borrowing", "alone"]}
+    numbers = {gain: gain.replace("_", " "), "cost": "cost", f"{gain}_per_cost": "per cost"}
+    numbers |= {name: name for name in more_numbers[gain]}
     inputs = [c for c in found if c not in ("rank", "row", "task", *numbers)]
     more = f" {len(inputs) - MOST_INPUTS} more inputs are not shown (--json)." if len(inputs) > MOST_INPUTS else ""
     right = {c: c for c in inputs[:MOST_INPUTS]} | {c: n for c, n in numbers.items() if priced or "cost" not in c}
     rows = [[str(r["rank"]), str(r["row"]), str(r["task"]), *(number(r[c]) for c in right)] for r in found.rows()]
-    meant = {"reduction": "of the primary's variance", "improvement": "what the best value is expected to gain"}[gain]
-    explained = f"Row: position among the candidates, the first is 0. {gain.capitalize()}: {meant}.{more}"
+    meant = f"{numbers[gain].capitalize()}: {MEANT[gain]}."
+    explained = f"Row: position among the candidates, the first is 0. {meant}{more}"
     table = SafeTable(["rank", "row", "task"], list(right.values()), rows, 2)
     return [(f"What to measure next, of {n_candidates:,} candidates:", BOLD), table, (explained, DIM)]

@@ -108,6 +108,10 @@ class Posterior(Protocol):
     """The functions of all tasks given the sites."""
 
     @property
+    def prior(self) -> Covariance:
+        """The covariance that was conditioned."""
+
+    @property
     def evidence(self) -> float:
         """The log density of the sites as unit-noise observations."""
 

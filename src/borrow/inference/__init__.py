@@ -1,15 +1,7 @@
-"""Inference: functions around `condition` of a covariance, one return shape.
+"""Inference: functions around `condition` of a covariance, one return shape (`contracts`)."""
 
-A result has `posterior`, `evidence`, `gradient()` -> (adjoints, derivatives by the likelihood's own parameters), and
-`start`: what the next evaluation can begin with, None for exact inference. Nobody keeps a result for that purpose, as
-it holds all matrices of its evaluation.
-An inference is called as `infer(prior, tasks, values, start=None)`.
-"""
-
+from borrow.inference.contracts import Inference, Likelihood, Result
 from borrow.inference.ep import EP, EPInference, ep
 from borrow.inference.exact import Exact, ExactInference, exact
 
-Result = Exact | EP
-Inference = ExactInference | EPInference
-
-__all__ = ["EP", "EPInference", "Exact", "ExactInference", "Inference", "Result", "ep", "exact"]
+__all__ = ["EP", "EPInference", "Exact", "ExactInference", "Inference", "Likelihood", "Result", "ep", "exact"]

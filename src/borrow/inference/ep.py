@@ -21,13 +21,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.data.cells import Cells
+from borrow.inference.contracts import Likelihood
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.optimise import Values
@@ -41,13 +42,6 @@ CLIP = 0.02
 LOG_VARIANCE = 2.0
 #: Sweeps whose sites the next ones are extrapolated from.
 MEMORY = 6
-
-
-class Likelihood(Protocol):
-    """What a likelihood owes."""
-
-    def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """log Z = log int p(y | f) N(f; mean, variance) df, and its first and second derivatives by the mean."""
 
 
 @dataclass(frozen=True)

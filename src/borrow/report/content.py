@@ -295,7 +295,7 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     notes = [
         *([unfinished] if there < planned else []),
         *(f"The {label_of(m)} {why}." for m, why in comparison.failures(primary).items()),
-        *(f"The {label_of(m)} was left out: {why}." for m, why in comparison.skipped.items()),
+        *(f"Left out: {label_of(m)} ({why})." for m, why in comparison.skipped.items()),
     ]
     lead = (
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
@@ -336,9 +336,8 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
         interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
     else:
         interval = (
-            f"On rows that it had not seen the {label} has a {scoring} of "
-            f"{number(alone + verdict.difference)}; without the other data ({label_of(verdict.alone)}) it is "
-            f"{number(alone)}. {_span(verdict)}"
+            f"On rows that were held out the {scoring} is {number(alone + verdict.difference)} with the {label}; "
+            f"without the other data ({label_of(verdict.alone)}) it is {number(alone)}. {_span(verdict)}"
         )
     return {
         "answer": verdict.answer,

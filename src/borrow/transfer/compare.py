@@ -52,8 +52,6 @@ from borrow.transfer.shapley import EXACT_UP_TO, coalitions, pairs
 #: folds, where a set of them costs as many fits as there are folds, up to `EXACT_UP_TO`.
 LEAVE_OUT_UP_TO = 8
 COARSE = "coarse: three folds, dealt once"
-#: Weight that a method needs after one round of folds to go on to the next.
-IN_THE_RACE = 0.1
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 
 
@@ -194,13 +192,12 @@ def compare(
 
 
 def in_the_race(so_far: Comparison, primary: Any) -> list[str]:
-    """Methods that go on to further repeats: those without the other data, and of the others what may be the best.
+    """Methods that go on to further repeats: those without the other data, and of the others the one that is judged.
 
-    After one round of folds a method is dropped that has little weight, unless it has the most of those that borrow.
+    Weights are those of the first repeat, so that further ones change neither them nor which method is judged.
     """
-    weights, borrowing = so_far.weights(primary), so_far.candidates(primary)
-    most = max((weights[m] for m in borrowing), default=0.0)
-    return [m for m in so_far.complete(primary) if m not in borrowing or weights[m] >= min(IN_THE_RACE, most)]
+    judged = so_far.verdict(primary).best
+    return [m for m in so_far.complete(primary) if m in (*so_far.alone, judged)]
 
 
 def clusters_of(problem: Problem, folds: Mapping[Any, list[Split]]) -> list[list[Any]]:

@@ -19,7 +19,6 @@ from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
     LEVEL,
-    REFIT,
     ROPE,
     SAME,
     TIE,
@@ -31,8 +30,8 @@ from borrow.transfer.decide import (
     difference_of,
     error_of,
     of_rows,
+    ratio_of,
     stack,
-    widened,
 )
 from borrow.transfer.folds import record_key
 from borrow.transfer.lines import refuse_odd_lines
@@ -172,8 +171,9 @@ class Comparison:
         """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
         other = self.best_alone(primary) if from_ is None else from_
         folds = self.folds(primary, method), self.folds(primary, other)
-        found = difference_of(*folds, what, self._design, self._root)
-        return widened(found, REFIT * abs(self.error(primary, other).mean)) if what == "losses" else found
+        if what == "losses":
+            return ratio_of(*folds, self._design, self._root)
+        return difference_of(*folds, what, self._design)
 
     def weights(self, primary: Any) -> dict[str, float]:
         """Weight of every method in what `AutoRegressor` predicts, by stacking on the folds of the first repeat."""
@@ -293,9 +293,9 @@ class Comparison:
 
     def losses(self, primary: Any, best: str) -> dict[Set, np.ndarray[Any, Any]]:
         """Losses of the primary's rows by the set of secondaries that the method was fitted to, where it was."""
-        others, closed = self.others(primary), (primary, best, ()) in self._by_method
-        keys = {(best, left) for p, m, left in self._by_method if p == primary and m == best} | {("single", None)}
-        sets = {frozenset(t for t in others if t not in (left or ())) for _, left in keys} | {frozenset[Any]()}
+        every, closed = frozenset(self.others(primary)), (primary, best, ()) in self._by_method
+        fitted = [left for p, m, left in self._by_method if (p, m) == (primary, best) and left]
+        sets = {frozenset(), every, *(every - {*left} for left in fitted)}
         found = {}
         for S in sets:
             records = self._records_of(primary, best, S, closed)
@@ -305,12 +305,15 @@ class Comparison:
         return found
 
     def _records_of(self, primary: Any, best: str, S: Set, closed: bool) -> Records:
-        records = self.folds(primary, *self.fit_of(primary, best, S, closed))
-        return records if len(self.others(primary)) == 1 else [r for r in records if r["repeat"] == 0]
+        return [r for r in self.folds(primary, *self.fit_of(primary, best, S, closed)) if r["repeat"] == 0]
 
     def _worths(self, primary: Any, best: str | None) -> tuple[dict[Any, Worth], list[list[Any]]]:
         """What each secondary is worth to the method that is judged, and near-copies; empty where it was not asked."""
         others = self.others(primary)
+        if best is not None and len(others) == 1:  # the whole gain is its own
+            d = self.difference(primary, best, from_="single")
+            own = Interval(-d.mean, d.std_error, -d.high, -d.low, d.df)
+            return {others[0]: Worth(own.mean, own.mean, own, 1.0 - d.below(0.0))}, []
         losses = {} if best is None else self.losses(primary, best)
         if best is None or not losses.keys() >= {*coalitions(others, self.seed)}:
             return {}, []

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
-from math import comb
+from itertools import combinations, pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -55,26 +54,25 @@ class Worth:
 
 def coalitions(tasks: Sequence[Any], seed: int) -> list[Set]:
     """The sets of secondaries that have to be fitted, the empty one and that of all among them."""
-    if len(tasks) <= EXACT_UP_TO:
-        return [frozenset(S) for size in range(len(tasks) + 1) for S in combinations(tasks, size)]
-    every = frozenset(tasks)
-    found = [*chains(tasks, seed), [frozenset([t]) for t in tasks], [every - {t} for t in tasks]]
-    return list(dict.fromkeys(S for part in found for S in part))
+    singles, others = [frozenset([t]) for t in tasks], [frozenset(tasks) - {t} for t in tasks]
+    return list(dict.fromkeys(S for part in (*chains(tasks, seed), singles, others) for S in part))
 
 
 def chains(tasks: Sequence[Any], seed: int) -> list[list[Set]]:
-    """Orders drawn at random and their reverses, each as the sets that grow by a task at a time."""
-    rng = np.random.default_rng(seed)
-    drawn = [[tasks[i] for i in rng.permutation(len(tasks))] for _ in range(ORDERS // 2)]
-    both = [order for first in drawn for order in (first, first[::-1])]
-    return [[frozenset(order[:size]) for size in range(len(tasks) + 1)] for order in both]
+    """Orders of the tasks, each as sets that grow by one at a time: all orders, or some drawn and their reverses."""
+    orders: list[Sequence[Any]] = list(permutations(tasks)) if len(tasks) <= EXACT_UP_TO else []
+    if not orders:
+        rng = np.random.default_rng(seed)
+        drawn = [[tasks[i] for i in rng.permutation(len(tasks))] for _ in range(ORDERS // 2)]
+        orders = [order for first in drawn for order in (first, first[::-1])]
+    return [[frozenset(order[:size]) for size in range(len(tasks) + 1)] for order in orders]
 
 
 def attribute(
     tasks: Sequence[Any], losses: Mapping[Set, Array], judge: Callable[[Array], Interval], seed: int = 0
 ) -> dict[Any, Worth]:
     """The worth of each task from the losses of all `coalitions`; `judge` makes an interval of values of the rows."""
-    shares = exact_shares(tasks, losses) if len(tasks) <= EXACT_UP_TO else sampled_shares(tasks, losses, seed)
+    shares = shares_of(tasks, losses, seed)
     none, every = frozenset[Any](), frozenset(tasks)
     gains = {t: judge(shares[t]) for t in tasks}
     chance = [1.0 if not g.std_error > 0 else g.below(0.0) for g in gains.values()]
@@ -89,23 +87,13 @@ def attribute(
     }
 
 
-def exact_shares(tasks: Sequence[Any], losses: Mapping[Set, Array]) -> dict[Any, Array]:
-    """phi_t = sum over sets S without t of |S|! (k - 1 - |S|)! / k! (loss(S) - loss(S and t)), per row."""
-    k, out = len(tasks), {}
-    for t in tasks:
-        others = [s for s in tasks if s != t]
-        sets = [frozenset(S) for size in range(k) for S in combinations(others, size)]
-        out[t] = np.sum([(losses[S] - losses[S | {t}]) / (k * comb(k - 1, len(S))) for S in sets], axis=0)
-    return out
-
-
-def sampled_shares(tasks: Sequence[Any], losses: Mapping[Set, Array], seed: int) -> dict[Any, Array]:
-    """The same, averaged over orders drawn at random and their reverses."""
-    out = {t: np.zeros_like(losses[frozenset()]) for t in tasks}
-    for chain in chains(tasks, seed):
+def shares_of(tasks: Sequence[Any], losses: Mapping[Set, Array], seed: int) -> dict[Any, Array]:
+    """phi_t per row: what each task takes from the loss when it is added, averaged over the orders."""
+    out, orders = {t: np.zeros_like(losses[frozenset()]) for t in tasks}, chains(tasks, seed)
+    for chain in orders:
         for before, after in pairwise(chain):
             (t,) = after - before
-            out[t] += (losses[before] - losses[after]) / ORDERS
+            out[t] += (losses[before] - losses[after]) / len(orders)
     return out
 
 

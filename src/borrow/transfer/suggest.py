@@ -19,6 +19,14 @@ to lower it by
 
 means instead of targets, so that a lucky error of measurement is no record. To maximise, both are negated.
 
+goal="decide": what would settle whether borrowing helps. Where a model that borrows says N(m, S) of a batch of
+measurements and one that does not says N(m', S'), a measurement moves the log odds of the two towards the truth by
+KL(1||2) where the first is right and by KL(2||1) where the second is (Box & Hill 1967); half the sum of the two,
+
+    J = 1/4 [tr(S'^-1 S + S^-1 S' - 2 I) + (m - m')' (S^-1 + S'^-1) (m - m')],
+
+averaged over the pairs of an `AutoRegressor`'s members by their weights, is what is expected. A batch is greedy in J.
+
 A batch is greedy: the candidate of largest gain per cost, then the same again on the covariance it leaves. When a
 record is sought the measurement is believed to come out at its mean (Ginsbourger, Le Riche & Carraro 2010), so that
 means stay and deviations shrink: a batch spreads.
@@ -26,7 +34,7 @@ means stay and deviations shrink: a batch spreads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +50,7 @@ from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 
 #: What the next measurement is for.
-GOALS = ("learn", "minimise", "maximise")
+GOALS = ("learn", "minimise", "maximise", "decide")
 
 
 def suggest(
@@ -67,13 +75,17 @@ def suggest(
     tasks : of the candidates, where these have no task column: one label, or one per row.
     primary : the task that matters, where the model does not know it.
     goal : "learn" the primary's function everywhere; "minimise" or "maximise" it, that is find the input with its
-        lowest or highest value in few measurements. For these two the candidates are the primary's.
+        lowest or highest value in few measurements; "decide" whether borrowing helps, by what models of an
+        `AutoRegressor` that borrow and those that do not disagree about most. For these the candidates are the
+        primary's.
 
     Columns: rank, row (position in the candidates), task, the inputs, reduction (of the primary's average variance
     over its own inputs and the candidates', in squared units of y), cost, reduction_per_cost, remaining (the average
     variance then left). For the RBF network the reduction is log gamma and nothing is said of what remains. With
     "minimise" and "maximise": improvement (by how much the best value is expected to be beaten), cost,
-    improvement_per_cost, mean and std (of the function there, before the batch).
+    improvement_per_cost, mean and std (of the function there, before the batch). With "decide": log_odds (by how much
+    the log odds of borrowing against not are expected to move towards the truth), cost, log_odds_per_cost, borrowing
+    and alone (what is predicted there with and without the other data).
 
     Examples
     --------
@@ -85,6 +97,7 @@ def suggest(
     """
     if goal not in GOALS:
         raise ValueError(f"goal={goal!r}: expected one of {list_labels(GOALS)}{did_you_mean(goal, GOALS)}")
+    sides = _sides(model) if goal == "decide" else []
     if hasattr(model, "comparison_"):  # an Auto estimator: the method that it fitted, for its primary
         model, primary = model.model_, model.primary_ if primary is None else primary
     if not hasattr(model, "covariance_at"):
@@ -116,11 +129,23 @@ def suggest(
         steps = greedy(S, R, noise, prices, int(n), gain)
         return _table("reduction", steps, {"remaining": [r for _, _, r in steps]}, shown, code, prices, schema)
     main = primary_code(primary, schema.labels)
+    said = {"decide": "is about"}.get(goal, "looks for the best value of")
     if other := sorted({str(schema.labels[t]) for t in code.tolist() if t != main}):
         raise ValueError(
-            f"goal={goal!r} looks for the best value of {schema.labels[main]!r}, and a measurement of "
-            f"{list_labels(other)} is none; give candidates of {schema.labels[main]!r}, or goal='learn'"
+            f"goal={goal!r} {said} {schema.labels[main]!r}, and a measurement of "
+            f"{list_labels(other)} is none of it; give candidates of {schema.labels[main]!r}, or goal='learn'"
         )
+    if goal == "decide":
+        views = [(w, borrows, *_said(member, candidates, tasks, primary)) for w, borrows, member in sides]
+        steps = discriminating(views, prices, int(n))
+        chosen = [c for c, _, _ in steps]
+        means = {
+            name: np.average(
+                [v[2] for v in views if v[1] == side], axis=0, weights=[v[0] for v in views if v[1] == side]
+            )
+            for name, side in (("borrowing", True), ("alone", False))
+        }
+        return _table("log_odds", steps, {k: m[chosen].tolist() for k, m in means.items()}, shown, code, prices, schema)
     sign = 1.0 if goal == "minimise" else -1.0
     mean, S = model.moments_at(rows, code)
     known = model.inputs_of(main)
@@ -130,6 +155,62 @@ def suggest(
     chosen = [c for c, _, _ in steps]
     more = {"mean": mean[chosen].tolist(), "std": deviation[chosen].tolist()}
     return _table("improvement", steps, more, shown, code, prices, schema)
+
+
+def _sides(model: Any) -> list[tuple[float, bool, Any]]:
+    """Weight, whether it borrows, and estimator of every member that can say what it expects of a batch."""
+    if not hasattr(model, "members_") or model.comparison_ is None:
+        raise ValueError(
+            f"goal='decide' asks what models that borrow and models that do not disagree about, and "
+            f"{type(model).__name__} is one model; give a fitted AutoRegressor that has compared them"
+        )
+    alone, members = model.comparison_.alone, model.members_.items()
+    found = [(model.weights_[key], key not in alone, m) for key, m in members if hasattr(m, "moments_at")]
+    if {borrows for _, borrows, _ in found} != {True, False}:
+        raise ValueError(
+            f"goal='decide' has nothing to decide: of methods that borrow and those that do not one side alone has "
+            f"weight in this AutoRegressor ({model.because_})"
+        )
+    return found
+
+
+def _said(member: Any, candidates: Any, tasks: Any, primary: Any) -> tuple[Array, Array]:
+    """What a member expects of measurements of the primary at the candidates: their mean and covariance."""
+    schema = member.fitted_.schema
+    main = primary_code(primary, schema.labels)
+    rows, code = read_new(member, candidates, schema, tasks, main)
+    mean, S = member.moments_at(rows, np.full(len(rows), main, dtype=np.intp) if code is None else code)
+    return mean, S + member.noise_[schema.labels[main]] * np.eye(len(rows))
+
+
+def discriminating(
+    views: Sequence[tuple[float, bool, Array, Array]], cost: Array, n: int
+) -> list[tuple[int, float, float]]:
+    """(candidate, what it adds to J, J so far), the largest per cost first, each given those before it.
+
+    A view is a weight, whether it borrows, and mean and covariance of measurements at the candidates.
+    """
+    with_, without = ([v for v in views if v[1] == side] for side in (True, False))
+    total = sum(v[0] for v in with_) * sum(v[0] for v in without)
+    pairs = [(v[0] * u[0] / total, v[2:], u[2:]) for v in with_ for u in without]
+    batch: list[int] = []
+    out: list[tuple[int, float, float]] = []
+    reached = 0.0
+    for _ in range(min(n, len(cost))):
+        free = [c for c in range(len(cost)) if c not in batch]
+        found = [sum(w * divergence(a, b, [*batch, c]) for w, a, b in pairs) for c in free]
+        at = int(np.argmax((np.array(found) - reached) / cost[free]))
+        out.append((free[at], found[at] - reached, found[at]))
+        batch, reached = [*batch, free[at]], found[at]
+    return out
+
+
+def divergence(one: tuple[Array, Array], other: tuple[Array, Array], at: list[int]) -> float:
+    """Half the sum of KL(1||2) and KL(2||1) for the measurements `at` these places."""
+    (m, S), (u, T) = ((mean[at], C[np.ix_(at, at)]) for mean, C in (one, other))
+    P, Q = np.linalg.inv(S), np.linalg.inv(T)
+    d = m - u
+    return float(np.sum(Q * S) + np.sum(P * T) - 2.0 * len(at) + d @ (P + Q) @ d) / 4.0
 
 
 def greedy(

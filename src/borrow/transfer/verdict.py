@@ -89,7 +89,7 @@ class Verdict:
     @property
     def carriers(self) -> list[Any]:
         """Secondaries that are shown to carry the gain: a positive share of it that chance does not explain."""
-        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - self.level]
+        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - SURE]
 
     @property
     def method(self) -> str:
@@ -190,8 +190,8 @@ def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
         near = f"within {100 * ROPE:.0f} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
         return [f"Take what is simplest, {alone}: the difference is {near}.", *_strong(v)]
     said = (
-        f"The {label_of(v.best or '')} does worse, which is said of it and not of the data: whether every method that "
-        "can drop a relation (focused, symmetric, rank1) does so too is not shown."
+        f"The error is higher with the {label_of(v.best or '')}, which is said of it and not of the data: whether it "
+        "is so with every method that can drop a relation (focused, symmetric, rank1) is not shown."
     )
     return [
         *([said] if v.low > 0 else []),

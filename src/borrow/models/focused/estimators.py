@@ -52,7 +52,9 @@ class FocusedFit(GPFit):
             "kernel_": setup.kernel.with_theta(values["kernel"]),
             "inducing_": setup.Z if setup.design is None else None,
             "rho_": dict(zip(labels, task_weights(values, setup)[:, 0].tolist(), strict=True)),
-            "specific_kernels_": {labels[t]: own[t] for t in setup.secondaries},
+            "specific_kernels_": {
+                labels[t]: own[t] for t, k in enumerate(setup.specific) if k is not None or t != setup.primary
+            },
         }
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -131,7 +133,11 @@ class FocusedGP(GPEstimator):
 @register("focused", "focused GP", rank=3)
 @dataclass(eq=False, repr=False)
 class FocusedGPRegressor(GPRegressor, FocusedGP):
-    """Learn a primary task with the help of secondary ones: y_t = rho_t f_primary + a function of its own + noise.
+    """Learn a primary task with the help of secondary ones: y_t = rho_t f + a function of its own + noise.
+
+    f is what the tasks have in common with the primary, whose rho is 1. The primary has a function of its own where its
+    rows are then better explained. With `rho_prior=None` (the paper's model), with `background` and where nothing is
+    borrowed it has none, unless `specific_kernel` names one: f is all of it.
 
     Parameters
     ----------
@@ -139,7 +145,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     primary : label of the task that matters; may be left out only when there is a single task.
     kernel : kernel of the primary's function; default squared exponential with one lengthscale per column.
     specific_kernel : kernel of what a secondary does not share; one for all or a dict by label (None: no such part);
-        default squared exponential plus a constant.
+        default squared exponential plus a constant. One for all is that of the secondaries.
     rho, noise : starting values (the values, with `optimizer=None`); a number or a dict by label. Noise variances are
         in the units of y; rho and kernel variances refer to scaled targets.
     inducing : inputs that carry the shared function. "auto" needs none where all pairs of rows can be written out (up
@@ -155,8 +161,10 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
 
     Attributes
     ----------
-    rho_ : dict by label: how much of the primary's function a task carries, for scaled targets; 1 for the primary.
-    specific_kernels_ : dict by label of the kernels of what a secondary does not share.
+    rho_ : dict by label: how much a task carries of the function in common with the primary, for scaled targets; 1 for
+        the primary.
+    specific_kernels_ : dict by label of the kernels of what a task does not share; the primary is in it where something
+        is borrowed: part of its function may be its own.
     inducing_ : inputs on which the shared function is carried; None where nothing is approximated.
     background_ : dict by label of loadings on the background functions.
 

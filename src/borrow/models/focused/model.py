@@ -9,7 +9,7 @@ G. Leen, J. Peltonen, S. Kaski: Focused multi-task learning using Gaussian proce
 | D_t + rho^2 V V' | `design`                     | all pairs of rows, where that is cheaper          |
 | k^p              | `kernel`                     |                                                   |
 | rho_t            | `values["rho"]`              | (M - 1,), the primary's is 1                      |
-| K_t^spec         | `values["specific"]`         | kernels of the secondaries, theta one after other |
+| K_t^spec         | `values["specific"]`         | kernels of the tasks' own parts, one after other  |
 | sigma_t^2        | exp of `values["noise"]`     | (M,)                                              |
 | (section 3)      | `values["loadings"]`         | (M - 1, k) on k background functions              |
 
@@ -27,6 +27,10 @@ Deviations, each with its reason:
 - The paper maximises the evidence. With few primary rows that over-trusts unrelated tasks, so w_t = rho_t sqrt(v), v
   the prior variance of f^p, gets a N(0, 1) prior by default (`rho_prior=None` for the paper's). On rho alone the prior
   would inflate v instead.
+- In the paper all of the primary's function is shared. Where several secondaries have a function in common that depends
+  on other columns than the primary, they have rows enough to make it the primary's, whose own rows become noise. So
+  the primary too has a part of its own, f^p + own, with the lengthscales of its own rows where these say so. There is
+  none with `rho_prior=None`, with background functions, with labels, and where nothing is shared.
 - A relation that adds less than 1.5 nats is dropped (`relations.prune`), part of the same default; with labels
   none is.
 - The evidence has a mode for every choice of signs. Flipping the sign of task t changes b_t only, so all flips are
@@ -62,7 +66,7 @@ class Setup(TaskModel):
     tasks: PlacedTasks
     primary: int
     kernel: Kernel
-    specific: list[Kernel | None]  # None for the primary, and where a secondary has no specific part
+    specific: list[Kernel | None]  # None where a task has no specific part
     Z: Array  # inducing inputs; where the rows are written out, only where the variance of f^p is looked at
     background: Kernel | None = None
     background_Z: Array | None = None
@@ -193,6 +197,11 @@ def model_uncertainty(
         direction(values, kernel=kernel.marks("variance"), rho=-0.5 * values["rho"]),
         direction(values, rho=values["rho"]),
     ]
+    part = setup.specific_parts[setup.primary]
+    if part.stop > part.start:  # how much is shared is how little is the primary's own
+        moved = np.zeros(values["specific"].size)
+        moved[part] = kernel.marks("variance")
+        moves[-1] = direction(values, specific=moved)
     if "noise" in values:
         moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))
     log_prior = reduce(hyper.with_prior, log_priors, lambda at: (0.0, {n: np.zeros_like(v) for n, v in at.items()}))

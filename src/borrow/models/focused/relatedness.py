@@ -12,7 +12,7 @@ from borrow.data.labels import places_of
 from borrow.data.table import Table
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel, Sum
-from borrow.models.focused.model import task_weights
+from borrow.models.focused.model import Setup, task_weights
 from borrow.models.focused.scoring import Ascent, observed_curvature
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
@@ -32,7 +32,7 @@ def relatedness(
     """The table of `FocusedGPRegressor.relatedness`."""
     setup = ascent.setup
     M, weights, own_kernels = len(labels), task_weights(values, setup), setup.specific_kernels(values)
-    rho, se, share = weights[:, 0], np.zeros(M), np.ones(M)
+    rho, se, share, common = weights[:, 0], np.zeros(M), np.ones(M), np.ones(M)
     if len(setup.secondaries):
         se[setup.secondaries] = standard_errors(ascent, values, posterior)
     for t in setup.secondaries:
@@ -41,21 +41,31 @@ def relatedness(
         shared = rho[t] ** 2 * setup.kernel.with_theta(values["kernel"]).diag(X).mean()
         background, kernel = 0.0, own_kernels[t]
         if setup.background is not None:
-            common = setup.background.with_theta(values["background"])
-            background = float((weights[t, 1:] ** 2).sum() * common.diag(X).mean())
+            others = setup.background.with_theta(values["background"])
+            background = float((weights[t, 1:] ** 2).sum() * others.diag(X).mean())
         own = 0.0 if kernel is None else _varying(kernel, X)
         total = shared + background + own
         share[t] = shared / total if total > 0 else 0.0
+        common[t] = in_common(setup, values, X)
     order = [setup.primary, *(t for t in places_of(labels).tolist() if t != setup.primary)]
     columns = {
         "task": [labels[t] for t in order],
         "rows": np.diff(setup.cells.starts)[order] + setup.cells.dof[order].round().astype(int),
         "rho": rho[order],
         "std_error": se[order],
-        "correlation": (np.sign(rho) * np.sqrt(share))[order],
+        "correlation": (np.sign(rho) * np.sqrt(share * common))[order],
         "share": share[order],
     }
     return Table(columns)
+
+
+def in_common(setup: Setup, values: Values, X: Array) -> float:
+    """Share of the primary's prior variance that comes from the function in common with the others: 1 - own part."""
+    kernel, own = setup.kernel.with_theta(values["kernel"]), setup.specific_kernels(values)[setup.primary]
+    if own is None:
+        return 1.0
+    shared = float(kernel.diag(X).mean())
+    return shared / (shared + float(own.diag(X).mean()))
 
 
 def _varying(kernel: Kernel, X: Array) -> float:

@@ -1,7 +1,8 @@
 """Which relations of the focused model are kept, and with which sign.
 
-A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective (odds of 4.5
-to 1) gets rho = 0, and the primary is exactly what it would be alone. Not so with labels.
+A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective gets rho = 0,
+and the primary is exactly what it would be alone. The objective is a penalised maximum without normalisers, so this is
+a price and no odds. Not so with labels.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import DensePosterior, SharedPosterior
-from borrow.inference import EPInference
+from borrow.inference import EPInference, priors
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone
 from borrow.models.focused.model import Setup, condition
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import ROUGHLY, Ascent
+from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
-#: What a relation has to add to the objective, in nats, to be kept: odds of 4.5 to 1. Labels carry so little that
-#: hardly any relation would; there the prior on w alone holds them, and none is dropped.
+#: What a relation has to add to the objective, in nats, to be kept. Labels carry so little that hardly any would; there
+#: the prior on w alone holds them, and none is dropped.
 RELATION_COST = 1.5
 LABEL_RELATION_COST = 0.0
+#: Log variance of the primary's own part, against that of its function: where it starts, and where none is meant.
+OWN_SHARE, LITTLE = -1.0, -3.0
 
 
 @dataclass(frozen=True)
@@ -52,17 +56,22 @@ class Search:
         """What a relation has to add to the objective, in nats."""
         return LABEL_RELATION_COST if isinstance(self.setup.infer, EPInference) else RELATION_COST
 
-    def go_on(self, best: Optimum, values: Values) -> Optimum:
-        """The optimum from these values on; its iterations add to those of the best so far."""
-        trial = self.ascent.maximise(values, self.bounds, self.max_iter)
-        return replace(trial, n_iter=best.n_iter + trial.n_iter)
+    def prior_of_primary(self, at: Values) -> float:
+        """Log density of the priors on a kernel of the primary's, or on its noise."""
+        ascent = self.ascent
+        if ascent.prior is None:
+            return 0.0
+        of_kernel, of_noise = priors.kernel_prior(self.setup.kernel, ascent.scales), priors.independent_noise_prior(1)
+        return sum((of_kernel if name == "kernel" else of_noise).log_density(v)[0] for name, v in at.items())
 
-    def hold_primary(self) -> Search:
-        """The search with the primary's kernel and noise held at what it shows by itself."""
-        kernel, noise = self.alone.values["kernel"], self.alone.values["noise"]
-        own = np.arange(len(noise)) == self.setup.primary
-        low, high = (np.where(own, noise, side) for side in self.bounds["noise"])
-        return replace(self, bounds={**self.bounds, "kernel": (kernel, kernel), "noise": (low, high)})
+    def go_on(self, best: Optimum, values: Values) -> Optimum:
+        """The optimum from these values on, roughly; its iterations add to those of the best so far."""
+        return self.finish(best, values, ROUGHLY)
+
+    def finish(self, best: Optimum, values: Values, tol: float | None = None) -> Optimum:
+        """The optimum from these values on, as closely as it can be found."""
+        trial = self.ascent.maximise(values, self.bounds, self.max_iter, tol)
+        return replace(trial, n_iter=best.n_iter + trial.n_iter)
 
     def hold(self, weak: Any) -> Search:
         """The search with the rho of weak relations held at zero."""
@@ -79,7 +88,8 @@ def sharing_gains(search: Search, best: Optimum) -> Array:
     """
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
-    posterior, now = condition(values, setup).posterior, search.ascent.log_prior(values)
+    posterior: Any = condition(values, setup).posterior
+    now = search.ascent.log_prior(values)
     for i, t in enumerate(setup.secondaries.tolist()):
         kernel, cells = setup.specific[t], setup.cells.only(t)
         if kernel is None or len(cells.y) == 0:
@@ -123,33 +133,51 @@ def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Opt
 def primary_gain(search: Search, values: Values) -> float:
     """Nats by which the primary's rows are better explained given the others than by its own fit, priors counted.
 
-    The kernel is the others' to explain too: its prior counts for the own fit alone.
+    The kernel of the shared function is the others' to explain too: its prior counts for the own fit alone.
     """
     setup, alone, t = search.setup, search.alone, search.setup.primary
     likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
-    helped = condition(values, setup).posterior.evidence_given_others[t]
+    posterior: Any = condition(values, setup).posterior
+    helped = posterior.evidence_given_others[t]
     helped += likelihood.log_normaliser(likelihood.sites()[1])
-    moved = {**alone.values, "noise": alone.values["noise"].copy()}
-    moved["noise"][t] = values["noise"][t]
-    by_noise = search.ascent.log_prior(moved) - search.ascent.log_prior(alone.values)
-    return float(helped + by_noise - alone.evidences[t] - alone.prior_of_primary)
+    noise, part = {"noise": values["noise"][t : t + 1]}, values["specific"][setup.specific_parts[t]]
+    by_prior = search.prior_of_primary(noise | ({"kernel": part} if part.size else {}))
+    own_fit = {"kernel": alone.values["kernel"], "noise": alone.values["noise"][t : t + 1]}
+    return float(helped + by_prior - alone.evidences[t] - search.prior_of_primary(own_fit))
 
 
-def protect_primary(search: Search, best: Optimum, regressed: Values | None) -> tuple[Search, Optimum]:
-    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary.
+def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Search, Optimum]:
+    """A part of its own for the primary, where its rows are then better explained given the others.
 
-    Secondaries that have a function in common which the primary lacks, and rows enough, would have it as the
-    primary's. Then only what relates to the function that the primary shows by itself is kept: its kernel and noise
-    are held, and the relations start from the regression on its own fit; or none is.
+    It starts as a third of the primary's variance, with the lengthscales that the primary shows by itself; where the
+    best so far shares nothing that is worth it, beside relations from the regression. What all tasks together gain is
+    not asked: the secondaries would gain by a shared function that is hardly the primary's.
     """
+    setup, alone, t = search.setup, search.alone, search.setup.primary
+    kernel, at = setup.kernel, setup.specific_parts[t].start
+    variance = kernel.marks("variance")
+    if setup.specific[t] is not None or not variance.any():
+        return search, best
+    _, worth = drop_all_unless_worth_it(search, best)
+    sharing = best.values if np.any(worth.values["rho"]) else regressed
+    wider = replace(setup, specific=[kernel if s == t else k for s, k in enumerate(setup.specific)])
+
+    def inserted(values: Values, theta: Array) -> Values:
+        return {**values, "specific": np.insert(values["specific"], at, theta)}
+
+    start = inserted(sharing, alone.values["kernel"] + OWN_SHARE * variance)
+    bounds = {**search.bounds, "specific": bounds_of(start, setup.cells)["specific"]}
+    ascent = Ascent(wider, search.ascent.scales, search.ascent.prior, search.ascent.sd)
+    none = replace(alone, values=inserted(alone.values, kernel.theta + LITTLE * variance))
+    other = replace(search, ascent=ascent, bounds=bounds, alone=none)
+    trial = other.go_on(best, start)
+    return (other, trial) if primary_gain(other, trial.values) > primary_gain(search, best.values) else (search, best)
+
+
+def protect_primary(search: Search, best: Optimum) -> tuple[Search, Optimum]:
+    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary."""
     if "loadings" in best.values or not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
         return search, best
-    if regressed is not None:
-        held = search.hold_primary()
-        trial = held.go_on(best, regressed)
-        held, trial = prune(held, trial, sharing_gains(held, trial))
-        if np.any(trial.values["rho"]) and primary_gain(held, trial.values) >= 0.0:
-            return held, trial
     alone = search.alone.values
     return search.hold(True), replace(best, values=alone, objective=search.objective(alone)[0], at_bound=[])
 
@@ -188,7 +216,8 @@ def flip_signs_that_help(search: Search, best: Optimum) -> Optimum:
     """Flip what raises the evidence and go on from there, until nothing does."""
     setup = search.setup
     for _ in range(5 if len(setup.secondaries) else 0):
-        signs = best_signs(condition(best.values, setup).posterior, setup.primary)[setup.secondaries]
+        posterior: Any = condition(best.values, setup).posterior
+        signs = best_signs(posterior, setup.primary)[setup.secondaries]
         if setup.cells.starts[setup.primary + 1] == setup.cells.starts[setup.primary]:
             signs = signs * np.sign(signs @ best.values["rho"] or 1.0)  # no primary row: the sum of rho is positive
         if np.all(signs > 0):

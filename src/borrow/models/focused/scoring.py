@@ -34,10 +34,14 @@ from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, pack, unpack
 
-#: A step that gains less than this per parameter, and in all, is the last.
-TOLERANCE, LEAST_TOLERANCE = 1e-6, 1e-5
+#: A step that gains less than this per parameter is the last.
+TOLERANCE = 1e-6
+#: The same in all while it is not decided yet what is shared: relations are weighed at 1.5 nats.
+ROUGHLY = 1e-2
 #: Above this many parameters a step costs more than it saves.
 MOST = 600
+#: With more than so many rows L-BFGS ends where five steps together gain less than this per row, in nats.
+MANY_ROWS, STILL = 5000, 2e-6
 #: Scoring steps of every start before the best goes on.
 SCORING_WARMUP = 3
 STEP = 1e-4
@@ -111,7 +115,7 @@ class Ascent:
         """Minus the curvature, where the objective was evaluated last."""
         if self.curvature is not None:
             return self.curvature
-        posterior = (self._last or condition(values, self.setup)).posterior
+        posterior: Any = (self._last or condition(values, self.setup)).posterior
         H = posterior.information(directions(values, self.setup, posterior)) + self._curvature_of_priors(values)
         if self.sd is not None and values["rho"].size:
             v = float(self.setup.kernel.with_theta(values["kernel"]).diag(self.setup.Z).mean())
@@ -133,11 +137,20 @@ class Ascent:
                     self._of_priors[i] += (down - up) / (2.0 * STEP)
         return self._of_priors
 
+    def _still(self) -> dict[str, Any]:
+        """Where L-BFGS ends: with many rows, where a few steps together gain next to nothing per row."""
+        n = len(self.setup.cells.y)
+        return {"tol": STILL * n, "patience": 5} if n > MANY_ROWS else {}
+
+    def by_scoring(self, values: Values) -> bool:
+        """Whether the way up is by scoring steps, to a tolerance that is asked for; by L-BFGS it is always the same."""
+        return self.curvature is not None or can_score(self.setup, values)
+
     def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
         """The optimum from these values on, by L-BFGS where scoring steps stop short."""
-        if self.curvature is None and not can_score(self.setup, start):
-            return hyper.maximise(self.objective, start, bounds, max_iter)
-        tol = max(LEAST_TOLERANCE, TOLERANCE * pack(start).size) if tol is None else tol
+        if not self.by_scoring(start):
+            return hyper.maximise(self.objective, start, bounds, max_iter, **self._still())
+        tol = TOLERANCE * pack(start).size if tol is None else tol
         best = hyper.maximise_by_scoring(self.objective, self.information, start, bounds, max_iter, tol)
         if best.message != hyper.STALLED or best.n_iter >= max_iter:
             return best
@@ -148,11 +161,11 @@ class Ascent:
         self, starts: list[Values], bounds: Bounds, max_iter: int, warmup: int, tol: float | None = None
     ) -> Optimum:
         """A few steps from every start, then the best of them to the end."""
-        if self.curvature is None and not can_score(self.setup, starts[0]):
-            return hyper.race(self.objective, starts, bounds, max_iter, warmup)
+        if not self.by_scoring(starts[0]):
+            return hyper.race(self.objective, starts, bounds, max_iter, warmup, **self._still())
         if len(starts) > 1:
             steps = min(SCORING_WARMUP, max_iter)
-            heats = [self.maximise(s, bounds, steps, tol) for s in starts]
+            heats = [self._heat(s, bounds, steps, tol) for s in starts]
             best = max(heats, key=lambda o: o.objective)
             if best.converged or max_iter <= steps:
                 return best
@@ -160,6 +173,12 @@ class Ascent:
             best = replace(NOTHING, values=starts[0])
         end = self.maximise(best.values, bounds, max_iter - best.n_iter, tol)
         return replace(end, n_iter=end.n_iter + best.n_iter)
+
+    def _heat(self, start: Values, bounds: Bounds, steps: int, tol: float | None) -> Optimum:
+        """A few steps; none where tasks share nothing, which have been fitted: all weights at zero is a saddle."""
+        if start["rho"].size and not np.any(start["rho"]):
+            return replace(NOTHING, values=start, objective=self.objective(start)[0], n_evaluations=1)
+        return self.maximise(start, bounds, steps, tol)
 
 
 def _filled(by: Values, like: Values) -> Values:

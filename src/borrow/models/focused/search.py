@@ -26,11 +26,12 @@ from borrow.models.focused.relations import (
     Search,
     drop_all_unless_worth_it,
     flip_signs_that_help,
+    give_own_part,
     protect_primary,
     prune,
     sharing_gains,
 )
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import ROUGHLY, Ascent
 from borrow.models.focused.starts import starts
 from borrow.models.gp.model import bounds_of, fit_single
 from borrow.numerics.optimise import Optimum, Values
@@ -46,6 +47,8 @@ LABEL_MOST = 100
 EXACT_ROWS = 1000
 #: Of more rows, so many begin the search.
 SEARCH_ROWS = 400
+#: Fewer rows of a task than this tell nothing of its relation.
+LEAST_ROWS = 8
 
 
 def is_exact(how: Any, cells: Cells, background: bool) -> bool:
@@ -117,22 +120,25 @@ def optimise(
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
     bounds = bounds_of(candidates[0], setup.cells)
     search = Search(Ascent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
+    priced = search.cost > 0 and how.weight_sd is not None
+    priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     few = fewer_rows(data, setup)
-    if few is None:
-        best = search.ascent.race(candidates, bounds, how.max_iter, warmup)
-    else:
-        small = Ascent(few, scales, how.prior, how.weight_sd)
-        best = flip_signs_that_help(replace(search, ascent=small), small.race(candidates, bounds, how.max_iter, warmup))
+    if few is not None:
+        search = replace(search, ascent=Ascent(few, scales, how.prior, how.weight_sd))
+    tol = ROUGHLY if len(setup.secondaries) else None
+    best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, warmup, tol))
+    if priced and "loadings" not in best.values:
+        search, best = give_own_part(search, best, candidates[2])
+    setup = replace(setup, specific=search.setup.specific)
+    if few is not None:
+        small = search.ascent
         small.objective(best.values)
         curvature = small.information(best.values) * (len(data.cells.y) / len(few.cells.y))
         search = replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd, curvature))
-        best = search.go_on(best, best.values)
-    best = flip_signs_that_help(search, best)
-    priced = search.cost > 0 and how.weight_sd is not None
-    priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
+        best = flip_signs_that_help(search, search.go_on(best, best.values))
     if priced:
         search, best = prune(search, best, sharing_gains(search, best))
-        search, best = protect_primary(search, best, candidates[1])
+        search, best = protect_primary(search, best)
     again = with_inducing(how.inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z):
         setup = again
@@ -142,23 +148,33 @@ def optimise(
             _, best = drop_all_unless_worth_it(search, best)
             setup = setup if np.any(best.values["rho"]) else with_inducing(how.inducing, data, setup, best.values)
     if priced and not np.any(task_weights(best.values, setup)[setup.secondaries]):
-        best = as_no_transfer(replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd)), best, values)
+        setup, best = as_no_transfer(
+            replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd)), best, values
+        )
+    elif search.ascent.by_scoring(best.values):
+        best = search.finish(best, best.values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
 
 
-def as_no_transfer(search: Search, best: Optimum, given: Values) -> Optimum:
-    """Where nothing is shared the primary is fitted as no transfer fits it, from the values given, and as closely."""
-    setup, ascent, t = search.setup, search.ascent, search.setup.primary
+def as_no_transfer(search: Search, best: Optimum, given: Values) -> tuple[Setup, Optimum]:
+    """Where nothing is shared the primary is fitted as no transfer fits it, from the values given, and as closely.
+
+    Its function has one part then.
+    """
+    ascent, t = search.ascent, search.setup.primary
+    setup = replace(search.setup, specific=[None if s == t else k for s, k in enumerate(search.setup.specific)])
+    theta = np.delete(best.values["specific"], search.setup.specific_parts[t])
+    ascent = Ascent(setup, ascent.scales, ascent.prior, ascent.sd)
     noise = {"noise": given["noise"][[t]]} if "noise" in given else {}  # labels have none
     how = ascent.scales, ascent.prior, search.max_iter, setup.infer
     kernel, own, optimum, _ = fit_single(setup.tasks.only(t), setup.kernel.with_theta(given["kernel"]), noise, *how)
-    values = {**best.values, "kernel": kernel.theta}
+    values = {**best.values, "kernel": kernel.theta, "specific": theta}
     if noise:
         values["noise"] = best.values["noise"].copy()
         values["noise"][t] = own["noise"][0]
     n_iter, reached = best.n_iter + optimum.n_iter, ascent.objective(values)[0]
-    return replace(optimum, values=values, objective=reached, n_iter=n_iter, at_bound=[])
+    return setup, replace(optimum, values=values, objective=reached, n_iter=n_iter, at_bound=[])
 
 
 def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
@@ -168,7 +184,8 @@ def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
     """
     if setup.design is not None or setup.background is not None or not isinstance(setup.infer, ExactInference):
         return None
-    cells = thin(data.cells, max(1, SEARCH_ROWS // len(setup.specific)))
-    if len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
+    rows = SEARCH_ROWS // len(setup.specific)
+    cells = thin(data.cells, max(rows, 1))
+    if rows < LEAST_ROWS or len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
         return None
     return replace(setup, tasks=PlacedTasks(cells), design=Design.of(cells))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,8 @@ def prepare(
     # Each task is centred on its own rows: a secondary's level is its own.
     own = default_kernel(data.column_scales, None, "specific_kernel") + Constant(OFFSET_VARIANCE)
     specific = own_kernels(specific_kernel, data.labels, own, default="auto")
-    specific[primary] = None
+    if not (isinstance(specific_kernel, Mapping) and data.labels[primary] in specific_kernel):
+        specific[primary] = None  # it is given a part of its own where that helps (`relations.give_own_part`)
     setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
     weights = np.array(numbers_by_label(rho, data.labels, "rho", default=0.0))
     values: Values = {

@@ -347,7 +347,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         noise[encode(known, labels)] = old.noise
         values = {**old.values, "noise": old.values["noise"] if self.share_noise else np.log(noise)}
         fit = condition(values, setup)
-        found = {"setup": setup, "values": values, "posterior": fit.posterior, "uncertainty": None}
+        found: dict[str, Any] = {"setup": setup, "values": values, "posterior": fit.posterior, "uncertainty": None}
         model = replace(old, cells=data.cells, noise=noise, rows=rows, **found)
         published = self._published(replace(fitted.schema, labels=labels), data.scaling, model)
         return replace(published, attributes={**fitted.attributes, **published.attributes})
