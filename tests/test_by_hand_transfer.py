@@ -704,6 +704,10 @@ def test_lines_that_are_right_and_those_that_are_not():
             lines.check_about({**ABOUT, **change})
     with pytest.raises(ValueError, match="its first line lacks 'seed'"):
         lines.check_about({k: v for k, v in ABOUT.items() if k != "seed"})
+    other = {**LINE, "method": "pooled"}
+    lines.refuse_odd_lines("it", ABOUT, [LINE, other, {**LINE, "fold": 1, "rows": [1]}])
+    with pytest.raises(ledger.LedgerError, match="two lines of one fold hold out different rows"):
+        lines.refuse_odd_lines("it", ABOUT, [LINE, {**other, "rows": [1]}])
     labels = {**ABOUT, "kind": "classification", "classes": ["u", "v"]}
     own = {"calibration": 0.0, "probability": [[0.5, 0.5]], "y": ["u"]}
     lines.check_line({**LINE, **own}, labels)

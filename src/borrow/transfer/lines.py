@@ -52,8 +52,12 @@ def refuse_odd_lines(path: Any, about: Any, lines: Sequence[Mapping[str, Any]]) 
     """Refuse a ledger whose first line, or another, is not as this package writes them, whatever its checksums say."""
     try:
         check_about(about)
+        held_out: dict[tuple[Any, ...], list[int]] = {}
         for line in lines:
             check_line(line, about)
+            fold = tuple(line.get(k) for k in ("primary", "repeat", "fold"))
+            if "rows" in line and held_out.setdefault(fold, line["rows"]) != line["rows"]:
+                raise ValueError("two lines of one fold hold out different rows")
     except ValueError as odd:
         raise LedgerError(f"{path} is not a comparison that this borrow writes: {odd}; start anew") from None
 
