@@ -699,7 +699,8 @@ def test_lines_that_are_right_and_those_that_are_not():
             lines.check_line({**LINE, **change}, ABOUT)
     for change in ({"kind": "other"}, {"kind": 1}, {"tasks": "ab"}, {"cv": []}, {"cv": {"folds": 2}}, {"seed": True},
                    {"rows": [["a", 4]]}, {"rows": [["a", 4, 1], ["b", 4]]}, {"primaries": []}, {"primaries": ["c"]},
-                   {"methods": ["no such"]}, {"features": [1]}):  # fmt: skip
+                   {"methods": ["no such"]}, {"features": [1]}, {"alone": 0.5}, {"own": 1.0}, {"notes": [["a"]]},
+                   {"clusters": [1, 2]}, {"row_weights": 2.0}):  # fmt: skip
         with pytest.raises(ValueError, match=r"first line|it names the method"):
             lines.check_about({**ABOUT, **change})
     with pytest.raises(ValueError, match="its first line lacks 'seed'"):
