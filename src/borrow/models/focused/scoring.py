@@ -36,8 +36,6 @@ from borrow.numerics.optimise import Optimum, Values, pack, unpack
 
 #: A step that gains less than this per parameter is the last.
 TOLERANCE = 1e-6
-#: The same in all while it is not decided yet what is shared: relations are weighed at 1.5 nats.
-ROUGHLY = 1e-2
 #: Above this many parameters a step costs more than it saves.
 MOST = 600
 #: Scoring steps of every start before the best goes on.
@@ -135,13 +133,9 @@ class Ascent:
                     self._of_priors[i] += (down - up) / (2.0 * STEP)
         return self._of_priors
 
-    def by_scoring(self, values: Values) -> bool:
-        """Whether the way up is by scoring steps, to a tolerance that is asked for; by L-BFGS it is always the same."""
-        return self.curvature is not None or can_score(self.setup, values)
-
     def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
         """The optimum from these values on, by L-BFGS where scoring steps stop short."""
-        if not self.by_scoring(start):
+        if self.curvature is None and not can_score(self.setup, start):
             return hyper.maximise(self.objective, start, bounds, max_iter)
         tol = TOLERANCE * pack(start).size if tol is None else tol
         best = hyper.maximise_by_scoring(self.objective, self.information, start, bounds, max_iter, tol)
@@ -154,7 +148,7 @@ class Ascent:
         self, starts: list[Values], bounds: Bounds, max_iter: int, warmup: int, tol: float | None = None
     ) -> Optimum:
         """A few steps from every start, then the best of them to the end."""
-        if not self.by_scoring(starts[0]):
+        if self.curvature is None and not can_score(self.setup, starts[0]):
             return hyper.race(self.objective, starts, bounds, max_iter, warmup)
         if len(starts) > 1:
             steps = min(SCORING_WARMUP, max_iter)
