@@ -315,6 +315,7 @@ def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
                 inputs.shift_weights(problem, "a", high)
     with pytest.warns(UserWarning, match="50 % of the rows wanted lie outside"):
         inputs.shift_weights(problem, "a", np.array([[x.min() - 0.06 * width], [x.mean()]]))
+    assert len(inputs.shift_weights(problem, "a", np.array([[x.min() - 0.04 * width], [x.mean()]]))[1]) == 1
     for wrong in (np.zeros((0, 1)), np.zeros((3, 2)), np.zeros(3)):
         with pytest.raises(ValueError, match="wanted has the shape"):
             inputs.read_wanted(wrong, problem)
@@ -355,6 +356,13 @@ def test_mean_reference_is_drawn_little_and_its_spread_counts_one_row_of_all():
     spread = (8.0 + 6.0) / 4.0
     # Rows left out miss by 3/2 times their deviation where the level is free; the penalty leaves it nearly so.
     np.testing.assert_allclose(std**2, [(2.25 * 8.0 + spread) / 4.0, (2.25 * 6.0 + spread) / 4.0], rtol=0.2)
+
+
+@pytest.mark.parametrize("form", ["mean", "ridge"])
+def test_a_task_without_a_target_has_the_mean_of_all(form):
+    y = np.array([1001.0, 1003.0, 1006.0, 1006.0, np.nan, np.nan])
+    model = RidgeReference(form=form).fit(np.zeros((6, 1)), y, tasks=["a", "a", "b", "b", "c", "c"])
+    np.testing.assert_allclose(model.predict([[0.0]], tasks=["c"]), 1004.0)
 
 
 def test_references_of_wide_targets_have_a_column_per_task():
