@@ -1,6 +1,8 @@
 """Every covariance of tasks against one matrix of all pairs that is written out from its formula, and what follows."""
 
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from borrow.covariance.layout import LEAST, MOST_ENTRIES, PADDED, STRETCH, alike
 from borrow.data.cells import merge
 from borrow.kernels import Constant, Matern, SquaredExponential
 from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.workers import InProcess
 from oracles import central_difference
 
 RNG = np.random.default_rng(7)
@@ -89,6 +92,10 @@ def dense_gradient(a, x, own):
     return [*found, a.intercept, *a.specific[0], *a.specific[2]] if own else found
 
 
+def low_rank(cells, x, place=PlacedTasks):
+    return LowRankTasks(place(cells), KERNEL.with_theta(x[:3]), Z, x[3:9].reshape(3, 2), float(x[9]))
+
+
 def low_rank_matrix(x, X, task):
     kernel, R = KERNEL.with_theta(x[:3]), x[3:9].reshape(3, 2)
     Q, residual = nystrom(kernel, Z, X)
@@ -111,10 +118,15 @@ def shared_matrix(x, X, task):
     return K
 
 
-def shared(cells, x):
+def apart(cells):
+    """The tasks as they are after a fit on workers: each by itself."""
+    return pickle.loads(pickle.dumps(PlacedTasks(cells, InProcess())))
+
+
+def shared(cells, x, place=PlacedTasks):
     bases = [Basis(KERNEL.with_theta(x[:3]), Z), Basis(Matern(0.7, 0.9).with_theta(x[3:5]), Z2)]
     own = [OWN[0].with_theta(x[14:16]), None, OWN[2].with_theta(x[16:17])]
-    return SharedCovariance(PlacedTasks(cells), bases, [0, 1, 1], x[5:14].reshape(3, 3), own)
+    return SharedCovariance(place(cells), bases, [0, 1, 1], x[5:14].reshape(3, 3), own)
 
 
 FORMS = {
@@ -138,9 +150,7 @@ FORMS = {
         complete=True,
     ),
     "low rank": Form(
-        lambda cells, x: LowRankTasks(
-            PlacedTasks(cells), KERNEL.with_theta(x[:3]), Z, x[3:9].reshape(3, 2), float(x[9])
-        ),
+        low_rank,
         low_rank_matrix,
         lambda a, x: [*a.bases[0], *a.weights.ravel(), a.intercept],
         np.array([*KERNEL.theta, 0.9, 0.1, -0.4, 0.7, 0.5, -1.1, 0.3]),
@@ -153,6 +163,10 @@ FORMS = {
                   *OWN[0].theta, *OWN[2].theta]),
     ),
 }  # fmt: skip
+
+
+for name, build in (("low rank", low_rank), ("shared", shared)):
+    FORMS[f"{name}, tasks apart"] = replace(FORMS[name], build=partial(build, place=apart))
 
 
 @pytest.fixture(params=FORMS)
@@ -272,6 +286,27 @@ def test_average_information_and_adjoint_of_the_kernel(at):
         np.testing.assert_allclose(found + found.T, by + by.T, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("intercept", "own"), [(0.0, OWN), (0.6, ())])
+def test_intercepts_without_own_kernels_and_own_kernels_without_intercepts(intercept, own):
+    cells, B = cells_of(False), ROOT @ ROOT.T
+    tau = cells.count / 0.4
+    both, task = np.vstack([cells.X, NEW]), np.concatenate([cells.task, NEW_TASK])
+    K = B[np.ix_(task, task)] * KERNEL(both) + intercept * (task[:, None] == task)
+    for t, kernel in enumerate(own):
+        if kernel is not None:
+            K[np.ix_(task == t, task == t)] += kernel(both[task == t])
+    posterior = DenseTasks(Design.of(cells), KERNEL, B, intercept, list(own)).condition(Sites(tau * cells.y, tau))
+    n = len(tau)
+    gain = K[n:, :n] @ np.linalg.inv(K[:n, :n] + np.diag(1.0 / tau))
+    np.testing.assert_allclose(posterior.predict(NEW, NEW_TASK).mean, gain @ cells.y, rtol=1e-9)
+    np.testing.assert_allclose(
+        posterior.predict(NEW, NEW_TASK, True).covariance, K[n:, n:] - gain @ K[:n, n:], atol=1e-12
+    )
+    found = posterior.adjoints()
+    assert (found.intercept != 0.0) == bool(intercept or own)
+    assert len(found.specific) == (3 if intercept or own else 0)
+
+
 def test_inducing_inputs_have_the_gradient_of_the_matrix():
     global Z
     cells, x = cells_of(False), FORMS["shared"].start
@@ -332,8 +367,6 @@ def test_sites_as_observations():
 
 
 def test_jitter_of_inducing_inputs_that_repeat_is_known_and_travels():
-    import pickle
-
     basis = InducingBasis(Basis(SquaredExponential(1.0, 1.0), np.array([[0.0], [0.0], [1.0]])))
     assert 0.0 < basis.jitter < 1e-6
     again = pickle.loads(pickle.dumps(basis))

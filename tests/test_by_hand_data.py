@@ -9,6 +9,7 @@ import pytest
 import borrow
 from borrow.data import content, encode, labels, read, resolution, scaling
 from borrow.data.cells import Rows, merge, thin
+from borrow.estimators.base import with_encoder
 
 # Cells. ---------------------------------------------------------------------------------------------------------------
 
@@ -219,6 +220,16 @@ def test_order_by_content_does_not_depend_on_names_places_or_weights(classes):
         np.testing.assert_array_equal(coded[1], columns)
 
 
+def test_tasks_that_differ_in_their_labels_alone_are_told_apart_by_the_rows_that_carry_these():
+    """The same inputs in both tasks: u u v v in one, u v u v in the other, whatever the codes of the labels are."""
+    X = np.arange(4.0)[:, None] ** 2
+    both, task = np.vstack([X, X]), np.repeat([0, 1], 4)
+    y = np.array([0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    order = content.content_order(both, rows_of(both, task, y), True)[0]
+    swapped = content.content_order(both, rows_of(both, 1 - task, 1.0 - y), True)[0]
+    np.testing.assert_array_equal(swapped, 1 - order)
+
+
 # Labels and rows. -----------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +312,26 @@ def test_what_new_rows_lack_or_have_too_much_is_named():
     np.testing.assert_array_equal(beside.predict(frame[["x"]], tasks=list("abab")), both)
     with pytest.raises(ValueError, match="nothing says which task these rows belong to; give tasks=, one of 'a', 'b'"):
         beside.predict(frame[["x"]])
+
+
+def test_a_frame_of_levels_is_encoded_unless_it_is_already():
+    frame = pd.DataFrame({"x": np.arange(8.0) ** 1.5, "site": list("uvuvuuvv")})
+    encoder = borrow.TableEncoder().fit(frame)
+    encoded = encoder.transform(frame)
+    model = with_encoder(fit(encoded, np.sin(np.arange(8.0))), encoder)
+    assert list(encoded.columns) != list(frame.columns)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(encoded))
+    np.testing.assert_array_equal(model.predict(frame[["site", "x"]]), model.predict(frame))
+
+
+def test_an_array_of_other_columns_and_a_task_never_seen_are_refused():
+    model = fit(np.arange(6.0)[:, None], np.arange(6.0), list("ababab"))
+    with pytest.raises(ValueError, match="X has 3 features, but SingleTaskGPRegressor is expecting 1 features"):
+        model.predict(np.zeros((2, 3)), tasks=["a", "b"])
+    with pytest.raises(ValueError, match="unknown task 'c': fit saw no row of it; tasks are 'a', 'b'"):
+        model.predict(np.zeros((1, 1)), tasks=["c"])
+    with pytest.raises(ValueError, match="there are 3 task labels for 2 rows"):
+        model.predict(np.zeros((2, 1)), tasks=["a", "b", "a"])
 
 
 def test_labels_of_classes_are_whole_where_gaps_made_them_floats():

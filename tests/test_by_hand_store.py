@@ -181,12 +181,12 @@ def test_objects_may_be_nested_a_hundred_deep_and_no_deeper():
     def nested(n):
         return [{"list": []}, *({"list": [{"at": k}]} for k in range(n - 1))]
 
-    found = decode(*nested(98))
-    for _ in range(97):
+    found = decode(*nested(99))  # and where it is used, as the root, one more
+    for _ in range(98):
         (found,) = found
     assert found == []
     with pytest.raises(PageError, match="nested deeper"):
-        decode(*nested(101))
+        decode(*nested(100))
 
 
 def test_what_a_page_unfolds_to_is_bounded():
@@ -307,3 +307,6 @@ def test_a_page_of_many_marks_asks_for_memory_first(monkeypatch, tmp_path):
     asked.clear()
     container._page(b"[" + b",".join([b"{}"] * 60000) + b"]", len(text), "it")
     assert asked == []  # 232 * 60,000 + 40 * 59,999 is below 2^24
+    text = b"[" + b",".join([b'{"a":[]}'] * 50000) + b"]"
+    container._page(text, len(text), "it")
+    assert asked == [2 * len(text) + 2 * (50000 * (232 + 2 * 40 + 40 + 88) + 88 + 40 * 49999)]

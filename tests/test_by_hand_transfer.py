@@ -98,7 +98,7 @@ def test_interval_by_hand():
     n = 1.0 / (0.0625 + 0.0625 + 0.25)
     se = np.sqrt(1.5 * n / (n - 1.0) * (((share * (values - 3.75)) ** 2).sum()))
     half = student.ppf(0.975, n - 1.0) * se
-    np.testing.assert_allclose(found, [3.75, se, 3.75 - half, 3.75 + half, n - 1.0])
+    np.testing.assert_allclose(found, [3.75, se, 3.75 - half, 3.75 + half, n - 1.0, 0.0])
     together = decide.interval(np.array([1.0, 2.0, 6.0]), 1.0, np.ones(3), ["u", "u", "v"])
     assert together.mean == pytest.approx(3.0)
     assert together.df == pytest.approx(1.0 / (4.0 / 9.0 + 1.0 / 9.0) - 1.0)
@@ -239,6 +239,7 @@ def test_worth_of_tasks_by_hand():
     assert [found[t].gain.mean for t in "ab"] == pytest.approx([3.125, 4.375])
     assert [found[t].p for t in "ab"] == pytest.approx([2.0 * student.sf(5.0, 1)] * 2)
     assert len(shapley.coalitions("abc", 0)) == 8
+    assert len(shapley.coalitions(range(shapley.EXACT_UP_TO), 0)) == 2**shapley.EXACT_UP_TO  # all sets, up to there
 
 
 def test_orders_of_many_tasks_go_forth_and_back():
@@ -252,7 +253,7 @@ def test_orders_of_many_tasks_go_forth_and_back():
     sets = shapley.coalitions(tasks, 0)
     assert {frozenset(), frozenset(tasks), *(frozenset([t]) for t in tasks)} <= {*sets}
     adding = {S: np.array([100.0, 50.0]) - sum((t + 1.0) * np.array([1.0, 0.5]) for t in S) for S in sets}
-    shares = shapley.sampled_shares(tasks, adding, 0)
+    shares = shapley.shares_of(tasks, adding, 0)
     for t in tasks:  # where tasks add up, every order gives each its own
         np.testing.assert_allclose(shares[t], [t + 1.0, 0.5 * (t + 1.0)])
 
@@ -299,10 +300,10 @@ def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
     w = np.array([v for _, v in weights])
     assert w.mean() == pytest.approx(1.0)
     np.testing.assert_allclose(w, odds_by_hand(problem, right), rtol=1e-2)
-    one = {"x": np.r_[9.0, np.zeros(59)], "y": np.zeros(60), "who": ["a", "b"] * 30}
-    far = read_problem(one, "y", "who", kind="regression")
-    cut = np.array([v for _, v in inputs.shift_weights(far, "a", np.full((30, 1), 9.0))[0]])
-    np.testing.assert_allclose(cut, odds_by_hand(far, np.full((30, 1), 9.0)), rtol=0.05)
+    one = {"x": np.r_[9.0, np.zeros(119)], "y": np.zeros(120), "who": ["a", "b"] * 60}
+    far, six = read_problem(one, "y", "who", kind="regression"), np.full((30, 1), 6.0)
+    cut = np.array([v for _, v in inputs.shift_weights(far, "a", six)[0]])
+    np.testing.assert_allclose(cut, odds_by_hand(far, six), rtol=0.05)
     assert w[np.argmax(x)] > 1.5
     assert w[np.argmin(x)] < 0.5
     width = x.max() - x.min()
@@ -315,6 +316,7 @@ def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
                 inputs.shift_weights(problem, "a", high)
     with pytest.warns(UserWarning, match="50 % of the rows wanted lie outside"):
         inputs.shift_weights(problem, "a", np.array([[x.min() - 0.06 * width], [x.mean()]]))
+    assert len(inputs.shift_weights(problem, "a", np.array([[x.min() - 0.04 * width], [x.mean()]]))[1]) == 1
     for wrong in (np.zeros((0, 1)), np.zeros((3, 2)), np.zeros(3)):
         with pytest.raises(ValueError, match="wanted has the shape"):
             inputs.read_wanted(wrong, problem)
@@ -355,6 +357,13 @@ def test_mean_reference_is_drawn_little_and_its_spread_counts_one_row_of_all():
     spread = (8.0 + 6.0) / 4.0
     # Rows left out miss by 3/2 times their deviation where the level is free; the penalty leaves it nearly so.
     np.testing.assert_allclose(std**2, [(2.25 * 8.0 + spread) / 4.0, (2.25 * 6.0 + spread) / 4.0], rtol=0.2)
+
+
+@pytest.mark.parametrize("form", ["mean", "ridge"])
+def test_a_task_without_a_target_has_the_mean_of_all(form):
+    y = np.array([1001.0, 1003.0, 1006.0, 1006.0, np.nan, np.nan])
+    model = RidgeReference(form=form).fit(np.zeros((6, 1)), y, tasks=["a", "a", "b", "b", "c", "c"])
+    np.testing.assert_allclose(model.predict([[0.0]], tasks=["c"]), 1004.0)
 
 
 def test_references_of_wide_targets_have_a_column_per_task():

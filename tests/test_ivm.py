@@ -353,7 +353,7 @@ def test_strangers_tables():
 
 
 def test_memory_is_asked_for_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Small", (), {"available": 1e4})())
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Small", (), {"available": 1e5})())
     with pytest.raises(
         MemoryError, match=r"choosing 180 rows, where the largest task has 60, needs about .*lower n_active"
     ):

@@ -1,11 +1,16 @@
 """The memory that is free counts what a container allows, by either version of control groups."""
 
+import json
+import subprocess
+import sys
 from math import inf
+from pathlib import Path
 
 import pytest
 
 from borrow.numerics import memory
 
+ROOT = Path(__file__).parents[1]
 FILES = {
     2: ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     1: ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -49,3 +54,12 @@ def test_a_fit_is_refused_by_what_the_container_allows(monkeypatch):
     assert memory.available() == 1000.0
     with pytest.raises(MemoryError, match=r"a thing needs about 1.95 KiB and 1e\+03 bytes are free; thin it"):
         memory.require(2000.0, "a thing", "thin it")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is measured as Linux tells it")
+@pytest.mark.parametrize(("name", "rows"), [("single", 700), ("hierarchical", 900), ("focused, covariance", 1100)])
+def test_what_is_asked_for_is_what_a_fit_takes(name, rows):
+    """Within a quarter of the peak of a process; `benchmarks/memory_guard.py` measures all models and paths."""
+    program = [sys.executable, str(ROOT / "benchmarks" / "memory_guard.py"), "--case", name, str(rows)]
+    found = json.loads(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+    assert 0.75 < found["asked"] / found["taken"] < 1.25, found

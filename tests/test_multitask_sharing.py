@@ -1,5 +1,6 @@
 """The symmetric model by evidence: which tasks share, and what each has of its own."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from borrow import kernels
 from borrow.inference import priors
 from borrow.models.multitask import search
 from borrow.models.multitask.model import condition, objective_of
-from borrow.models.multitask.sharing import Alone, sharing_setup, without
+from borrow.models.multitask.sharing import COST, Alone, price_of_sharing, sharing_setup, without
 from borrow.models.multitask.task_covariance import SharingTasks, penalty_of_sharing
 from borrow.numerics.optimise import pack, unpack
 
@@ -74,6 +75,49 @@ def test_tasks_of_other_columns_still_give_what_they_have_in_common():
         assert set(own.specific_kernels_) == {0, 1, 2}
         ratios.append([rmse(own, new, truth) / rmse(m, new, truth) for m in (one_kernel, alone)])
     assert np.max(ratios) < 0.9
+
+
+def ten_tasks(seed, share):
+    """Ten tasks of 16 rows with `share` of their variance in a common function, the rest in functions of their own."""
+    rng = np.random.default_rng([seed, 15])
+    X = rng.normal(size=(460, COLUMNS))
+    task = np.concatenate([np.repeat(np.arange(10), 16), np.zeros(300, dtype=int)])
+
+    def smooth(at):
+        lengthscales = 1.5 * np.exp(0.7 * rng.normal(size=COLUMNS))
+        K = kernels.SquaredExponential(1.0, tuple(lengthscales))(X[at])
+        return np.linalg.cholesky(K + 1e-8 * np.eye(len(K))) @ rng.normal(size=len(K))
+
+    f = np.sqrt(share) * smooth(np.arange(460))
+    for t in range(10):
+        f[task == t] += np.sqrt(1.0 - share) * smooth(np.flatnonzero(task == t))
+    y = f[:160] + 0.3 * rng.normal(size=160)
+    return X[:160], y, task[:160], X[160:], f[160:]
+
+
+def over_no_transfer(seed, share):
+    X, y, task, new, truth = ten_tasks(seed, share)
+    mine = task == 0
+    alone = borrow.SingleTaskGPRegressor().fit(X[mine], y[mine], tasks=task[mine])
+    return rmse(borrow.MultiTaskGPRegressor().fit(X, y, tasks=task), new, truth) / rmse(alone, new, truth)
+
+
+def test_ten_small_tasks_keep_what_they_gain_where_each_has_a_little_in_common_with_the_others():
+    """Draws in which sharing gains about one nat for each task, which a price of 1.3 for each would refuse."""
+    ratios = [over_no_transfer(seed, 0.5) for seed in (7, 10, 11)]
+    assert np.exp(np.mean(np.log(ratios))) < 0.9
+
+
+def test_ten_small_tasks_without_anything_in_common_lose_nothing():
+    ratios = [over_no_transfer(seed, 0.0) for seed in range(4)]
+    assert np.median(ratios) < 1.05
+    assert np.max(ratios) < 1.15
+
+
+def test_price_of_sharing_counts_the_tasks_and_the_ways_to_choose_them():
+    for m in (2, 5, 6):
+        ways = sum(1 for _ in itertools.combinations(range(6), m))
+        assert price_of_sharing(6, m) == pytest.approx(COST * (m - 1) + np.log(ways))
 
 
 def test_correlations_count_the_functions_of_the_tasks_own():

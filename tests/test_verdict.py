@@ -1,12 +1,15 @@
 """The verdict: its statistics, its words, and that it does not cry wolf."""
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
+from borrow.cli.compare import methods_table
 from borrow.transfer import decide as rule
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import (
@@ -18,6 +21,7 @@ from borrow.transfer.decide import (
     differences,
     fit_variance,
     interval,
+    ratio_of,
     stack,
 )
 from borrow.transfer.verdict import Verdict, holm
@@ -68,16 +72,22 @@ def moved(by, sd=0.05, seed=1):
     return ALONE + by + sd * np.random.default_rng(seed).normal(size=N)
 
 
-def test_interval_is_the_corrected_resampled_t_of_rows():
+def test_interval_is_the_corrected_resampled_t_of_the_log_ratio_of_errors():
     """Nadeau & Bengio: folds whose rows do not influence each other have K times the variance of the mean of rows."""
-    found = made({"single": ALONE, "focused": moved(-0.3)}).difference("a", "focused", from_="single")
-    d = moved(-0.3) - ALONE
-    inflation = 1 / REPEATS + FOLDS * 4 / 16
-    error = np.sqrt(inflation * d.var(ddof=1) / N + (rule.REFIT * ALONE.mean()) ** 2)
-    assert found.mean == pytest.approx(d.mean())
-    assert found.std_error == pytest.approx(error)
-    assert found.df == pytest.approx(N - 1)
-    assert found.high - d.mean() == pytest.approx(stats.t.ppf(0.975, N - 1) * error)
+    one = moved(-0.3)
+    found = made({"single": ALONE, "focused": one}).difference("a", "focused", from_="single")
+    A, B, inflation = one.mean(), ALONE.mean(), 1 / REPEATS + FOLDS * 4 / 16
+    error = np.sqrt(inflation * (one / A - ALONE / B).var(ddof=1) / N + rule.REFIT**2)
+    reach = stats.t.ppf(0.975, N - 1) * error
+    assert found.mean == pytest.approx(A - B)
+    assert found.std_error == pytest.approx(A * error)
+    low, high = (B * (A / B * np.exp(v) - 1) for v in (-reach, reach))
+    size = np.exp(rule.SIZE * stats.t.ppf(0.975, N - 1) * np.sqrt(inflation * ALONE.var(ddof=1) / N) / B)
+    assert [found.low, found.high] == pytest.approx([low * size, high / size])
+    assert found.below(low) == pytest.approx(0.025)
+    assert found.below(high) == pytest.approx(0.975)
+    assert found.below(0.0) == pytest.approx(stats.t.cdf(np.log(B / A) / error, N - 1))
+    assert found.below(-B) == 0.0  # no error is negative
     # the formula of the paper, on means of folds of independent rows, is the same on average
     rng, by_folds, by_rows = np.random.default_rng(3), [], []
     for _ in range(400):
@@ -86,6 +96,25 @@ def test_interval_is_the_corrected_resampled_t_of_rows():
         by_folds.append((1 / (FOLDS * REPEATS) + 4 / 16) * np.var(folds, ddof=1))
         by_rows.append(inflation * x.var(ddof=1) / N)
     assert np.mean(by_folds) == pytest.approx(np.mean(by_rows), rel=0.1)
+
+
+def test_an_interval_of_next_to_no_clusters_is_wide_and_a_number():
+    """Nineteen rows in one cluster and one in another: a twentieth of a degree of freedom."""
+    records = made({"single": ALONE, "focused": moved(-0.3)})
+    clusters = Design({}, {i: min(i, 1) for i in range(N)})
+    found = ratio_of(records.folds("a", "focused"), records.folds("a", "single"), clusters)
+    assert -np.inf < found.low < -0.99 * ALONE.mean()
+    assert 1e6 < found.high < np.inf
+    assert 0.0 < found.below(0.0) < 1.0
+
+
+def test_errors_of_zero_have_no_ratio_and_a_plain_interval():
+    """Wrong in a few rows of twenty against in none."""
+    wrong = np.where(np.arange(N) < 4, 1.0, 0.0)
+    found = made({"single": wrong, "focused": np.zeros(N)}).difference("a", "focused", from_="single")
+    assert (found.mean, found.base) == (pytest.approx(-0.2), 0.0)
+    assert found.low < -0.2 < found.high
+    assert 0.5 < found.below(0.0) < 1.0
 
 
 def test_probability_is_that_of_the_students_t():
@@ -385,3 +414,18 @@ def test_an_interval_is_wider_where_fits_disagree():
     one, other = (found.difference("a", "focused", from_="single") for found in (steady, shaken))
     assert other.mean == pytest.approx(one.mean)
     assert other.std_error > 0.35 > 3 * one.std_error
+
+
+def test_the_command_line_breaks_no_word_of_a_method():
+    """At 80 columns, with figures that need their room."""
+    shown = io.StringIO()
+    found = made({"single": 1e-4 * ALONE, "symmetric": 1e-4 * moved(-0.3), "focused": 1e-4 * moved(-0.5)})
+    found = replace(
+        found,
+        methods=["single", "hierarchical", "focused"],
+        records=[{**r, "method": r["method"].replace("symmetric", "hierarchical")} for r in found.records],
+    )
+    Console(file=shown, width=80).print(methods_table(found))
+    words = shown.getvalue().split()
+    assert {"hierarchical", "transfer", "difference", "interval"} <= {*words}
+    assert all(len(line) <= 80 for line in shown.getvalue().splitlines())

@@ -34,6 +34,10 @@ class DenseFactor:
         """log |A|: what the task's observations take from its evidence, twice."""
         return linalg.log_determinant(self.L)
 
+    def log_determinants(self) -> Array:
+        """The same of each task, where there are several."""
+        return linalg.to_host(2.0 * namespace(self.L).log(linalg.diagonal(self.L)).sum(-1))
+
     def adjoint(self, R: Array, alpha: Array) -> Array:
         """alpha alpha' + R R' - A^-1, folded: it is summed with symmetric matrices only."""
         return linalg.gram_minus_inverse_folded(namespace(R).concatenate([R, alpha[..., None]], axis=-1), self.L)

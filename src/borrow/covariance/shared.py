@@ -186,6 +186,15 @@ class SecondPass:
             found.append(-0.5 * float(misfit @ misfit - half @ half + logdet + len(r) * LOG_2PI))
         return (found,)
 
+    def evidence_alone(self) -> tuple[Array]:
+        """log N of each task's unit-noise observations, where no function is shared and every task has a kernel."""
+        starts, r = self.prior.starts, to_host(self.prior.layout.collect(self.first.r))
+        found = np.diff(starts) * LOG_2PI + np.add.reduceat(r * r, starts[:-1])
+        for block, factor in zip(self.prior.layout.blocks, self.first.factors, strict=True):
+            assert isinstance(factor, DenseFactor)  # it has a kernel
+            found[list(block.tasks)] += factor.log_determinants()
+        return (-0.5 * found,)
+
     def adjoints(self, inducing: bool) -> tuple[Any, ...]:
         """By sites, weights and own kernels; then by theta, V'bV and Z of every basis, less the shared part."""
         prior, w, xp = self.prior, self.first.w, namespace(self.first.w)
@@ -386,6 +395,11 @@ class SharedPosterior(TwoPassPosterior):
     def evidence_given_others(self) -> list[float]:
         """log N of every task's unit-noise observations given all the others: what leaving the task out costs."""
         return [value for (part,) in self._ask("evidence_given_others") for value in part]
+
+    @cached_property
+    def evidence_alone(self) -> Array:
+        """The evidence of each task's unit-noise observations, where nothing is shared and no task is without rows."""
+        return np.concatenate([part for (part,) in self._ask("evidence_alone")])
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by everything that the prior was built from, and by what the sites are."""

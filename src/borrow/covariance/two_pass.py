@@ -13,6 +13,7 @@ What a posterior knows of single tasks lies with their rows; it holds the sites,
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -173,7 +174,8 @@ class TwoPassPosterior:
         self.shared = posterior_of_shared(prior.tasks.total(_sums, None, self._question()))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"prior": self.prior, "sites": self.sites.on_host(), "shared": self.shared}
+        # A copy of the prior has no key: shards let go of what they made of it.
+        return {"prior": copy(self.prior), "sites": self.sites.on_host(), "shared": self.shared}
 
     def _question(self, new: NewRows | None = None) -> Question:
         prior, self._key = self.prior, self._key or CacheKey()

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from borrow.data.cells import Codes, Rows
 from borrow.data.content import content_order
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
+from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 
@@ -137,6 +138,8 @@ def read_table(
     if schema.names is not None:
         for text in constant_columns(schema.names, inputs):
             warn(text)
+    size = inputs.nnz if sparse.issparse(inputs) else inputs.size
+    memory.require(8.0 * 11 * size, f"reading {n:,} rows of {inputs.shape[1]:,} columns", "leave some of them out")
     order, columns = content_order(inputs, rows, classes)
     labels, moved = tuple(labels[t] for t in order), np.argsort(order)
     rows = replace(rows, task=moved[task], labels=labels, columns=columns)

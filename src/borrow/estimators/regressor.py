@@ -190,7 +190,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return each[:, 0], each[:, 1]
         if full:
             memory.require(
-                8.0 * 3 * rows.shape[0] ** 2,
+                8.0 * 3.5 * rows.shape[0] ** 2,
                 f"the covariance of {rows.shape[0]:,} rows",
                 "ask for return_std instead",
             )

@@ -62,7 +62,7 @@ class HyperUncertainty:
 
     def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
         """The prediction at the optimum with the hyper-parameters' uncertainty added."""
-        others = [p.predict(X, task) for p in self.posteriors]
+        others = [copy(p).predict(X, task) for p in self.posteriors]  # matrices of one at a time
         expected = self.of_variance @ np.stack([p.variance for p in others])
         stretch = np.sqrt(np.maximum(1.0, expected / np.maximum(found.variance, 1e-300)))
         moved = np.sqrt(self.of_mean)[:, None] * np.stack([p.mean - found.mean for p in others])
@@ -154,15 +154,16 @@ def hyper_uncertainty(
         c = (2.0 * top - up - down) / SINGLE_STEP**2
         if np.isfinite(c):
             alone.append((posterior, 1.0 / (SINGLE_STEP**2 * max(c, LEAST_CURVATURE))))
-    # Copies hold what a posterior is made from; its matrices are made again when it is first asked.
-    posteriors = [copy(p) for p in [*(reached[k][1] for k in keep), *(p for p, _ in alone)]]
+    posteriors = [*(reached[k][1] for k in keep), *(p for p, _ in alone)]
     of_mean = np.concatenate([weights, [w for _, w in alone]])
     return HyperUncertainty(posteriors, np.concatenate([weights, np.zeros(len(alone))]), of_mean, noise)
 
 
 def _evaluate(evaluate: Evaluate, at: Values) -> tuple[float, Any]:
+    """The value, and a copy of the posterior, which holds what it is made from: matrices are made when it is asked."""
     try:
-        return evaluate(at)
+        value, posterior = evaluate(at)
+        return value, copy(posterior)
     except NotPositiveDefiniteError as failure:
         log.info("no covariance beside the hyper-parameters found: %s", failure)
         return -np.inf, None

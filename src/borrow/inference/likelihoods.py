@@ -30,9 +30,14 @@ class Gaussian:
 
     def log_normaliser(self, tau: Array) -> float:
         """What turns the evidence of unit-noise observations into the evidence of the rows as they were given."""
+        return float(self.log_normalisers(tau).sum())
+
+    def log_normalisers(self, tau: Array) -> Array:
+        """That of each task."""
         c = self.cells
         scatter = -0.5 * (c.dof * (LOG_2PI + np.log(self.noise)) + c.scatter / self.noise)
-        return float(0.5 * np.log(tau).sum() + scatter.sum() + c.log_count.sum())
+        by_rows = np.bincount(c.task, np.log(tau), minlength=len(self.noise))
+        return np.asarray(0.5 * by_rows + scatter + c.log_count)
 
     def pullback(self, bvariance: Array, tau: Array) -> Array:
         """Derivative by log noise of each task, from the adjoint of every cell's variance 1/tau."""

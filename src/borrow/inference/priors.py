@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from borrow.kernels import Kernel
 from borrow.numerics.linalg import Array
@@ -36,19 +35,19 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    """N(mean, P^-1) on a parameter vector, with P = precision - sum_g w_g 1_g 1_g'.
+    """N(mean, P^-1) on a parameter vector, with P = diag(precision) - sum_g w_g 1_g 1_g'.
 
     Entries of a group g have something in common: they have the covariance a I + b 11', whose inverse is, by the
     formula of Sherman and Morrison, I / a - 11' b / (a (a + n b)). So thousands of lengthscales cost no matrix.
     """
 
     mean: Array
-    precision: Any  # dense or sparse
+    precision: Array
     groups: tuple[tuple[slice, float], ...] = ()  # where each lies, and w_g
 
     def pull(self, z: Array) -> Array:
         """P times z, or times each of several."""
-        out = np.asarray((self.precision @ z.T).T)
+        out = np.asarray(z * self.precision)
         for at, weight in self.groups:
             out[..., at] -= weight * z[..., at].sum(axis=-1, keepdims=True)
         return out
@@ -91,7 +90,7 @@ def kernel_prior(kernel: Kernel, scales: Array, log_variance: float = 0.0) -> Ga
             else:
                 mean = now if len(now) == size else np.full(size, now.mean())
                 sd = OTHER_SD
-            priors.append(GaussianPrior(mean, sparse.eye_array(size, format="csr") / sd**2))
+            priors.append(GaussianPrior(mean, np.full(size, sd**-2)))
     return join_priors(priors)
 
 
@@ -100,7 +99,7 @@ def _lengthscales(scales: Array, size: int) -> GaussianPrior:
     column = np.log(scales) + 0.5 * np.log(len(scales))
     mean = column if size == len(scales) else np.full(size, column.mean())
     a, b = (RELEVANCE_SD**2, LEVEL_SD**2) if size > 1 else (LEVEL_SD**2, 0.0)
-    return GaussianPrior(mean, sparse.eye_array(size, format="csr") / a, ((slice(0, size), b / (a * (a + size * b))),))
+    return GaussianPrior(mean, np.full(size, 1.0 / a), ((slice(0, size), b / (a * (a + size * b))),))
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,9 @@ def exchangeable_lengthscales(
     """
     d, at = len(scales), 0
     parts, own = [], []
+    alike = {id(k): kernel_prior(k, scales, log_variance) for k in {id(k): k for k in kernels}.values()}
     for kernel in kernels:
-        prior, first = kernel_prior(kernel, scales, log_variance), True
+        prior, first = alike[id(kernel)], True
         for leaf in kernel.leaves():
             for name, size in leaf.free():
                 if name == "lengthscale" and size == d and first:
@@ -162,17 +162,16 @@ def exchangeable_lengthscales(
     index = np.stack(parts)
     held = np.ones(len(joined.mean))
     held[index] = 0.0
-    keep = sparse.diags_array(held)
     others = tuple((at, weight) for at, weight in joined.groups if at.start not in index)
-    rest = GaussianPrior(joined.mean, (keep @ joined.precision @ keep).tocsr(), others)
+    rest = GaussianPrior(joined.mean, held * joined.precision, others)
     return ExchangeablePrior(rest, index, _lengthscales(scales, d), correlation)
 
 
 def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
     """Independent priors on vectors that stand one after the other."""
     if not priors:
-        return GaussianPrior(np.zeros(0), np.zeros((0, 0)))
-    precision = sparse.block_diag([sparse.coo_array(p.precision) for p in priors], format="csr")
+        return GaussianPrior(np.zeros(0), np.zeros(0))
+    precision = np.concatenate([p.precision for p in priors])
     starts = np.cumsum([0, *(len(p.mean) for p in priors)]).tolist()
     groups = [(slice(at.start + i, at.stop + i), w) for p, i in zip(priors, starts, strict=False) for at, w in p.groups]
     return GaussianPrior(np.concatenate([p.mean for p in priors]), precision, tuple(groups))
@@ -225,7 +224,7 @@ def noise_prior() -> NoisePrior:
 
 def independent_noise_prior(n: int) -> GaussianPrior:
     """log noise ~ N(log 0.1, 2^2), of each of n tasks for itself."""
-    return GaussianPrior(np.full(n, NOISE_MEAN), sparse.eye_array(n, format="csr") / NOISE_SD**2)
+    return GaussianPrior(np.full(n, NOISE_MEAN), np.full(n, NOISE_SD**-2))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ ALONE_ROWS = 500
 AUTO_ROWS = 1000
 
 #: Bytes of the host that a fit takes beside its matrices: buffers of BLAS and of the allocator, small arrays. Measured.
-BESIDE = 5e7
+BESIDE = 3e6
 #: Matrices of n x n numbers that a fit with n rows in one matrix has on the GPU at once, at most.
 MATRICES = 7
 

@@ -194,6 +194,62 @@ def maximise_by_scoring(
     return Optimum(unpack(x, start), value, n_iter, evaluations, message == "converged", message, stuck)
 
 
+#: A step of one of many searches is cut by this where it does not gain, and the search ends where it is this short.
+CUT, SHORTEST = 0.25, 1e-4
+
+
+def maximise_each(
+    objective: Callable[[Array], tuple[Array, Array]],
+    start: Array,
+    bounds: tuple[Array, Array],
+    max_iter: int,
+    tol: float,
+) -> Array:
+    """Many small problems at once, one per row: BFGS of each, with bounds; every evaluation is of all of them.
+
+    A row ends where two steps in a row gain less than `tol` each. `objective` gives values (T,) and derivatives (T, P).
+    With s the step and y minus the change of the derivatives, the inverse curvature H becomes, by row,
+    (I - s y'/y's) H (I - y s'/y's) + s s'/y's; before the first step it is 1 / max(1, |g|).
+    """
+    low, high = bounds
+    x = np.clip(start, low, high)
+    value, g = objective(x)
+    H = np.eye(x.shape[1]) / np.maximum(1.0, np.linalg.norm(g, axis=1))[:, None, None]
+    length, small = np.ones(len(x)), np.zeros(len(x), dtype=int)
+    for _ in range(max_iter):
+        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        step = np.einsum("tij,tj->ti", H, g * free) * free
+        uphill = (step * g).sum(axis=1) > 0
+        step = np.where(uphill[:, None], step, g * free / np.maximum(1.0, np.linalg.norm(g, axis=1))[:, None])
+        going = (small < 2) & (length > SHORTEST)
+        if not going.any():
+            break
+        new = np.where(going[:, None], np.clip(x + length[:, None] * step, low, high), x)
+        try:
+            trial, g_new = objective(new)
+        except NotPositiveDefiniteError as failure:
+            log.debug("steps rejected: %s", failure)
+            length *= CUT
+            continue
+        s, y = new - x, g - g_new
+        better = going & (trial >= value + 1e-4 * (g * s).sum(axis=1)) & np.isfinite(trial)
+        small = np.where(better & (trial - value < tol), small + 1, np.where(better, 0, small))
+        length = np.where(better, 1.0, length * CUT)
+        H = _updated(H, s, y, better & ((s * y).sum(axis=1) > 1e-10 * np.abs(s).sum(axis=1) * np.abs(y).sum(axis=1)))
+        x, g = np.where(better[:, None], new, x), np.where(better[:, None], g_new, g)
+        value = np.where(better, trial, value)
+    return x
+
+
+def _updated(H: Array, s: Array, y: Array, which: Any) -> Array:
+    """The inverse curvatures of some rows after a step."""
+    H, s, y = H.copy(), s[which], y[which]
+    sy = (s * y).sum(axis=1)[:, None, None]
+    left = np.eye(s.shape[1]) - s[:, :, None] * y[:, None, :] / sy
+    H[which] = left @ H[which] @ left.transpose(0, 2, 1) + s[:, :, None] * s[:, None, :] / sy
+    return H
+
+
 def race(
     objective: Objective,
     starts: list[Values],

@@ -19,7 +19,6 @@ from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
     LEVEL,
-    REFIT,
     ROPE,
     SAME,
     TIE,
@@ -31,8 +30,8 @@ from borrow.transfer.decide import (
     difference_of,
     error_of,
     of_rows,
+    ratio_of,
     stack,
-    widened,
 )
 from borrow.transfer.folds import record_key
 from borrow.transfer.lines import refuse_odd_lines
@@ -172,8 +171,9 @@ class Comparison:
         """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
         other = self.best_alone(primary) if from_ is None else from_
         folds = self.folds(primary, method), self.folds(primary, other)
-        found = difference_of(*folds, what, self._design, self._root)
-        return widened(found, REFIT * abs(self.error(primary, other).mean)) if what == "losses" else found
+        if what == "losses":
+            return ratio_of(*folds, self._design, self._root)
+        return difference_of(*folds, what, self._design)
 
     def weights(self, primary: Any) -> dict[str, float]:
         """Weight of every method in what `AutoRegressor` predicts, by stacking on the folds of the first repeat."""
@@ -313,7 +313,7 @@ class Comparison:
         if best is not None and len(others) == 1:  # the whole gain is its own
             d = self.difference(primary, best, from_="single")
             own = Interval(-d.mean, d.std_error, -d.high, -d.low, d.df)
-            return {others[0]: Worth(own.mean, own.mean, own, own.below(0.0))}, []
+            return {others[0]: Worth(own.mean, own.mean, own, 1.0 - d.below(0.0))}, []
         losses = {} if best is None else self.losses(primary, best)
         if best is None or not losses.keys() >= {*coalitions(others, self.seed)}:
             return {}, []

@@ -24,6 +24,12 @@ several fits. About the rows' own means, it is the variance between fits less th
 variance of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds
 for it), and is added. So is one per cent of the error as a standard deviation, where repeats show nothing.
 
+Errors are positive and fits fail by factors, so the Student t is of the logarithm of the ratio of the two errors, A of
+the method and B without the other data. To first order log A/B moves with the rows' a/A - b/B, which take the place
+of their differences a - b. Times B, less B, the interval of the ratio is one of the difference for the error that was
+seen without the other data. That error is itself known from few rows only: the ends move away from it by a factor,
+half of the reach of log B.
+
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
 
@@ -58,6 +64,8 @@ ROPE = 0.02
 #: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which
 #: hardly differ from no transfer would otherwise be sure of a difference that one more fit turns around.
 REFIT = 0.01
+#: By how much of the reach of the logarithm of the error without the other data the ends of an interval move out.
+SIZE = 0.5
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
 TIE = 1e-4
@@ -66,18 +74,27 @@ PRIOR_ALONE, PRIOR_OTHER, BOOTSTRAPS = 0.2, 0.1, 50
 
 
 class Interval(NamedTuple):
-    """A mean, its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t."""
+    """A mean, its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t.
+
+    With a `base` the Student t is of log(1 + value/base): the value is a difference from an error of that size.
+    """
 
     mean: float = np.nan
     std_error: float = np.nan
     low: float = np.nan
     high: float = np.nan
     df: float = np.nan
+    base: float = 0.0
 
     def below(self, value: float) -> float:
         """Posterior probability that the true mean lies below a value; that of a known mean is 0, 1/2 or 1."""
         if self.std_error == 0.0:
             return 0.5 + 0.5 * float(np.sign(value - self.mean))
+        if self.base > 0.0:
+            if value <= -self.base:
+                return 0.0
+            top = self.base + self.mean
+            return float(student.cdf(np.log((self.base + value) / top) * top / self.std_error, self.df))
         return float(student.cdf((value - self.mean) / self.std_error, self.df)) if self.df > 0 else float("nan")
 
 
@@ -131,8 +148,7 @@ def difference_of(
     With `root` the losses are squares a and b, and sqrt(mean a) - sqrt(mean b) = mean(a - b)/(sqrt(mean a) +
     sqrt(mean b)).
     """
-    by_fold = {(r["repeat"], r["fold"]): r for r in other if r["failure"] is None}
-    pairs = [(r, by_fold[at]) for r in one if r["failure"] is None and (at := (r["repeat"], r["fold"])) in by_fold]
+    pairs = paired(one, other)
     if not pairs:
         return Interval()
     mine = [a for a, _ in pairs]
@@ -140,12 +156,48 @@ def difference_of(
     gaps = [
         {**a, what: differences(np.asarray(a[what], dtype=float), np.asarray(b[what], dtype=float))} for a, b in pairs
     ]
-    found = widened(of_rows(rows, by_row(gaps, what)[1], mine, design), np.sqrt(fit_variance(gaps, what)))
+    found = of_rows(rows, by_row(gaps, what)[1], mine, design)
     if not root or what != "losses":
         return found
     weights = _weights(rows, design)
     roots = float(np.sqrt(np.average(a, weights=weights)) + np.sqrt(np.average(b, weights=weights)))
     return found if roots == 0.0 else _scaled(found, 1.0 / roots)
+
+
+def paired(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
+    """Records of the folds that both were fitted in."""
+    by_fold = {(r["repeat"], r["fold"]): r for r in other if r["failure"] is None}
+    return [(r, by_fold[at]) for r in one if r["failure"] is None and (at := (r["repeat"], r["fold"])) in by_fold]
+
+
+def ratio_of(
+    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], design: Design = PLAIN, root: bool = False
+) -> Interval:
+    """Difference of the errors one - other as the claim is judged by: its posterior is that of the log of their ratio.
+
+    Where one of them is zero there is no ratio, and the plain difference is returned.
+    """
+    plain, pairs = difference_of(one, other, "losses", design, root), paired(one, other)
+    if not plain.std_error > 0.0:
+        return plain
+    losses = [tuple(np.asarray(r["losses"], dtype=float) for r in pair) for pair in pairs]
+    theirs = [{**r, "losses": b} for (r, _), (_, b) in zip(pairs, losses, strict=True)]
+    mine = [{**r, "losses": b + differences(a, b)} for (r, _), (a, b) in zip(pairs, losses, strict=True)]
+    (rows, a), (_, b) = by_row(mine, "losses"), by_row(theirs, "losses")
+    weights, half = _weights(rows, design), 0.5 if root else 1.0  # a root halves logarithms
+    A, B = (float(np.average(v, weights=weights)) for v in (a, b))
+    if not (A > 0.0 and B > 0.0):
+        return widened(plain, REFIT * max(A, B) ** half)
+    gaps = [{**r, "losses": r["losses"] / A - s["losses"] / B} for r, s in zip(mine, theirs, strict=True)]
+    found = of_rows(rows, by_row(gaps, "losses")[1], gaps, design)
+    se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + REFIT**2))
+    base, log = B**half, half * np.log(A / B)
+    alone, t = error_of(theirs, design, root), float(student.ppf(SURE, found.df))
+    reach, size = (min(t * v, 30.0) for v in (se, alone.std_error / base))  # a factor of exp(30) is as good as any
+    mean, low, high = (float(base * np.expm1(v)) for v in (log, log - reach, log + reach))
+    away = float(np.exp(SIZE * size))
+    low, high = low * away ** -np.sign(low), high * away ** np.sign(high)
+    return Interval(mean, (base + mean) * se, float(low), float(high), found.df, base)
 
 
 def differences(one: Array, other: Array) -> Array:

@@ -111,7 +111,7 @@ class RidgeReference(RegressorMixin, _Reference):
         M, d = len(schema.labels), Z.shape[1]
         level, slopes, std = np.zeros((M, 1)), np.zeros((M, 1, d)), np.zeros(M)
         where = [np.flatnonzero(rows.task == t) for t in range(M)]
-        means = np.array([rows.y[at].mean() if len(at) else 0.0 for at in where])
+        means = np.array([rows.y[at if len(at) else slice(None)].mean() for at in where])  # without rows, that of all
         y = rows.y - means[rows.task]
         spread = float(y @ y) / max(len(y) - M, 1)
         if self.form == "tasks":

@@ -40,6 +40,8 @@ TOLERANCE = 1e-6
 ROUGHLY = 1e-2
 #: Above this many parameters a step costs more than it saves.
 MOST = 600
+#: With more than so many rows L-BFGS ends where five steps together gain less than this per row, in nats.
+MANY_ROWS, STILL = 5000, 2e-6
 #: Scoring steps of every start before the best goes on.
 SCORING_WARMUP = 3
 STEP = 1e-4
@@ -135,6 +137,11 @@ class Ascent:
                     self._of_priors[i] += (down - up) / (2.0 * STEP)
         return self._of_priors
 
+    def _still(self) -> dict[str, Any]:
+        """Where L-BFGS ends: with many rows, where a few steps together gain next to nothing per row."""
+        n = len(self.setup.cells.y)
+        return {"tol": STILL * n, "patience": 5} if n > MANY_ROWS else {}
+
     def by_scoring(self, values: Values) -> bool:
         """Whether the way up is by scoring steps, to a tolerance that is asked for; by L-BFGS it is always the same."""
         return self.curvature is not None or can_score(self.setup, values)
@@ -142,7 +149,7 @@ class Ascent:
     def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
         """The optimum from these values on, by L-BFGS where scoring steps stop short."""
         if not self.by_scoring(start):
-            return hyper.maximise(self.objective, start, bounds, max_iter)
+            return hyper.maximise(self.objective, start, bounds, max_iter, **self._still())
         tol = TOLERANCE * pack(start).size if tol is None else tol
         best = hyper.maximise_by_scoring(self.objective, self.information, start, bounds, max_iter, tol)
         if best.message != hyper.STALLED or best.n_iter >= max_iter:
@@ -155,7 +162,7 @@ class Ascent:
     ) -> Optimum:
         """A few steps from every start, then the best of them to the end."""
         if not self.by_scoring(starts[0]):
-            return hyper.race(self.objective, starts, bounds, max_iter, warmup)
+            return hyper.race(self.objective, starts, bounds, max_iter, warmup, **self._still())
         if len(starts) > 1:
             steps = min(SCORING_WARMUP, max_iter)
             heats = [self._heat(s, bounds, steps, tol) for s in starts]

@@ -47,6 +47,8 @@ LABEL_MOST = 100
 EXACT_ROWS = 1000
 #: Of more rows, so many begin the search.
 SEARCH_ROWS = 400
+#: Fewer rows of a task than this tell nothing of its relation.
+LEAST_ROWS = 8
 
 
 def is_exact(how: Any, cells: Cells, background: bool) -> bool:
@@ -182,7 +184,8 @@ def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
     """
     if setup.design is not None or setup.background is not None or not isinstance(setup.infer, ExactInference):
         return None
-    cells = thin(data.cells, max(1, SEARCH_ROWS // len(setup.specific)))
-    if len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
+    rows = SEARCH_ROWS // len(setup.specific)
+    cells = thin(data.cells, max(rows, 1))
+    if rows < LEAST_ROWS or len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
         return None
     return replace(setup, tasks=PlacedTasks(cells), design=Design.of(cells))

@@ -25,7 +25,7 @@ from borrow.kernels import Kernel
 from borrow.models.gp.model import (
     KEPT,
     Learnt,
-    check_exact_memory,
+    check_memory,
     condition_single,
     fit_on_rows,
     fit_single,
@@ -136,7 +136,7 @@ class SingleTaskGP(PlainGP):
     shares_tasks: ClassVar[bool] = False
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> SingleTaskFit:
-        check_exact_memory(tasks)
+        check_memory(tasks, infer)
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
         unnamed = isinstance(infer, ExactInference) and len(data.labels) == 1 and self.only is None
         fits = []
@@ -221,8 +221,7 @@ class PooledGP(PlainGP):
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> PooledFit:
         scales, X = data.column_scales, data.cells.X
         kernel, m = default_kernel(scales, self.kernel, "kernel"), number_of_inducing(self.inducing, len(X))
-        if m is None:
-            check_exact_memory(tasks)
+        check_memory(tasks, infer, m)
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
         fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, Z, learn_Z=self.inducing != "auto")
         kernel, _, optimum, Z = fit.learnt

@@ -19,7 +19,7 @@ import numpy as np
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
-from borrow.inference import Inference, Result
+from borrow.inference import ExactInference, Inference, Result
 from borrow.inference.hyper_uncertainty import (
     MOST_ROWS,
     HyperUncertainty,
@@ -273,14 +273,23 @@ def number_of_inducing(inducing: Any, n: int) -> int | None:
     raise ValueError(f"inducing={inducing!r}: expected 'auto', None or a number of pseudo-inputs")
 
 
-def check_exact_memory(tasks: PlacedTasks) -> None:
-    """Four matrices of the largest task at once: covariance, factor, adjoint and one to work in; more on a GPU."""
-    starts = tasks.cells.starts
-    n = int(np.diff(starts).max())
-    place = tasks.device if n >= devices.ALONE_ROWS or len(starts) == 2 else None
+def check_memory(tasks: PlacedTasks, infer: Inference, m: int | None = None) -> None:
+    """Refuse what would not fit; m are inducing inputs, None without.
+
+    Four matrices of every task are kept, and one more of the largest is worked in, or two by EP; small ones stay until
+    the next are there. More on a GPU.
+    """
+    sizes = np.diff(tasks.cells.starts).astype(float)
+    n = int(sizes.max())
+    if m is not None:
+        what = f"a GP of {m:,} inducing inputs on {n:,} distinct rows"
+        return require(tasks.device, 8.0 * 2.7 * n * m, what, "give fewer inducing inputs, or thin the rows")
+    place = tasks.device if n >= devices.ALONE_ROWS or len(sizes) == 1 else None
+    worked = (1.0 if isinstance(infer, ExactInference) else 2.0) + 3.0 * (n < SMALL_BLOCK)
+    kept = 4.0 * float(sizes @ sizes) + worked * n * n
     require(
         place,
-        8.0 * (4 if place is None else devices.MATRICES) * n * n,
+        8.0 * (kept if place is None else devices.MATRICES * n * n),
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )

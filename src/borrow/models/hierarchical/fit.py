@@ -268,11 +268,15 @@ def _choose(problem: Problem, settings: Settings, strengths: Strengths, mean_var
 
 
 def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -> None:
-    n = Z.shape[1] if is_linear(kernel) and Z.shape[1] < Z.shape[0] else Z.shape[0]
-    blocks = 0.0 if device is None else 12.0 * float((np.diff(cells.starts) ** 2.0).sum())
+    n, weights = Z.shape[0], is_linear(kernel) and Z.shape[1] < Z.shape[0]
+    own = 4.0 * n * n  # at all pairs of inputs; or of columns, where weights of them are learnt
+    if weights:
+        n = Z.shape[1]
+        own = 23.0 * n * n + 5.5 * n * Z.shape[0]
+    blocks = 0.0 if device is None else 12.0 * float((np.diff(cells.starts) ** 2.0).sum()) + 2.0 * n * n
     require(
         device,
-        8.0 * (6.0 * n * n + blocks),
+        8.0 * (own + blocks),
         f"a hierarchical GP on {n:,} distinct inputs",
         "thin the rows, or use a linear base kernel with fewer columns than rows",
     )

@@ -133,13 +133,17 @@ class MultiTaskIVM(GPEstimator):
 
 
 def require_memory(n_active: int, tasks: PlacedTasks) -> None:
-    """Selection keeps a row of each task for every inclusion; at worst all are in the largest task, which doubles."""
-    starts = tasks.cells.starts
-    largest, d = int(np.diff(starts).max()), min(n_active, int(starts[-1]))
+    """Selection keeps a row of its task for every inclusion, and kernels are learnt on the rows chosen.
+
+    How many a task will have is not known before: as many of the chosen ones as of all rows.
+    """
+    sizes = np.diff(tasks.cells.starts).astype(float)
+    d = min(n_active, int(sizes.sum()))
+    chosen = d * sizes / sizes.sum()
     require(
         tasks.device,
-        8.0 * (3.0 * min(d, largest) * largest + 4.0 * min(d, largest) ** 2),
-        f"choosing {d:,} rows, where the largest task has {largest:,},",
+        8.0 * float(2.3 * chosen @ sizes + 3.0 * chosen @ chosen),
+        f"choosing {d:,} rows, where the largest task has {int(sizes.max()):,},",
         "lower n_active, or thin the rows of the largest task",
     )
 

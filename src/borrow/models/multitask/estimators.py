@@ -33,6 +33,7 @@ from borrow.models.multitask.settings import (
 )
 from borrow.models.multitask.sharing import choose_sharing
 from borrow.models.multitask.task_covariance import FreeForm
+from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
 from borrow.numerics.warned import warn
@@ -257,6 +258,9 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
                 "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
                 "task_features= and inducing=, or use solver='gradient'"
             )
+        if self.solver == "em" and setup.path == "dense":
+            n = len(data.cells.y)
+            require(tasks.device, 8.0 * 8 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
         if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "

@@ -159,7 +159,7 @@ def log_prior_of(setup: Setup, scales: Array) -> priors.NamedPriors:
     """
     chosen = setup.weak_priors(scales, alike=0.0)
     if setup.intercept:
-        chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.eye(1) / priors.VARIANCE_SD**2)
+        chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.full(1, priors.VARIANCE_SD**-2))
     return priors.independent_priors(chosen)
 
 

@@ -105,22 +105,33 @@ def prepare(
     design = Design.of(tasks.cells, tasks.device)
     merged = isinstance(infer, ExactInference)
     path = choose_path(design, form, intercept, specific, inducing is not None, merged)
-    if path == "dense":
-        n = len(data.cells.y)
-        require(
-            tasks.device,
-            8.0 * ((4 if merged else 7) if tasks.device is None else MATRICES) * n * n,
-            f"a dense multi-task GP on {n:,} distinct rows",
-            "give rank= (few functions shared by all tasks) and inducing=, or thin the rows",
-        )
     Z = inducing_inputs(inducing, kernel, design.inputs)
     setup = Setup(tasks, design, kernel, form, path, Z, intercept, specific, infer=infer)
+    check_memory(setup, merged)
     values: Values = {"kernel": kernel.theta}
     if intercept:
         values["intercept"] = np.log([INTERCEPT_VARIANCE])
     if specific:
         values["specific"] = setup.specific_theta()
     return setup, {**values, **start}
+
+
+def check_memory(setup: Setup, merged: bool) -> None:
+    """Refuse what would not fit; how many matrices there are at once on each path was measured."""
+    n, N, device = len(setup.design.X), len(setup.design.inputs), setup.tasks.device
+    if setup.path == "dense":
+        numbers = ((6.0 if merged else 8.0) if device is None else MATRICES) * n * n
+    elif setup.path == "complete":
+        numbers = 9.5 * N * N
+    else:
+        m, P = N if setup.Z is None else len(setup.Z), setup.form.rank or setup.design.n_tasks
+        numbers = 6.5 * N * m + 1.2 * (P * m) ** 2
+        if setup.path == "blocks":
+            sizes = np.diff(setup.design.starts).astype(float)
+            numbers += 5.0 * n * P * m + 3.3 * float(sizes @ sizes)
+    what = f"a {setup.path} multi-task GP on {n:,} distinct rows"
+    remedy = "give rank= (few functions shared by all tasks) and inducing=, or thin the rows"
+    require(device, 8.0 * numbers, what, remedy)
 
 
 def inducing_inputs(given: Any, kernel: Kernel, inputs: Array) -> Array | None:

@@ -94,7 +94,7 @@ def draw_pool(stack: Stack, candidates: Any, random: np.random.RandomState) -> A
     most = CANDIDATE_BYTES // each if candidates == "auto" else len(distinct) if candidates == "all" else candidates
     most = min(max(int(most), 1), len(distinct))
     what = f"the matrix of {most:,} candidates on {len(stack.y):,} distinct rows"
-    memory.require(float(each) * most, what, "use candidates='auto', or a smaller number")
+    memory.require(1.1 * each * most, what, "use candidates='auto', or a smaller number")
     if most < len(distinct):
         distinct = distinct[np.sort(random.choice(len(distinct), most, replace=False))]
     return distinct

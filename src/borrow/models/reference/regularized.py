@@ -200,7 +200,7 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
 
     def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
         X, y, task, n = data.X, data.y, data.task, len(data.y)
-        memory.require(8.0 * 3 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
+        memory.require(8.0 * 2.1 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
         gamma = 1.0 / X.shape[1] if self.gamma == "scale" else float(self.gamma)
         kernel = OffsetKernel(self.kernel, gamma, X.mean(axis=0), data.column_scales)
         K = coupled(kernel(X, X), task, task, self.mu)
