@@ -94,7 +94,7 @@ def moved() -> str:
         each = r["an evaluation"] / 1e3
         kb = [f"{r['first'] / 1e3:,.0f}", f"{each:,.0f}", f"{each / r['shards']:.1f}"]
         rows.append([f"{r['tasks']:,}", r["rows"], r["shards"], *kb])
-    head = ["tasks", "rows a task", "shards", "kB, first evaluation (shards sent)", "kB, each further one", "a shard"]
+    head = ["tasks", "rows per task", "shards", "kB, first evaluation (shards sent)", "kB, each further one", "a shard"]
     return table(head, rows)
 
 

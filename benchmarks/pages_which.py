@@ -58,7 +58,7 @@ def few_labels() -> str:
 def all_matter() -> str:
     free, chosen = (" / ".join(ratio(m, n) for n in (16, 32, 64, 128)) for m in ("free form", "chosen"))
     return (
-        f"Compiler data, error over that of no transfer at 16 / 32 / 64 / 128 rows a task: {free}; chosen "
+        f"Compiler data, error over that of no transfer at 16 / 32 / 64 / 128 rows per task: {free}; chosen "
         f"task by task by "
         f"`leave_one_out()`: {chosen}"
     )

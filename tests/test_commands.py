@@ -417,7 +417,10 @@ def test_info_goes_on_from_block_to_block(tmp_path, monkeypatch):
         "infinite": 0,
         "least": 0.0,
         "most": 99.0,
+        "becomes": "as it is",
     }
+    assert b["becomes"] == "left out: it is 'x' in every row that has one"
+    assert "holds text ('late' in row 90) among numbers" in c["becomes"]
     assert (b["missing"], b["values"], c["kind"], c["distinct"]) == (50, ["x"], "text", 91)
     monkeypatch.setattr(info, "COUNTED", 7)
     assert re.search(r"^a +numbers +0 +7\+ +0 to 99", good("info", tmp_path / "t.csv").stdout, re.M)

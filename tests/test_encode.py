@@ -101,11 +101,11 @@ DECISIONS = {
     "rare levels": ([*"aabbccde"] * 2, Levels("c", ("a", "b", "c"), ("d", "e"))),
     "one level": (["u", "u", "u"], LeftOut("c", "it is 'u' in every row")),
     "nothing": ([None, None], LeftOut("c", "it holds no value")),
-    "months": (["2020-01", "2020-03", "2020-03"], Dates("c", 18262.0, (), 60.0, 0)),
-    "points": (["01.02.2020", "03.02.2020", None], Dates("c", 18293.0, (), 1.0, 1, True)),
-    "month first": (["02/01/2020", "02/13/2020"], Dates("c", 18293.0, (), 6.0, 0, False)),
-    "time zone": (["2020-01-01T00:00+01:00", "2020-01-02T23:00Z"], Dates("c", 18261 + 23 / 24, (), 1.0, 0)),
-    "objects": ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)], Dates("c", 18262.0, (), 1.0, 0)),
+    "months": (["2020-01", "2020-03", "2020-03"], Dates("c", 60.0, 0, 18262.0, ())),
+    "points": (["01.02.2020", "03.02.2020", None], Dates("c", 1.0, 1, 18293.0, (), True)),
+    "month first": (["02/01/2020", "02/13/2020"], Dates("c", 6.0, 0, 18293.0, (), False)),
+    "time zone": (["2020-01-01T00:00+01:00", "2020-01-02T23:00Z"], Dates("c", 1.0, 0, 18261 + 23 / 24, ())),
+    "objects": ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)], Dates("c", 1.0, 0, 18262.0, ())),
     "one date": ([datetime.date(2020, 1, 1)] * 2, LeftOut("c", "it is one date in every row")),
     "spans": ([datetime.timedelta(hours=36), datetime.timedelta(0)], Numbers("c", 0.75, 0)),
     "times of day": ([datetime.time(6, 30), datetime.time(8, 30)], Numbers("c", 7.5, 0)),
@@ -131,7 +131,7 @@ def test_cycles_are_taken_where_dates_go_round_them_nearly_twice():
 
 def test_order_comes_from_the_frame_or_from_the_call():
     levels = ["low", "mid", "high"]
-    want = Ordered("dose", tuple(levels), 1.0, 1)
+    want = Ordered("dose", 1.0, 1, tuple(levels))
     values = ["mid", "low", None, "high"]
     assert decide("dose", pd.Series(pd.Categorical(values, levels, ordered=True))) == want
     assert decide("dose", pl.Series("dose", values, pl.Enum(levels))) == want

@@ -65,7 +65,7 @@ def test_click_on_a_header_sorts_numbers_and_back(browser, pages):
 def test_missing_numbers_sort_last_both_ways(browser, pages):
     browser.open(pages["regression"])
     names = browser.run("[...document.querySelectorAll('table.sortable')[2].tHead.rows[0].cells].map(c => c.innerText)")
-    at = next(i for i, name in enumerate(names) if "lost without it" in name)
+    at = next(i for i, name in enumerate(names) if "gain" in name)
     button = f"document.querySelectorAll('table.sortable')[2].tHead.rows[0].cells[{at}].querySelector('button')"
     for _ in range(2):
         browser.run(f"{button}.click()")

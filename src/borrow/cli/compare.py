@@ -22,6 +22,7 @@ from borrow.cli.output import (
     command_line,
     encoding_of,
     fail,
+    in_options,
     library_warnings,
     number,
     percent,
@@ -259,7 +260,7 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
                 "without, what is lost when it alone is left out; gain, its fair share (Shapley) of what all gain."
             )
         secondaries = ["", secondaries_table(verdict.secondaries), (relations, DIM)]
-    skipped = [(f"Left out: {method} ({why}).", DIM) for method, why in found.skipped.items()]
+    skipped = [(f"Left out: {method} ({in_options(why)}).", DIM) for method, why in found.skipped.items()]
     return [
         (verdict.sentence, BOLD),
         verdict.because,

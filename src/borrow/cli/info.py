@@ -21,7 +21,7 @@ from borrow.data.plain import to_json
 EXAMPLE = "borrow info model.borrow"
 #: Labels that are listed; more are counted.
 LISTED = 12
-#: Distinct values are counted up to here.
+#: Distinct values are counted up to here; so many rows say what a column would become.
 COUNTED = 10_000
 
 
@@ -100,21 +100,21 @@ def facts(lines: dict[str, Any]) -> SafeTable:
 
 
 def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
-    """Columns of a table: what they hold, how much is missing. Read in portions, none of which is kept."""
+    """Columns of a table: what they hold, how much is missing. Read in portions; the first rows are kept."""
     source, rows = open_source(place, delimiter), 0
-    columns = {name: Column(name) for name in source.columns}
-    becomes: dict[str, str] = {}
+    columns, first = {name: Column(name) for name in source.columns}, []
     for part in source.parts():
-        becomes = becomes or {values.name: as_input(values, source.separator) for values in part}
+        first.append(part.head(max(COUNTED - rows, 0)))
         rows += part.height
         for values in part:
             columns[values.name].take(values, source.separator)
+    becomes = {values.name: as_input(values, source.separator) for values in pl.concat(first)}
     about = [{**column.about(rows), "becomes": becomes[name]} for name, column in columns.items()]
     return {"rows": rows, "delimiter": source.separator or None, "columns": about}
 
 
 def as_input(column: pl.Series, separator: str) -> str:
-    """What a model would make of a column, by its first portion; or why it cannot be read."""
+    """What a model would make of a column, by its first rows; or why it cannot be read."""
     from borrow.data.encode import decide
 
     found = to_numbers(column, separator)

@@ -18,10 +18,11 @@ from __future__ import annotations
 import datetime
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -53,51 +54,74 @@ _LOCAL = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
 _EPOCH = datetime.date(1970, 1, 1)
 
 
-class Decision(Protocol):
-    """What a column becomes."""
+@dataclass(frozen=True)
+class Decision(ABC):
+    """What a column becomes; as it is, unless a kind says otherwise. Abstract."""
 
-    @property
-    def name(self) -> Hashable:
-        """The column."""
+    name: Hashable
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that it becomes."""
+        return (str(self.name),)
 
+    @abstractmethod
     def encode(self, values: Any) -> Array:
         """Rows by columns of numbers."""
 
     def sentence(self) -> str:
         """The decision in words; nothing where the column stays as it is."""
+        return ""
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Numbers; gaps get the median, and a column that marks them where there were some in `fit`."""
+class Filled(Decision):
+    """Some kind of number: gaps get the median, and a column that marks them where `fit` saw some. Abstract."""
 
-    name: Hashable
     fill: float
     gaps: int
+
+    def marked(self, *names: str) -> tuple[str, ...]:
+        """These names, and that of the column which marks gaps."""
+        return (*names, *([f"{self.name} missing"] if self.gaps else []))
+
+    def filled(self, found: Array, told: bool = False) -> Array:
+        """Gaps filled, beside a column that marks them; a gap where `fit` saw none is warned of."""
+        gaps = np.isnan(found)
+        if gaps.any() and not self.gaps and not told:
+            rows = name_some(np.flatnonzero(gaps).tolist())
+            warn(f"column {self.name!r} has a gap in {rows} and had none in fit; the median is taken")
+        filled = np.where(gaps, self.fill, found)
+        return np.column_stack([filled, gaps]) if self.gaps else filled[:, None]
+
+    def told(self, before: str = "", value: str = "") -> str:
+        """What became of the gaps, where there were some."""
+        has = "gaps have" if self.gaps > 1 else "gap has"
+        return f"{before}{self.gaps:,} {has} the median{value}, and a column marks them" if self.gaps else ""
+
+
+@dataclass(frozen=True)
+class Numbers(Filled):
+    """Numbers."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The column itself, and the one that marks its gaps."""
-        return (str(self.name), f"{self.name} missing") if self.gaps else (str(self.name),)
+        return self.marked(str(self.name))
 
     def encode(self, values: Any) -> Array:
         """The numbers."""
-        return _filled(_numbers(values, self.name), self)
+        return self.filled(_numbers(values, self.name))
 
     def sentence(self) -> str:
         """How many gaps there were."""
-        return f"{_gaps(self.gaps)} the median {self.fill:.4g}, and a column marks them" if self.gaps else ""
+        return self.told(value=f" {self.fill:.4g}")
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(Decision):
     """Text of few levels. Two of them are one column; `rare` ones share the last column."""
 
-    name: Hashable
     levels: tuple[str, ...]
     rare: tuple[str, ...] = ()
 
@@ -138,55 +162,47 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Ordered:
-    """Levels that have an order: their place in it; gaps get the median place."""
+class Ordered(Filled):
+    """Levels that have an order: their place in it."""
 
-    name: Hashable
     levels: tuple[str, ...]
-    fill: float
-    gaps: int
 
     @property
     def names(self) -> tuple[str, ...]:
         """The place, and the column that marks gaps."""
-        place = f"{self.name} (order)"
-        return (place, f"{self.name} missing") if self.gaps else (place,)
+        return self.marked(f"{self.name} (order)")
 
     def encode(self, values: Any) -> Array:
         """Places from 0."""
         place = {v: float(i) for i, v in enumerate(self.levels)}
         found = _levels(values)
         _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
-        return _filled(np.array([place.get(v, np.nan) for v in found]), self, told=True)
+        return self.filled(np.array([place.get(v, np.nan) for v in found]), told=True)
 
     def sentence(self) -> str:
         """The ends of the order."""
-        filled = f"; {_gaps(self.gaps)} the median, and a column marks them" if self.gaps else ""
         last = len(self.levels) - 1
-        return f"ordered levels, from 0 for {self.levels[0]!r} to {last} for {self.levels[last]!r}{filled}"
+        ends = f"from 0 for {self.levels[0]!r} to {last} for {self.levels[last]!r}"
+        return f"ordered levels, {ends}{self.told('; ')}"
 
 
 @dataclass(frozen=True)
-class Dates:
+class Dates(Filled):
     """Dates or times: days since the first, and where they stand in the cycles that they go round."""
 
-    name: Hashable
     origin: float  # days since 1970
     cycles: tuple[str, ...]
-    fill: float
-    gaps: int
     day_first: bool | None = None  # of text such as 31/12/2020
 
     @property
     def names(self) -> tuple[str, ...]:
         """Days, two columns per cycle, and the column that marks gaps."""
         turns = [f"{self.name} ({cycle}, {way})" for cycle in self.cycles for way in ("sine", "cosine")]
-        return (f"{self.name} (days)", *turns, *([f"{self.name} missing"] if self.gaps else []))
+        return self.marked(f"{self.name} (days)", *turns)
 
     def encode(self, values: Any) -> Array:
         """Days since the first date of `fit`, and the cycles."""
-        days = _days(values, self.name, self.day_first)
-        filled = _filled(days - self.origin, self)
+        filled = self.filled(_days(values, self.name, self.day_first) - self.origin)
         angles = [2.0 * np.pi * (filled[:, 0] + self.origin) / CYCLES[cycle][0] for cycle in self.cycles]
         turns = [way(angle) for angle in angles for way in (np.sin, np.cos)]
         return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
@@ -195,15 +211,13 @@ class Dates:
         """From when, and which cycles."""
         first = _EPOCH + datetime.timedelta(days=int(np.floor(self.origin)))
         round_them = f", and where in the {' and in the '.join(self.cycles)}" if self.cycles else ""
-        filled = f"; {_gaps(self.gaps)} the median, and a column marks them" if self.gaps else ""
-        return f"dates, as days since {first}{round_them}{filled}"
+        return f"dates, as days since {first}{round_them}{self.told('; ')}"
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Decision):
     """A column that is not used."""
 
-    name: Hashable
     why: str
 
     @property
@@ -221,25 +235,14 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class TaskColumn:
+class TaskColumn(Decision):
     """The column that names the task: it stays as it is."""
-
-    name: Hashable
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The column itself."""
-        return (str(self.name),)
 
     def encode(self, values: Any) -> Any:
         """The labels as they are."""
         out = np.empty((len(values), 1), dtype=object)
         out[:, 0] = _plain_list(values)
         return out
-
-    def sentence(self) -> str:
-        """Nothing."""
-        return ""
 
 
 @dataclass(eq=False, repr=False)
@@ -400,17 +403,14 @@ def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
 
 def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
     """Whether some of these columns is more than numbers without gaps; what is no number and no level is for others."""
-    return any(_needs(values) for values in columns.values())
 
+    def plain(values: Any) -> bool:
+        found = _floats(values)
+        if found is not None:
+            return not np.isnan(found).any()
+        return all(not is_missing(v) and (isinstance(v, int) or _is_number(v)) for v in _plain_list(values))
 
-def _needs(values: Any) -> bool:
-    found = _floats(values)
-    return not _all_numbers(_plain_list(values)) if found is None else bool(np.isnan(found).any())
-
-
-def _all_numbers(entries: list[Any]) -> bool:
-    """Whether `to_floats` reads every entry, none of them missing."""
-    return all(not is_missing(v) and (isinstance(v, (bool, int, float)) or _is_number(v)) for v in entries)
+    return not all(plain(values) for values in columns.values())
 
 
 def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_levels: int = MOST_LEVELS) -> Decision:
@@ -499,7 +499,7 @@ def _ordered_of(name: Hashable, values: Any, levels: tuple[str, ...]) -> Decisio
         )
     if not found:
         return LeftOut(name, "it holds no value")
-    return Ordered(name, levels, float(np.median([place[v] for v in found])), len(values) - len(found))
+    return Ordered(name, float(np.median([place[v] for v in found])), len(values) - len(found), levels)
 
 
 def _dates_of(name: Hashable, values: Any, day_first: bool | None) -> Decision:
@@ -514,7 +514,7 @@ def _dates_of(name: Hashable, values: Any, day_first: bool | None) -> Decision:
         if np.ptp(known) >= SPANNED * period and len(np.unique(np.floor(known % period / part))) >= PARTS
     )
     origin = float(known.min())
-    return Dates(name, origin, cycles, float(np.median(known)) - origin, len(days) - len(known), day_first)
+    return Dates(name, float(np.median(known)) - origin, len(days) - len(known), origin, cycles, day_first)
 
 
 def _columns(X: Any) -> dict[Hashable, Any]:
@@ -655,16 +655,6 @@ def _day_first(name: Hashable, texts: list[str]) -> bool:
     )
 
 
-def _filled(found: Array, decision: Any, told: bool = False) -> Array:
-    """Gaps filled, beside a column that marks them where `fit` saw some; a gap where it saw none is warned of."""
-    gaps = np.isnan(found)
-    if gaps.any() and not decision.gaps and not told:
-        rows = name_some(np.flatnonzero(gaps).tolist())
-        warn(f"column {decision.name!r} has a gap in {rows} and had none in fit; the median is taken")
-    filled = np.where(gaps, decision.fill, found)
-    return np.column_stack([filled, gaps]) if decision.gaps else filled[:, None]
-
-
 def _warn_unseen(name: Hashable, found: list[str], known: Mapping[str, Any], what: str) -> None:
     unseen = Counter(v for v in found if v not in known)
     if unseen:
@@ -675,7 +665,3 @@ def _warn_unseen(name: Hashable, found: list[str], known: Mapping[str, Any], wha
 
 def _unasked(decision: Any) -> bool:
     return isinstance(decision, LeftOut) and decision.why != AS_ASKED
-
-
-def _gaps(n: int) -> str:
-    return f"{n:,} gap{'s have' if n > 1 else ' has'}"

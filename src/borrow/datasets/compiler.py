@@ -38,6 +38,13 @@ class CompilerData:
     | `canonical_names` | 8         | what their flags are for                                                      |
     | `features`        | (11, 8)   | task features: speed-up of each program on the canonical settings             |
     | `canonical_counts`| (8, 11)   | the counts behind them                                                        |
+
+    Examples
+    --------
+    >>> import borrow
+    >>> data = borrow.datasets.load_compiler()
+    >>> data.X.shape, data.speedup.shape, data.programs[0]
+    ((640, 13), (640, 11), 'adpcm')
     """
 
     X: Array

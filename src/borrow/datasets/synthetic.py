@@ -33,7 +33,15 @@ def two_tasks(kind: str = "numbers") -> tuple[list[list[float]], list[Any], list
 
 
 class FocusedProblem(NamedTuple):
-    """Long table (X, y, tasks), where the primary is tested, and its true function there."""
+    """Long table (X, y, tasks), where the primary is tested, and its true function there.
+
+    Examples
+    --------
+    >>> import borrow
+    >>> problem = borrow.datasets.focused_gap(n_secondaries=2)
+    >>> problem.X.shape, problem.X_test.shape, problem.f_test.shape
+    ((300, 1), (50, 1), (50,))
+    """
 
     X: Array
     y: Array

@@ -228,7 +228,7 @@ def learnt(attributes: Mapping[str, Any]) -> str:
     """What a fit found, as HTML: one line per public attribute, large ones by their shape."""
     said = {name: _short(value) for name, value in attributes.items() if not name.endswith("_in_")}
     rows = "".join(
-        f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(words)}</td></tr>"
+        f'<tr><td><code>{html.escape(name)}</code></td><td style="text-align: left">{html.escape(words)}</td></tr>'
         for name, words in said.items()
         if words
     )

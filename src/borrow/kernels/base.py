@@ -27,7 +27,16 @@ from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_h
 
 
 class Gradient(NamedTuple):
-    """What a pull-back returns. `X` and `Z` are None unless asked for; `Z` is None when K = k(X, X)."""
+    """What a pull-back returns. `X` and `Z` are None unless asked for; `Z` is None when K = k(X, X).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import SquaredExponential
+    >>> K, pullback = SquaredExponential(2.0, 0.5).evaluate(np.array([[0.0], [1.0]]))
+    >>> pullback(np.ones((2, 2))).theta.round(2)  # of the sum of K, by the logs of variance and lengthscale
+    array([4.54, 2.17])
+    """
 
     theta: Array
     X: Array | None = None
@@ -50,6 +59,15 @@ class Kernel(ABC):
 
     The contract of every kernel: K and its diagonal, each with a pull-back; free parameters as logarithms in `theta`,
     with a name for each; another kernel for other parameters. `borrow.testing.check_kernel` holds a kernel to it.
+
+    Examples
+    --------
+    >>> from borrow.kernels import Constant, Matern
+    >>> kernel = Matern(2.0, 3.0) + Constant(0.5)
+    >>> kernel.parameter_names()
+    ['0.variance', '0.lengthscale', '1.variance']
+    >>> kernel.with_theta(kernel.theta - kernel.theta)
+    Matern(variance=1, lengthscale=1) + Constant(variance=1)
     """
 
     @abstractmethod
@@ -146,6 +164,12 @@ class Leaf(Kernel):
     """An elementary kernel: a frozen dataclass whose learnable fields are named in `learnable`.
 
     Those also named in `per_column` may be one number or one for each column of the inputs.
+
+    Examples
+    --------
+    >>> from borrow.kernels import Matern
+    >>> Matern(2.0, (0.5, 3.0), fixed=("variance",)).parameter_names()
+    ['lengthscale[0]', 'lengthscale[1]']
     """
 
     fixed: tuple[str, ...] = field(default=(), kw_only=True)

@@ -25,6 +25,15 @@ class LearnedKernel(Leaf):
         bP = s r bK Q,   bQ = s r bK' P,   and both go back through k(., Z) R to the inputs.
 
     Z may be sparse where the base kernel takes sparse tables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from borrow.kernels import LearnedKernel, Linear
+    >>> kernel = LearnedKernel(base=Linear(), Z=np.array([[1.0]]), root=np.array([[2.0]]))
+    >>> kernel(np.array([[1.0], [3.0]]))
+    array([[ 4., 12.],
+           [12., 36.]])
     """
 
     base: Kernel = field(kw_only=True)

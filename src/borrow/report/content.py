@@ -295,7 +295,7 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     notes = [
         *([unfinished] if there < planned else []),
         *(f"The {label_of(m)} {why}." for m, why in comparison.failures(primary).items()),
-        *(f"The {label_of(m)} was left out: {why}." for m, why in comparison.skipped.items()),
+        *(f"Left out: {label_of(m)} ({why})." for m, why in comparison.skipped.items()),
     ]
     lead = (
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "

@@ -59,11 +59,6 @@ def whole(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def count(n: int, noun: str) -> str:
-    """A number and its noun."""
-    return f"{n:,} {noun}" + "s" * (n != 1)
-
-
 def with_decimals(decimals: int) -> Callable[[float | None], str]:
     """A way to write numbers with so many decimals, and no minus before nothing."""
 

@@ -87,7 +87,7 @@ def with_inputs(found: dict[str, Any] | None, X: Array, features: Sequence[str])
     more = " \u2026" if len(features) > MOST_INPUTS else ""
 
     def words(row: int) -> str:
-        return ", ".join(f"{name} {number(float(v))}" for name, v in zip(shown, X[row], strict=False)) + more
+        return ", ".join(f"{name} {v:.4g}" for name, v in zip(shown, X[row], strict=False)) + more
 
     return {**found, "worst": [{**line, "inputs": words(line["row"])} for line in found["worst"]]}
 

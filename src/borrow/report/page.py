@@ -17,11 +17,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from borrow.data.labels import counted
 from borrow.data.plain import to_json
 from borrow.numerics.files import write_atomically
 from borrow.report import svg
 from borrow.report.content import check
-from borrow.report.format import aligned, count, hundredths, number, percent, text_of, whole, with_decimals
+from borrow.report.format import aligned, hundredths, number, percent, text_of, whole, with_decimals
 
 Part = Mapping[str, Any]
 Block = dict[str, Any]
@@ -186,7 +187,7 @@ def verdict(summary: Part) -> Block:
         "role": "helps" if helps and not hurts else "hurts" if hurts and not helps else "",
         "question": f"{question}? Every task in turn.",
         "badge": "Every task",
-        "sentence": f"Borrowing helps or probably helps {helps} of {count(len(judged), 'task')}, hurts or probably "
+        "sentence": f"Borrowing helps or probably helps {helps} of {counted(len(judged), 'task')}, hurts or probably "
         f"hurts {hurts}, and for {open_} the data cannot tell or there is no practical difference.",
         "interval": "",
         "advice": [f"{p['primary']}: {a}" for p in judged for a in p["verdict"]["advice"][:1]][:MOST_ADVICE],
@@ -202,8 +203,8 @@ def numbers_of(summary: Part) -> list[tuple[str, str]]:
     known = [
         ("tasks", f"{len(others):,}{rows}" if mine is None else None),
         (f"rows of {mine}", None if mine is None else whole(parts[0]["rows"])),
-        ("other tasks", None if mine is None else count(len(others), "task") + rows),
-        ("inputs", count(len(data["features"]), "column")),
+        ("other tasks", None if mine is None else counted(len(others), "task") + rows),
+        ("inputs", counted(len(data["features"]), "column")),
         ("cross-validation", data["cv"]),
     ]
     return [(name, value) for name, value in known if value is not None]
@@ -378,7 +379,8 @@ def misses_section(found: Part, primary: str) -> Block:
     fields = ("observed", "predicted", "low", "high")
     columns: list[Column] = [("row", "row", whole)]
     if numeric:
-        columns += columns_of(aligned([*worst, *points], *fields), *fields)
+        bands = [{"width": p["high"] - p["low"]} for p in (*worst, *points)]
+        columns += columns_of(aligned(bands, "width"), *fields)  # digits enough to see how far a row is away
         columns += [("standard deviations away", "away", with_decimals(1))]
     else:
         columns += [*columns_of(None, "observed"), ("probability given to it", "probability", percent)]

@@ -20,7 +20,7 @@ Element = ElementTree.Element
 #: Height of a row with a dot and an interval, and of one with two; of a figure of shares; of what is under a plot.
 ROW, DOUBLE, SQUARE, AXIS = 30.0, 36.0, 260.0, 44.0
 #: Letters that fit into the margin to the left of a plot (the classes of the style sheet).
-LETTERS, NARROW = 22, 17
+LETTERS, NARROW = 28, 17
 #: Opacity of the largest number of a map.
 DEEPEST = 0.9
 #: Places along a curve that say their value to a pointer.

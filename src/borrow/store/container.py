@@ -47,7 +47,20 @@ _UNFOLDED, _SMALL = {b"{": 232, b"[": 88, b'"': 40, b",": 40, b":": 40}, 2**24
 
 
 class StoreError(ValueError):
-    """A file that is not one of ours, is damaged, or comes from a later version."""
+    """A file that is not one of ours, is damaged, or comes from a later version.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import borrow
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> _ = place.write_text("no model")
+    >>> try:
+    ...     borrow.store.load(place)
+    ... except borrow.store.StoreError as problem:
+    ...     "is not a file that borrow wrote" in str(problem)
+    True
+    """
 
 
 def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> Path:
