@@ -239,6 +239,7 @@ def test_worth_of_tasks_by_hand():
     assert [found[t].gain.mean for t in "ab"] == pytest.approx([3.125, 4.375])
     assert [found[t].p for t in "ab"] == pytest.approx([2.0 * student.sf(5.0, 1)] * 2)
     assert len(shapley.coalitions("abc", 0)) == 8
+    assert len(shapley.coalitions(range(shapley.EXACT_UP_TO), 0)) == 2**shapley.EXACT_UP_TO  # all sets, up to there
 
 
 def test_orders_of_many_tasks_go_forth_and_back():
@@ -299,10 +300,10 @@ def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
     w = np.array([v for _, v in weights])
     assert w.mean() == pytest.approx(1.0)
     np.testing.assert_allclose(w, odds_by_hand(problem, right), rtol=1e-2)
-    one = {"x": np.r_[9.0, np.zeros(59)], "y": np.zeros(60), "who": ["a", "b"] * 30}
-    far = read_problem(one, "y", "who", kind="regression")
-    cut = np.array([v for _, v in inputs.shift_weights(far, "a", np.full((30, 1), 9.0))[0]])
-    np.testing.assert_allclose(cut, odds_by_hand(far, np.full((30, 1), 9.0)), rtol=0.05)
+    one = {"x": np.r_[9.0, np.zeros(119)], "y": np.zeros(120), "who": ["a", "b"] * 60}
+    far, six = read_problem(one, "y", "who", kind="regression"), np.full((30, 1), 6.0)
+    cut = np.array([v for _, v in inputs.shift_weights(far, "a", six)[0]])
+    np.testing.assert_allclose(cut, odds_by_hand(far, six), rtol=0.05)
     assert w[np.argmax(x)] > 1.5
     assert w[np.argmin(x)] < 0.5
     width = x.max() - x.min()
