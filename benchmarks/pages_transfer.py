@@ -50,8 +50,9 @@ def goals() -> str:
             ["“helps” of correlation 0.9, 10 to 50 rows, true gain above 5 %: at least 35 %", _share(gains["helps"])],
             ["“helps” or “probably helps” there, at least 60 %", _share(gains["helps or probably helps"])],
         ]
-    if (right := every.get("right where it says probably helps")) is not None:
-        rows.append(["“probably helps” is right, at least 80 %", _share(right)])
+    for group, where in (("regression", "of the rows of regression below"), ("all", "of all")):
+        if (right := g.get(group, {}).get("right where it says probably helps")) is not None:
+            rows.append([f"“probably helps” is right, {where}: at least 80 %", _share(right)])
     rows += [
         ["the interval holds the difference at all n rows, 90 to 97 %", _share(every["interval holds the truth"])],
         ["`Auto*` to the best in hindsight, at most 1.05", _ratio(every["mixture / best in hindsight"])],

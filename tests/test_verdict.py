@@ -21,6 +21,7 @@ from borrow.transfer.decide import (
     differences,
     fit_variance,
     interval,
+    ratio_of,
     stack,
 )
 from borrow.transfer.verdict import Verdict, holm
@@ -80,9 +81,11 @@ def test_interval_is_the_corrected_resampled_t_of_the_log_ratio_of_errors():
     reach = stats.t.ppf(0.975, N - 1) * error
     assert found.mean == pytest.approx(A - B)
     assert found.std_error == pytest.approx(A * error)
-    assert [found.low, found.high] == pytest.approx([B * (A / B * np.exp(v) - 1) for v in (-reach, reach)])
-    assert found.below(found.low) == pytest.approx(0.025)
-    assert found.below(found.high) == pytest.approx(0.975)
+    low, high = (B * (A / B * np.exp(v) - 1) for v in (-reach, reach))
+    size = np.exp(rule.SIZE * stats.t.ppf(0.975, N - 1) * np.sqrt(inflation * ALONE.var(ddof=1) / N) / B)
+    assert [found.low, found.high] == pytest.approx([low * size, high / size])
+    assert found.below(low) == pytest.approx(0.025)
+    assert found.below(high) == pytest.approx(0.975)
     assert found.below(0.0) == pytest.approx(stats.t.cdf(np.log(B / A) / error, N - 1))
     assert found.below(-B) == 0.0  # no error is negative
     # the formula of the paper, on means of folds of independent rows, is the same on average
@@ -93,6 +96,16 @@ def test_interval_is_the_corrected_resampled_t_of_the_log_ratio_of_errors():
         by_folds.append((1 / (FOLDS * REPEATS) + 4 / 16) * np.var(folds, ddof=1))
         by_rows.append(inflation * x.var(ddof=1) / N)
     assert np.mean(by_folds) == pytest.approx(np.mean(by_rows), rel=0.1)
+
+
+def test_an_interval_of_next_to_no_clusters_is_wide_and_a_number():
+    """Nineteen rows in one cluster and one in another: a twentieth of a degree of freedom."""
+    records = made({"single": ALONE, "focused": moved(-0.3)})
+    clusters = Design({}, {i: min(i, 1) for i in range(N)})
+    found = ratio_of(records.folds("a", "focused"), records.folds("a", "single"), clusters)
+    assert -np.inf < found.low < -0.99 * ALONE.mean()
+    assert 1e6 < found.high < np.inf
+    assert 0.0 < found.below(0.0) < 1.0
 
 
 def test_errors_of_zero_have_no_ratio_and_a_plain_interval():

@@ -228,6 +228,7 @@ def summary(draws: list[dict[str, Any]]) -> dict[str, Any]:
     groups = {
         "all": draws,
         "nulls": [d for d in draws if cell[id(d)].null],
+        "regression": [d for d in draws if cell[id(d)].family == "regression"],
         "correlation 0.9, 10 to 50 rows, true gain above 5 %": gains,
         **{f: [d for d in draws if cell[id(d)].family == f] for f in STRESS},
     }

@@ -26,7 +26,9 @@ for it), and is added. So is one per cent of the error as a standard deviation, 
 
 Errors are positive and fits fail by factors, so the Student t is of the logarithm of the ratio of the two errors, A of
 the method and B without the other data. To first order log A/B moves with the rows' a/A - b/B, which take the place
-of their differences a - b; the interval of the ratio times B, less B, is that of the difference.
+of their differences a - b. Times B, less B, the interval of the ratio is one of the difference for the error that was
+seen without the other data. That error is itself known from few rows only: the ends move away from it by a factor,
+half of the reach of log B.
 
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
@@ -62,6 +64,8 @@ ROPE = 0.02
 #: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which
 #: hardly differ from no transfer would otherwise be sure of a difference that one more fit turns around.
 REFIT = 0.01
+#: By how much of the reach of the logarithm of the error without the other data the ends of an interval move out.
+SIZE = 0.5
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
 TIE = 1e-4
@@ -187,9 +191,13 @@ def ratio_of(
     gaps = [{**r, "losses": r["losses"] / A - s["losses"] / B} for r, s in zip(mine, theirs, strict=True)]
     found = of_rows(rows, by_row(gaps, "losses")[1], gaps, design)
     se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + REFIT**2))
-    base, log, reach = B**half, half * np.log(A / B), float(student.ppf(SURE, found.df)) * se
+    base, log = B**half, half * np.log(A / B)
+    alone, t = error_of(theirs, design, root), float(student.ppf(SURE, found.df))
+    reach, size = (min(t * v, 30.0) for v in (se, alone.std_error / base))  # a factor of exp(30) is as good as any
     mean, low, high = (float(base * np.expm1(v)) for v in (log, log - reach, log + reach))
-    return Interval(mean, (base + mean) * se, low, high, found.df, base)
+    away = float(np.exp(SIZE * size))
+    low, high = low * away ** -np.sign(low), high * away ** np.sign(high)
+    return Interval(mean, (base + mean) * se, float(low), float(high), found.df, base)
 
 
 def differences(one: Array, other: Array) -> Array:
