@@ -34,6 +34,7 @@ FIGURE_4 = {
     "focused": "our defaults",
     "focused, not centred": "our defaults, `normalize_y=False`",
     "paper, literal": "the paper's model, literally",
+    "paper, literal, 150 iterations": "the same, 150 iterations at most",
     "paper, centred": "the paper's model, targets centred and scaled by task",
     "paper": "the paper's model, targets centred and scaled by task",
     "single": "no transfer",
