@@ -36,7 +36,8 @@ pre { background: #f6f6f4; border: 1px solid #e4e4e0; padding: 8px 12px; margin:
 .cell { display: grid; grid-template-columns: 64px 1fr; gap: 10px; margin-bottom: 14px; }
 .cell > b { color: #7a7f87; font: 12px "DejaVu Sans Mono", monospace; padding-top: 9px; text-align: right; }
 table { border-collapse: collapse; font-size: 12.5px; margin: 4px 0 8px; }
-td, th { padding: 3px 10px; text-align: right; border-bottom: 1px solid #eee; }
+td, th { padding: 3px 9px; text-align: right; border-bottom: 1px solid #eee; }
+thead + tbody td { white-space: nowrap; }
 img { max-width: 560px; }
 """
 COMPARE = """\

@@ -349,3 +349,18 @@ def test_a_primary_that_borrows_nothing_has_one_function(gap):
     alone = borrow.SingleTaskGPRegressor().fit(problem.X, y, tasks=problem.tasks)
     one, other = (m.predict(problem.X_test, tasks="primary", return_std=True) for m in (model, alone))
     assert np.allclose(one, other, rtol=0, atol=1e-4)
+
+
+def test_a_season_is_found_though_a_trend_would_explain_few_rows():
+    """Of the new shop less than a season is known; the others have two, and only the periodic part goes on."""
+    random, week = np.random.default_rng(0), np.tile(np.arange(60.0), 3)
+    shop, season = np.repeat(["new", "old A", "old B"], 60), np.sin(2 * np.pi * week / 26)
+    sales = 10 + np.select([shop == "new", shop == "old A"], [2 * season, 3 * season], 2 * season + 0.03 * week)
+    sales += 0.5 * random.normal(size=180)
+    seen = (shop != "new") | (week >= 35)
+    kernel = kernels.Periodic(period=26.0, lengthscale=1.0) + kernels.SquaredExponential(lengthscale=30.0)
+    model = borrow.FocusedGPRegressor(primary="new", kernel=kernel, n_restarts=0)
+    model.fit(week[seen, None], sales[seen], tasks=shop[seen])
+    ahead = np.arange(60.0, 86.0)
+    error = model.predict(ahead[:, None], tasks="new") - 10 - 2 * np.sin(2 * np.pi * ahead / 26)
+    assert np.sqrt(np.mean(error**2)) < 0.5

@@ -389,7 +389,7 @@ class Comparison:
         shown = Table({name: [values[i] for i in borrowing] for name, values in found.items()})
         shown["method"] = [label_of(m) for m in shown["method"]]
         ax = shown.plot("difference", ax)
-        ax.set_xlabel(f"difference in {self.scoring} from the best alone (left of the line is better)")
+        ax.set_xlabel(f"difference in {self.scoring} from the best alone\n(left of the line is better)")
         return ax
 
     def report(self, path: str | os.PathLike[str], table: Any = None, model: Any = None) -> Path:

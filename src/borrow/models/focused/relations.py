@@ -18,7 +18,7 @@ from borrow.inference import EPInference, priors
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone
 from borrow.models.focused.model import Setup, condition
-from borrow.models.focused.scoring import ROUGHLY, Ascent
+from borrow.models.focused.scoring import Ascent
 from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -65,12 +65,8 @@ class Search:
         return sum((of_kernel if name == "kernel" else of_noise).log_density(v)[0] for name, v in at.items())
 
     def go_on(self, best: Optimum, values: Values) -> Optimum:
-        """The optimum from these values on, roughly; its iterations add to those of the best so far."""
-        return self.finish(best, values, ROUGHLY)
-
-    def finish(self, best: Optimum, values: Values, tol: float | None = None) -> Optimum:
-        """The optimum from these values on, as closely as it can be found."""
-        trial = self.ascent.maximise(values, self.bounds, self.max_iter, tol)
+        """The optimum from these values on; its iterations add to those of the best so far."""
+        trial = self.ascent.maximise(values, self.bounds, self.max_iter)
         return replace(trial, n_iter=best.n_iter + trial.n_iter)
 
     def hold(self, weak: Any) -> Search:

@@ -36,8 +36,6 @@ from borrow.numerics.optimise import Optimum, Values, pack, unpack
 
 #: A step that gains less than this per parameter is the last.
 TOLERANCE = 1e-6
-#: The same in all while it is not decided yet what is shared: relations are weighed at 1.5 nats.
-ROUGHLY = 1e-2
 #: Above this many parameters a step costs more than it saves.
 MOST = 600
 #: With more than so many rows L-BFGS ends where five steps together gain less than this per row, in nats.
@@ -143,7 +141,7 @@ class Ascent:
         return {"tol": STILL * n, "patience": 5} if n > MANY_ROWS else {}
 
     def by_scoring(self, values: Values) -> bool:
-        """Whether the way up is by scoring steps, to a tolerance that is asked for; by L-BFGS it is always the same."""
+        """Whether the way up is by scoring steps."""
         return self.curvature is not None or can_score(self.setup, values)
 
     def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:

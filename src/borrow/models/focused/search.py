@@ -31,7 +31,7 @@ from borrow.models.focused.relations import (
     prune,
     sharing_gains,
 )
-from borrow.models.focused.scoring import ROUGHLY, Ascent
+from borrow.models.focused.scoring import Ascent
 from borrow.models.focused.starts import starts
 from borrow.models.gp.model import bounds_of, fit_single
 from borrow.numerics.optimise import Optimum, Values
@@ -125,8 +125,7 @@ def optimise(
     few = fewer_rows(data, setup)
     if few is not None:
         search = replace(search, ascent=Ascent(few, scales, how.prior, how.weight_sd))
-    tol = ROUGHLY if len(setup.secondaries) else None
-    best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, warmup, tol))
+    best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, warmup))
     if priced and "loadings" not in best.values:
         search, best = give_own_part(search, best, candidates[2])
     setup = replace(setup, specific=search.setup.specific)
@@ -151,8 +150,6 @@ def optimise(
         setup, best = as_no_transfer(
             replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd)), best, values
         )
-    elif search.ascent.by_scoring(best.values):
-        best = search.finish(best, best.values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
 

@@ -4,7 +4,9 @@
 2. The regression of each secondary on the primary's own posterior.
 3. The same with the shared function as rough as the secondaries are by themselves: six primary rows suggest a
    lengthscale that is too long, and at that lengthscale the others cannot help.
-4. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
+4. Where the kernel has several parts, as a season and a trend: the same with the kernel as it was given. Few primary
+   rows are explained by one part as well as by another, and the secondaries' own kernels do not tell which it was.
+5. As 3 with random signs, `n_restarts` times; and the rho that was given, if one was.
 """
 
 from __future__ import annotations
@@ -33,10 +35,16 @@ def starts(
     if alone.primary is None:
         return [regression_start(rough, setup, targets, None)] + ([given] if given else [])
     own = {n: v[[setup.primary]] for n, v in alone.values.items() if n == "noise"}
-    kernel = setup.kernel.with_theta(rough["kernel"])
-    as_rough = condition_single(setup.tasks.only(setup.primary), kernel, own, setup.infer)
-    regressed = regression_start(rough, setup, targets, as_rough)
+
+    def regressed_at(values: Values) -> Values:
+        kernel = setup.kernel.with_theta(values["kernel"])
+        primary = condition_single(setup.tasks.only(setup.primary), kernel, own, setup.infer)
+        return regression_start(values, setup, targets, primary)
+
+    regressed = regressed_at(rough)
     out = [alone.values, regression_start(alone.values, setup, targets, alone.primary), regressed]
+    if len(list(setup.kernel.leaves())) > 1:
+        out.append(regressed_at({**rough, "kernel": setup.kernel.theta}))
     for _ in range(n_restarts):
         signs = random.choice([-1.0, 1.0], size=len(setup.secondaries))
         out.append({**regressed, "rho": regressed["rho"] * signs})

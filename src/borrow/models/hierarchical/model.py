@@ -60,6 +60,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
@@ -78,8 +79,10 @@ from borrow.numerics.linalg import (
     inverse_from_factor,
     is_tensor,
     log_determinant,
+    namespace,
     solve,
     solve_lower,
+    sparse_product,
     to_host,
     weigh_rows,
 )
@@ -89,6 +92,8 @@ from borrow.tasks.workers import Workers
 
 #: A mean that nothing holds is held by so many tasks: inputs that no row tells of have one then.
 LEAST_PI = 1e-8
+#: A matrix with fewer entries than this share is multiplied as a sparse one.
+SPARSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -182,18 +187,19 @@ def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> Sta
     """The mean that maximises the objective given K and the noise, where `exact_mean` asks for it.
 
     With B = sum_l Phi_l'A_l^-1 Phi_l and v of the E-step at the mean mu, sum_l log N(y^l; Phi_l mu, A_l) - pi/2
-    mu'K^-1 mu is largest at mu + d, d = L (pi I + L'B L)^-1 (L'v - pi L^-1 mu) with L the factor of K. A step of EM's
-    own (7), (14) goes a part of the way, the smaller the less a task says of itself: with noisy labels it takes
+    mu'K^-1 mu is largest where (B + pi K^-1) mu' = v + B mu, that is at mu' = K (pi I + B K)^-1 (v + B mu). A step of
+    EM's own (7), (14) goes a part of the way, the smaller the less a task says of itself: with noisy labels it takes
     hundreds of steps for what this does at once (a conditional maximisation of the objective itself; C. Liu, D. Rubin:
-    Biometrika 81, 633-648, 1994).
+    Biometrika 81, 633-648, 1994). Where tasks have inputs of their own B is mostly zero.
     """
     if not (strengths.exact_mean and strengths.has_mean):
         return state
-    pi, moments = max(strengths.pi, LEAST_PI), expect(state, problem, scatter=False)
-    L = cholesky(state.K)
-    A = -(L.T @ moments.S @ L)
+    moments, K = expect(state, problem, scatter=False), state.K
+    B, pi = -moments.S, max(strengths.pi, LEAST_PI)
+    few = not is_tensor(B) and np.count_nonzero(B) < SPARSE * B.size
+    A = sparse_product(K, sparse.csr_array(B)) if few else B @ K
     add_diagonal(A, pi)
-    return replace(state, mu=state.mu + L @ solve(cholesky(A), L.T @ moments.v - pi * solve_lower(L, state.mu)))
+    return replace(state, mu=K @ namespace(A).linalg.solve(A, moments.v + B @ state.mu))
 
 
 @dataclass(frozen=True)
