@@ -342,6 +342,11 @@ def test_labels_of_classes_are_whole_where_gaps_made_them_floats():
     with pytest.raises(ValueError, match="Unknown label type"):
         read.read_classes(np.array([1.5, np.nan, 3.0]), "It")
     assert read.read_classes(np.array(["u", None, "v"], dtype=object), "It")[0].tolist()[::2] == [0.0, 1.0]
+    gap, _, classes = read.read_classes(["u", np.nan, "v"], "It")  # a list keeps what its entries are
+    assert (np.isnan(gap[1]), classes.tolist(), classes.dtype.kind) == (True, ["u", "v"], "U")
+    for mixed in ([1, "1", 2], ["u", 1.5]):
+        with pytest.raises(ValueError, match="y holds labels of several kinds"):
+            read.read_classes(mixed, "It")
     single, _, _ = read.read_classes(np.array([4, 4]), "It")
     np.testing.assert_array_equal(single, 1.0)
 

@@ -459,6 +459,8 @@ def test_table_and_progress_of_a_comparison_by_hand():
     assert whole.progress("a") == (30, 30)
     part = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:12]})
     assert part.progress("a") == (12, 20)  # single twice; the others have one round of folds planned so far
+    begun = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:3]})
+    assert begun.progress("a") == (3, 20)  # five folds twice are planned, whatever is there
     # Another primary may have had other folds than the header says, which are those of the first.
     several = Comparison.from_dict({**whole.to_dict(), "primaries": ["a", "b"], "cv": {"folds": 9, "repeats": 7}})
     assert several.progress("a") == (30, 30)
@@ -697,11 +699,16 @@ def test_lines_that_are_right_and_those_that_are_not():
             lines.check_line({**LINE, **change}, ABOUT)
     for change in ({"kind": "other"}, {"kind": 1}, {"tasks": "ab"}, {"cv": []}, {"cv": {"folds": 2}}, {"seed": True},
                    {"rows": [["a", 4]]}, {"rows": [["a", 4, 1], ["b", 4]]}, {"primaries": []}, {"primaries": ["c"]},
-                   {"methods": ["no such"]}, {"features": [1]}):  # fmt: skip
+                   {"methods": ["no such"]}, {"features": [1]}, {"alone": 0.5}, {"own": 1.0}, {"notes": [["a"]]},
+                   {"clusters": [1, 2]}, {"row_weights": 2.0}):  # fmt: skip
         with pytest.raises(ValueError, match=r"first line|it names the method"):
             lines.check_about({**ABOUT, **change})
     with pytest.raises(ValueError, match="its first line lacks 'seed'"):
         lines.check_about({k: v for k, v in ABOUT.items() if k != "seed"})
+    other = {**LINE, "method": "pooled"}
+    lines.refuse_odd_lines("it", ABOUT, [LINE, other, {**LINE, "fold": 1, "rows": [1]}])
+    with pytest.raises(ledger.LedgerError, match="two lines of one fold hold out different rows"):
+        lines.refuse_odd_lines("it", ABOUT, [LINE, {**other, "rows": [1]}])
     labels = {**ABOUT, "kind": "classification", "classes": ["u", "v"]}
     own = {"calibration": 0.0, "probability": [[0.5, 0.5]], "y": ["u"]}
     lines.check_line({**LINE, **own}, labels)

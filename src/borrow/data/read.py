@@ -514,6 +514,8 @@ def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None,
     """
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
     values = np.asarray(frame.to_numpy() if isinstance(frame, (nw.DataFrame, nw.Series)) else y)
+    if values.dtype.kind in "US" and isinstance(y, (list, tuple)):
+        values = np.asarray(y, dtype=object)  # NumPy makes text of all entries of a list that holds some
     wide = values.ndim == 2 and values.shape[1] > 1
     values = values if wide else column_or_1d(values, warn=True)
     missing = np.array([v is None or v != v for v in values.ravel().tolist()], dtype=bool).reshape(values.shape)

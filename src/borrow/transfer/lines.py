@@ -29,6 +29,10 @@ ABOUT: dict[str, Any] = {
     "skipped": {},
     "versions": {},
 }
+OPTIONAL: dict[str, Any] = {
+    **{name: [(str,)] for name in ("alone", "own", "encoding")},
+    **{name: [[LABEL]] for name in ("row_weights", "clusters", "notes")},
+}
 JOB: dict[str, Any] = {
     "primary": LABEL,
     "method": (str,),
@@ -52,8 +56,13 @@ def refuse_odd_lines(path: Any, about: Any, lines: Sequence[Mapping[str, Any]]) 
     """Refuse a ledger whose first line, or another, is not as this package writes them, whatever its checksums say."""
     try:
         check_about(about)
+        held_out: dict[tuple[Any, ...], list[int]] = {}
         for line in lines:
             check_line(line, about)
+            fold = tuple(line.get(k) for k in ("primary", "repeat", "fold"))
+            whole = "rows" in line and line["left_out"] is None
+            if whole and held_out.setdefault(fold, line["rows"]) != line["rows"]:
+                raise ValueError("two lines of one fold hold out different rows")
     except ValueError as odd:
         raise LedgerError(f"{path} is not a comparison that this borrow writes: {odd}; start anew") from None
 
@@ -61,6 +70,10 @@ def refuse_odd_lines(path: Any, about: Any, lines: Sequence[Mapping[str, Any]]) 
 def check_about(about: Any) -> None:
     """Refuse a header that does not say what is compared."""
     _refuse_other(about, ABOUT, "its first line")
+    for name, shape in OPTIONAL.items():
+        _refuse_other(about.get(name, []), shape, f"{name} in its first line")
+        if shape == [[LABEL]] and any(len(pair) != 2 for pair in about.get(name, [])):
+            raise ValueError(f"{name} in its first line are no pairs")
     _refuse_unknown([m for m in about["methods"] if m not in about.get("own", ())])
     rows = about.get("rows")
     _refuse_other(rows, [[LABEL]], "rows in its first line")
