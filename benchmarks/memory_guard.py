@@ -162,7 +162,7 @@ def main() -> None:
             ratio = round(out["asked"] / out["taken"], 3)
             known = [k for k in known if (k["case"], k["rows"]) != (name, n * CASES[name].times)]
             known.append({"case": name, "rows": n * CASES[name].times, **out, "ratio": ratio})
-            write_result("memory_guard", {"settings": {"sizes": SIZES, "few": FEW}, "cases": known})
+            write_result("memory_guard", {"seed": 0, "settings": {"sizes": SIZES, "few": FEW}, "cases": known})
             per_square = " ".join(f"{out[w] / (8.0 * n * n):6.2f}" for w in ("asked", "taken"))
             print(f"{name:38s} {n:6d} rows  n^2 numbers {per_square}  ratio {ratio:.2f}", flush=True)
 

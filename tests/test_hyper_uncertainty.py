@@ -9,7 +9,14 @@ import borrow
 from borrow import kernels
 from borrow.covariance.contracts import Prediction
 from borrow.datasets import focused_gap, transfer_family
-from borrow.inference.hyper_uncertainty import curvature_of_values, direction, hyper_uncertainty, student_points
+from borrow.inference.hyper_uncertainty import (
+    HyperUncertainty,
+    UncertaintyByTask,
+    curvature_of_values,
+    direction,
+    hyper_uncertainty,
+    student_points,
+)
 from borrow.inference.priors import kernel_prior, noise_prior
 from borrow.numerics.linalg import NotPositiveDefiniteError
 from borrow.numerics.optimise import pack
@@ -176,3 +183,19 @@ def test_many_rows_are_taken_as_known():
     X = rng.normal(size=(1001, 1))
     model = borrow.PooledGPRegressor().fit(X, X[:, 0] + 0.1 * rng.normal(size=1001))
     assert model.fitted_.model.uncertainty is None
+
+
+@pytest.mark.parametrize("name", ["SingleTaskGPRegressor", "FocusedGPRegressor", "MultiTaskGPRegressor"])
+def test_the_mean_alone_asks_no_other_hyper_parameters(name, monkeypatch):
+    """They widen bands and move no mean: who asks for the mean does not wait for them, and gets the same numbers."""
+    X, task = np.linspace(0.0, 6.0, 24)[:, None], ["a", "b"] * 12
+    kind = getattr(borrow, name)
+    model = kind(**({"primary": "a"} if name.startswith("Focused") else {})).fit(X, np.sin(X[:, 0]), tasks=task)
+    expected = model.predict(X + 0.1, tasks=task, return_std=True)[0]
+    asked = []
+    for kind in (HyperUncertainty, UncertaintyByTask):
+        monkeypatch.setattr(kind, "widen", lambda self, found, X, task: asked.append(1) or found)
+    np.testing.assert_array_equal(model.predict(X + 0.1, tasks=task), expected)
+    assert not asked
+    model.predict(X, tasks=task, return_std=True)
+    assert asked

@@ -153,8 +153,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         return float(super().score(*self._scored(X, y, sample_weight)))
 
     def _mean(self, rows: Any, task: Codes) -> Array:
-        """The posterior mean alone; a model that has it cheaper overrides this."""
-        return self._answer(rows, task, False, False)[0]
+        """The posterior mean alone, which other hyper-parameters do not move; some models have it cheaper."""
+        return self._answer(rows, task, False, False, hyper=False)[0]
 
     def _answer_population(self, rows: Any, task: Codes, include_noise: bool) -> tuple[Array, Array]:
         """Mean and standard deviation; a task never seen (code -1) is one drawn from the population of those seen.
@@ -181,12 +181,16 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         return (mean.reshape(-1, M), std.reshape(-1, M)) if return_std else mean.reshape(-1, M)
 
     def _answer(
-        self, rows: Array, task: Codes, full: bool, include_noise: bool, hyper: bool = True
+        self, rows: Array, task: Codes, full: bool, include_noise: bool, hyper: bool = True, exact: bool = False
     ) -> tuple[Array, Array]:
-        """Mean and standard deviation, or covariance, in the units of y."""
+        """Mean and standard deviation, or covariance, in the units of y.
+
+        `hyper` counts what is not known about the hyper-parameters; `exact` makes a model so that is at some inputs.
+        """
         fitted: Any = self._fit_of()
         if not full and len(task) > BLOCK:
-            each = in_blocks(lambda X, t: np.column_stack(self._answer(X, t, False, include_noise, hyper)), rows, task)
+            more = include_noise, hyper, exact
+            each = in_blocks(lambda X, t: np.column_stack(self._answer(X, t, False, *more)), rows, task)
             return each[:, 0], each[:, 1]
         if full:
             memory.require(
@@ -194,7 +198,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
                 f"the covariance of {rows.shape[0]:,} rows",
                 "ask for return_std instead",
             )
-        model = fitted.model if hyper else self._exact_at(rows)
+        model = self._exact_at(rows) if exact else fitted.model
         with single_thread(rows.shape[0]):
             p = model.predict(rows, task, full, hyper)
         scale = fitted.scale[task]
@@ -230,7 +234,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     def moments_at(self, rows: Array, task: Codes) -> tuple[Array, Array]:
         """Posterior mean and covariance of the functions at rows that were read, at the hyper-parameters found."""
-        return self._answer(rows, task, True, False, hyper=False)
+        return self._answer(rows, task, True, False, hyper=False, exact=True)
 
     def inputs_of(self, t: int) -> Array:
         """Distinct labelled inputs of task t; of all tasks where rows of several may be one cell."""
