@@ -18,6 +18,7 @@ from borrow.kernels import Constant
 from borrow.models.focused.model import Setup
 from borrow.models.gp.task_model import own_kernels
 from borrow.numerics.optimise import Values
+from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.placed import PlacedTasks
 
 #: Where the variance of a secondary's own offset starts, in units of its scaled targets.
@@ -106,6 +107,7 @@ def check_memory(setup: Setup) -> None:
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
     if setup.tasks.device is None:  # of every task, and of the largest one; measured
         kept, worked = (3.6, 3.2) if isinstance(setup.infer, ExactInference) else (4.0, 4.8)
+        kept *= 2.0 if sizes.sum() < SMALL_BLOCK else 1.0  # small matrices stay until the next are there
         numbers = kept * float(sizes @ sizes) + worked * sizes.max() ** 2 + 5.0 * sizes.sum() * m
     else:
         own = np.array([k is not None for k in setup.specific]) * sizes * STRETCH

@@ -21,6 +21,7 @@ from borrow.models.multitask.task_covariance import Features, Form, FreeForm, Gi
 from borrow.numerics.device import MATRICES, require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.placed import PlacedTasks
 
 #: Where the variance of random intercepts starts, in units of scaled targets.
@@ -120,12 +121,12 @@ def check_memory(setup: Setup, merged: bool) -> None:
     """Refuse what would not fit; how many matrices there are at once on each path was measured."""
     n, N, device = len(setup.design.X), len(setup.design.inputs), setup.tasks.device
     if setup.path == "dense":
-        numbers = ((6.0 if merged else 8.0) if device is None else MATRICES) * n * n
+        numbers = ((6.0 if merged else 8.0 + 5.0 * (n < SMALL_BLOCK)) if device is None else MATRICES) * n * n
     elif setup.path == "complete":
         numbers = 9.5 * N * N
     else:
         m, P = N if setup.Z is None else len(setup.Z), setup.form.rank or setup.design.n_tasks
-        numbers = 6.5 * N * m + 1.2 * (P * m) ** 2
+        numbers = 13.0 * N * m + 1.2 * (P * m) ** 2
         if setup.path == "blocks":
             sizes = np.diff(setup.design.starts).astype(float)
             numbers += 5.0 * n * P * m + 3.3 * float(sizes @ sizes)
