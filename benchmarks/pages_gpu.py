@@ -138,10 +138,29 @@ def headline() -> str:
     return table(["what", "figure", "command"], rows)
 
 
+def whole_fits() -> str:
+    result = load("gpu_fits")
+    rows = [
+        [
+            r["line"],
+            f"{r['rows']:,}",
+            f"{r['seconds']:.1f}",
+            f"{r['peak GiB']:.1f}",
+            f"{r['log density of new rows']:.3f}",
+        ]
+        for r in result["records"]
+    ]
+    head = ["fit", "rows", "seconds", "peak GiB", "log density of new rows"]
+    return table(head, rows) + made_by(
+        result, f"seed {result['seed']}; one {result['card']}; PyTorch {result['torch']}"
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "gpu dense": dense,
     "gpu against host": against_host,
     "gpu begins": begins,
     "gpu fits": fits,
+    "gpu whole fits": whole_fits,
     "headline gpu": headline,
 }
