@@ -172,7 +172,7 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
 
 def protect_primary(search: Search, best: Optimum) -> tuple[Search, Optimum]:
     """Relations under which the primary's own rows are worse explained than alone are not relations to the primary."""
-    if "loadings" in best.values or not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
+    if not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
         return search, best
     alone = search.alone.values
     return search.hold(True), replace(best, values=alone, objective=search.objective(alone)[0], at_bound=[])

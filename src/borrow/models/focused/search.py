@@ -126,7 +126,10 @@ def optimise(
     if few is not None:
         search = replace(search, ascent=Ascent(few, scales, how.prior, how.weight_sd))
     best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, warmup))
-    if priced and "loadings" not in best.values:
+    weighed = (
+        priced and "noise" in best.values and "loadings" not in best.values
+    )  # the primary's rows, given the others
+    if weighed:
         search, best = give_own_part(search, best, candidates[2])
     setup = replace(setup, specific=search.setup.specific)
     if few is not None:
@@ -137,6 +140,7 @@ def optimise(
         best = flip_signs_that_help(search, search.go_on(best, best.values))
     if priced:
         search, best = prune(search, best, sharing_gains(search, best))
+    if weighed:
         search, best = protect_primary(search, best)
     again = with_inducing(how.inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z):
