@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pages_parts import load, table
+from pages_parts import load, made_by, table
 
 PAGES = {
     "focused": "[focused](papers/focused.md)",
@@ -203,4 +203,25 @@ def which_model() -> str:
     return table(["what you have", "estimator", "why: what was measured", "more"], rows)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"which model": which_model}
+#: What the table of ordinary data shows, by the names of the study.
+SHOWN = ("focused", "symmetric", "ridge alone", "ridge with interactions", "LightGBM", "random forest", "GPBoost")
+
+
+def ordinary() -> str:
+    """Error over that of no transfer by scenario and method, the least of each in bold; and over all scenarios."""
+    result = load("ordinary")
+    part = result["as they are"]
+    cells = {(r["scenario"], r["method"]): r for r in part["scenarios"] if r["version"] == "now" and "ratio" in r}
+    rows = []
+    for scenario in dict.fromkeys(s for s, _ in cells):
+        found = {m: cells[scenario, m]["ratio"] for m in SHOWN if (scenario, m) in cells}
+        least = min(found.values())
+        text = {m: f"**{v:.2f}**" if v == least else f"{v:.2f}" for m, v in found.items()}
+        rows.append([scenario, cells[scenario, "no transfer"]["draws"], *(text.get(m, "–") for m in SHOWN)])
+    over = {r["method"]: r for r in part["overall"] if r["version"] == "now"}
+    rows.append(["*geometric mean*", "", *(f"*{over[m]['ratio']:.2f}*" if m in over else "–" for m in SHOWN)])
+    rows.append(["*worst draw*", "", *(f"*{over[m]['worst draw'][0]:.2f}*" if m in over else "–" for m in SHOWN)])
+    return table(["scenario", "draws", *SHOWN], rows) + made_by(result, "seeds are the numbers of the draws")
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"which model": which_model, "ordinary": ordinary}

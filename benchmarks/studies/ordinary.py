@@ -271,8 +271,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for name, summary in content.items():
         sys.stdout.write(f"\n== secondaries {name} ==\n")
         show(summary)
-    if given.only == "*" and given.draws == REPETITIONS:
-        write_result("ordinary", content)
+    if given.only == "*":
+        write_result("ordinary", {"seed": "the number of the draw", **content}, records)
     return content
 
 
