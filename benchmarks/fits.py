@@ -5,8 +5,8 @@
     python benchmarks/fits.py --only "focused, demo"    one line, without the earlier commit; writes nothing
 
 A line is a table to learn from, made by a seed, and the estimator at its defaults, its uncertainty included. Beside the
-seconds stand the log evidence, of numbers, and the mean log density of rows that were not fitted: a fit that is faster because it
-stopped short would show there. Other lines are added to `LINES`.
+seconds stand the log evidence, of numbers, and the mean log density of rows that were not fitted: a fit that is faster
+because it stopped short would show there. Other lines are added to `LINES`.
 """
 
 from __future__ import annotations
