@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 import borrow
 from borrow import report
 from borrow.cli.app import main
+from borrow.cli.compare import secondaries_table
+from borrow.data.table import Table
 
 TINY = ["demo", "--secondaries", "1", "--quick"]
 
@@ -152,3 +154,23 @@ def test_closed_standard_input_is_a_sentence():
     answer = subprocess.run(f"{shlex.join(call)} <&-", shell=True, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert answer.stderr == "borrow: standard input is closed; pipe a table into the command, or give a file\n"
+
+
+def test_what_was_measured_of_no_task_has_no_column():
+    """Without attribution there are no columns of dashes; with it of one task, the others have dashes."""
+    nan = float("nan")
+    rows = {
+        "task": ["a", "b"],
+        "rows": [3, 4],
+        "correlation": [0.5, nan],
+        "share": [0.25, nan],
+        **{name: [nan, nan] for name in ("alone", "without", "gain", "low", "high")},
+    }
+    assert headers(rows) == ["task", "rows", "correlation", "share"]
+    assert headers({**rows, "gain": [nan, 0.1]}) == ["task", "rows", "correlation", "share", "gain"]
+
+
+def headers(columns):
+    table = secondaries_table(Table(columns))
+    assert [len(c._cells) for c in table.columns] == [2] * len(table.columns)
+    return [c.header for c in table.columns]

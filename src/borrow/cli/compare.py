@@ -297,7 +297,7 @@ def methods_table(found: borrow.Comparison) -> SafeTable:
 
 
 def secondaries_table(secondaries: Any) -> SafeTable:
-    """One row per secondary task, the most related first."""
+    """One row per secondary task, the most related first; what was measured of no task has no column."""
 
     def cells(r: dict[str, Any]) -> list[str]:
         related = number(r["correlation"]), percent(r["share"])
@@ -306,7 +306,10 @@ def secondaries_table(secondaries: Any) -> SafeTable:
 
     rows = sorted(secondaries.rows(), key=lambda r: -np.nan_to_num(abs(r["correlation"]), nan=-1))
     names = ["rows", "correlation", "share", "alone", "without", "gain", "interval"]
-    return SafeTable(["task"], names, map(cells, rows), 1, "The other tasks")
+    columns = list(zip(*map(cells, rows), strict=True))
+    kept = [i for i, name in enumerate(names, 1) if name == "rows" or any(cell != "-" for cell in columns[i])]
+    lines = zip(columns[0], *(columns[i] for i in kept), strict=True)
+    return SafeTable(["task"], [names[i - 1] for i in kept], lines, 1, "The other tasks")
 
 
 def between(low: float, high: float) -> str:
