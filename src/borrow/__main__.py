@@ -1,6 +1,12 @@
 """`python -m borrow` is the command `borrow`."""
 
-from borrow.cli import main
+import sys
 
 if __name__ == "__main__":
-    main(prog_name="borrow")
+    try:
+        from borrow.cli import main
+
+        main(prog_name="borrow")
+    except KeyboardInterrupt:  # before `main` had begun, which says the same
+        sys.stderr.write("borrow: interrupted\n")
+        sys.exit(130)

@@ -287,9 +287,13 @@ def test_what_an_interrupted_import_raises_is_an_interruption(number, instead, c
         except KeyboardInterrupt:
             raise instead from None
 
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with pytest.raises(typer.Exit) as left:
-        guarded(load)()
-    assert left.value.exit_code == 130
-    assert capsys.readouterr().err == "borrow: interrupted\n"
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    try:
+        with pytest.raises(typer.Exit) as left:
+            guarded(load)()
+        assert left.value.exit_code == 130
+        assert capsys.readouterr().err == "borrow: interrupted\n"
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    finally:
+        signal.signal(signal.SIGINT, found)
