@@ -41,7 +41,7 @@ class Block:
         return part if self.size is None else part.reshape(len(self.tasks), self.size, *A.shape[1:])
 
     def put(self, A: Any, values: Any) -> None:
-        """Replace that part."""
+        """Put values, shaped as `of` gives them, in the place of the block's part of A."""
         A[self.at] = values if self.size is None else values.reshape(len(self.tasks) * self.size, *A.shape[1:])
 
 
@@ -82,7 +82,7 @@ class Layout:
         return v[self.task] if self.index is None else X.new_tensor(np.ascontiguousarray(v))[self.codes]
 
     def collect(self, v: Any) -> Any:
-        """The way back."""
+        """One entry per row, in the order that rows came in, of an array with one per place: `at_places` undone."""
         return v if self.index is None else v[self.position]
 
     def place_of(self, t: int) -> tuple[int, int | None]:

@@ -145,7 +145,7 @@ class SecondPass:
 
     @cached_property
     def H(self) -> Array:
-        """A^-1 w G."""
+        """A^-1 w G: how the rows of every task answer to the shared functions, for adjoints and predictions."""
         W = self.first.W
         H = namespace(W).empty_like(W)
         for block, factor in zip(self.prior.layout.blocks, self.first.factors, strict=True):

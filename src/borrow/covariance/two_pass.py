@@ -212,7 +212,7 @@ class TwoPassPosterior:
 
     @property
     def log_determinant(self) -> float:
-        """log |I + w K w|."""
+        """log |I + w K w| of all rows: the tasks' own factors, and that of the shared functions' precision."""
         return self._known()[1] + linalg.log_determinant(self.LB)
 
     @property

@@ -59,7 +59,7 @@ class Stacked:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def of(self, t: int) -> slice:
-        """The rows of task t."""
+        """Where the rows of task t stand among all rows, which are stacked by task."""
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
 

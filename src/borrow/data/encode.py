@@ -102,7 +102,7 @@ class Filled(Decision):
 
 @dataclass(frozen=True)
 class Numbers(Filled):
-    """Numbers."""
+    """A column of numbers, taken as they are; gaps have the median, and a column of their own marks them."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
     return log_prior
 
 
-def hyper_priors(setup: Setup, scales: Array) -> hyper.Objective:
+def hyper_priors(setup: Setup, scales: Array) -> priors.NamedPriors:
     """The weak priors that all GP estimators share, on kernels and noise."""
     chosen = setup.weak_priors(scales)
     if setup.background is not None:

@@ -26,6 +26,7 @@ from borrow.models.focused.model import (
     Setup,
     condition,
     evidence_gradient,
+    hyper_priors,
     objective_of,
     priors_of,
     task_weights,
@@ -91,10 +92,9 @@ class Ascent:
     ) -> None:
         self.setup, self.scales, self.prior, self.sd, self.curvature = setup, scales, prior, sd, curvature
         self.log_priors = priors_of(setup, scales, prior, sd)
-        self._on_kernels = priors_of(setup, scales, prior, None)
+        self._on_kernels = None if prior is None else hyper_priors(setup, scales)
         self._plain = objective_of(setup, scales, prior, sd)
         self._last: Any = None
-        self._of_priors: Array | None = None
 
     def objective(self, values: Values) -> tuple[float, Values]:
         """The evidence with the priors, and its derivatives."""
@@ -114,26 +114,14 @@ class Ascent:
         if self.curvature is not None:
             return self.curvature
         posterior: Any = (self._last or condition(values, self.setup)).posterior
-        H = posterior.information(directions(values, self.setup, posterior)) + self._curvature_of_priors(values)
+        H = posterior.information(directions(values, self.setup, posterior))
+        if self._on_kernels is not None:
+            H += self._on_kernels.curvature(values)
         if self.sd is not None and values["rho"].size:
             v = float(self.setup.kernel.with_theta(values["kernel"]).diag(self.setup.Z).mean())
             at = len(values["kernel"]) + np.arange(len(values["rho"]))
             H[at, at] += v / self.sd**2
         return H
-
-    def _curvature_of_priors(self, values: Values) -> Array:
-        """Of the priors on kernels and noise, which hardly changes: taken once, by differences."""
-        if self._of_priors is None:
-            x = pack(values)
-            self._of_priors = np.zeros((x.size, x.size))
-            for log_prior in self._on_kernels:
-                for i in range(x.size):
-                    up, down = (
-                        pack(_filled(log_prior(unpack(x + s * STEP * np.eye(x.size)[i], values))[1], values))
-                        for s in (1.0, -1.0)
-                    )
-                    self._of_priors[i] += (down - up) / (2.0 * STEP)
-        return self._of_priors
 
     def _still(self) -> dict[str, Any]:
         """Where L-BFGS ends: with many rows, where a few steps together gain next to nothing per row."""
@@ -177,11 +165,6 @@ class Ascent:
         if start["rho"].size and not np.any(start["rho"]):
             return replace(NOTHING, values=start, objective=self.objective(start)[0], n_evaluations=1)
         return self.maximise(start, bounds, steps, tol)
-
-
-def _filled(by: Values, like: Values) -> Values:
-    """Derivatives by all names, zero where a prior has none."""
-    return {n: by.get(n, np.zeros_like(v)) for n, v in like.items()}
 
 
 def observed_curvature(ascent: Ascent, values: Values) -> Array:

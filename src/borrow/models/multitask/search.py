@@ -103,8 +103,10 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 
 def fewer_rows(setup: Setup) -> Setup | None:
     """The model on some rows of every task, evenly spaced, where there are many and all pairs are written out."""
+    if setup.path != "dense" or len(setup.cells.y) <= MANY:
+        return None
     few = thin(setup.cells, -(-FEW // setup.M))
-    if setup.path != "dense" or len(setup.cells.y) <= MANY or len(few.y) >= len(setup.cells.y):
+    if len(few.y) >= len(setup.cells.y):
         return None
     log.info("the search begins on %d of %d rows", len(few.y), len(setup.cells.y))
     device = setup.tasks.device
