@@ -15,12 +15,13 @@ from borrow.data.table import Table
 
 matplotlib = pytest.importorskip("matplotlib", reason="figures need borrow[plot]")
 matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture(autouse=True)
 def close():
     yield
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +64,11 @@ def test_a_curve_is_the_prediction_and_its_band_holds_95_per_cent(focused):
 
 def test_an_axes_that_is_given_is_drawn_on_and_returned(focused, found):
     for draw in (focused.plot, focused.plot_tasks, focused.relatedness().plot, found.plot):
-        _, ax = matplotlib.pyplot.subplots()
-        before = len(matplotlib.pyplot.get_fignums())
+        _, ax = pyplot.subplots()
+        before = len(pyplot.get_fignums())
         assert draw(ax=ax) is ax
         assert ax.has_data()
-        assert len(matplotlib.pyplot.get_fignums()) == before
+        assert len(pyplot.get_fignums()) == before
 
 
 def test_two_inputs_of_three_are_drawn_and_the_third_is_held(rows):
