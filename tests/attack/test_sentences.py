@@ -49,6 +49,9 @@ OF_Y = {
 OF_X = {
     "1e154": (np.where(X > 5.5, 1e154, X), f"column 0 of X holds 1e\\+154, {HUGE}"),
     "a whole number of 400 digits": ([[1, 10**400]] * 18, "column 1 of X holds a number too large .* in row 0"),
+    "complex numbers": (X + 1j, "column 0 of X holds complex numbers"),
+    "hidden entries": (np.ma.masked_array(X, X > 5.5), "X holds NaN or infinity .*; drop or fill these rows"),
+    "rows of two lengths": ([[1.0, 2.0], [3.0]] * 9, "the rows of X differ in their length; expected a table"),
     "complex": (X.astype(object) + 1j, r"column 0 of X holds the complex number \(.*\+1j\) in row 0"),
     "1e-200": (np.column_stack([X[:, 0], np.full(18, 1e-200)]), f"column 1 of X holds {TINY}"),
 }
@@ -110,6 +113,36 @@ def test_odd_labels_of_columns_and_tasks_are_only_names(name, tmp_path):
 def test_classes_of_several_kinds_are_refused():
     with pytest.raises(ValueError, match=r"y holds labels of several kinds \(1, 'b'\); give numbers or texts alone"):
         borrow.SingleTaskGPClassifier().fit(X, np.array([1, "b"] * 9, object))
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([("a", 1), ("b", 2)], r"y holds the label \['a', '1'\]; a class label is text, a whole number or a truth"),
+        ([1, 10**400], "y holds the label 10{39}; a class label is text, a whole number"),
+        ([1j, 2j], "Complex data not supported: y holds complex numbers"),
+        ([True, 2], r"y holds labels of several kinds \(True, 2\)"),
+        ([1, 2.0], r"y holds labels of several kinds \(1, 2.0\)"),
+    ],
+)
+def test_labels_that_are_no_class(labels, sentence):
+    y = np.full(18, None)
+    y[:] = labels * 9
+    with pytest.raises(ValueError, match=sentence):
+        borrow.SingleTaskGPClassifier(optimizer=None).fit(X, y if 2j not in labels else y.astype(complex))
+
+
+def test_what_a_mask_hides_was_not_observed():
+    hidden = Y > 0.5
+    for name in ("SingleTaskGPRegressor", "SingleTaskGPClassifier"):
+        y = targets(name)
+        masked = make(name).fit(X, np.ma.masked_array(y, hidden), tasks=TASKS)
+        without = make(name).fit(X[~hidden], y[~hidden], tasks=TASKS[~hidden])
+        np.testing.assert_array_equal(masked.predict(X, TASKS), without.predict(X, TASKS))
+    with pytest.raises(ValueError, match="the task is missing"):
+        make("SingleTaskGPRegressor").fit(X, Y, tasks=np.ma.masked_array(TASKS, hidden))
+    with pytest.raises(ValueError, match="sample_weight must be finite"):
+        make("SingleTaskGPRegressor").fit(X, Y, tasks=TASKS, sample_weight=np.ma.masked_array(Y + 2.0, hidden))
 
 
 def test_labels_that_differ_in_blanks_alone_are_named():
