@@ -51,6 +51,8 @@ OF_X = {
     "a whole number of 400 digits": ([[1, 10**400]] * 18, "column 1 of X holds a number too large .* in row 0"),
     "complex numbers": (X + 1j, "column 0 of X holds complex numbers"),
     "hidden entries": (np.ma.masked_array(X, X > 5.5), "X holds NaN or infinity .*; drop or fill these rows"),
+    "an iterator": (iter(X), "X is .*iterator; give a table"),
+    "nothing": (None, "X is NoneType; give a table"),
     "rows of two lengths": ([[1.0, 2.0], [3.0]] * 9, "the rows of X differ in their length; expected a table"),
     "complex": (X.astype(object) + 1j, r"column 0 of X holds the complex number \(.*\+1j\) in row 0"),
     "1e-200": (np.column_stack([X[:, 0], np.full(18, 1e-200)]), f"column 1 of X holds {TINY}"),
@@ -94,6 +96,27 @@ def test_seeds_that_are_none(name, value):
 def test_numbers_of_jobs_that_are_none(value):
     with pytest.raises(ValueError, match=rf"n_jobs={value!r}: expected the number of fits at once"):
         make("AutoRegressor", n_jobs=value).fit(X, Y, tasks=TASKS)
+
+
+COMPARED = {
+    "targets of 1e200": ({"y": 1e200 * Y}, r"the target 'y' holds .*e\+199, too large to be computed with"),
+    "inputs of 1e200": ({"x": 1e200 * X[:, 0]}, r"column 'x' holds .*e\+200, too large to be computed with"),
+    "targets of 1e-200": ({"y": 1e-200 * Y}, "the target 'y' holds no number larger than .*, too small"),
+    "a whole number of 400 digits": ({"y": [10**400] * 18}, "the target 'y' holds a number too large"),
+    "complex": ({"y": Y + 1j}, "the target 'y' holds the complex number"),
+    "complex64": ({"y": list(np.complex64(1j) * Y)}, "the target 'y' holds the complex number"),
+    "a name that is no text": ({("y", 1): Y}, r"the column \('y', 1\) has no text for a name"),
+}
+
+
+@pytest.mark.parametrize("what", COMPARED)
+def test_tables_that_cannot_be_compared(what):
+    """Each method would fail at every fold, and the answer would be a table of dashes."""
+    given, sentence = COMPARED[what]
+    table = {"x": X[:, 0], "y": Y, "who": TASKS, **given}
+    target = next((name for name in given if name != "x"), "y")
+    with pytest.raises(ValueError, match=sentence):
+        borrow.compare(table, target, "who", "a", ["single"], cv=2, features="x")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -185,6 +208,8 @@ def test_names_that_a_file_says_by_itself(tmp_path):
     for odd in (np.nan, {1, 2}, kernel):
         with pytest.raises(ValueError, match="about holds what JSON has not"):
             store.save(kernel, tmp_path / "k", about={"mine": odd})
+    with pytest.raises(TypeError, match="about is list; expected a dict"):
+        store.save(kernel, tmp_path / "k", about=[1])
     assert not (tmp_path / "k").exists()
 
 

@@ -392,6 +392,8 @@ def _array(X: Any) -> Any:
         array = np.asarray(X)
     except ValueError:
         raise ValueError("the rows of X differ in their length; expected a table, rows by columns") from None
+    if array.ndim == 0 and array.dtype.kind == "O":
+        raise ValueError(f"Expected 2D array: X is {type(X).__name__}; give a table, rows by columns")
     return np.array(X, dtype=object) if array.dtype.kind in "US" else array
 
 
@@ -412,7 +414,7 @@ def _numbers(
     if sparse.issparse(X):
         taken = "csr" if accept_sparse else False
         X = check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
-        _refuse_sizes(X.data[:, None], ["X"], least)
+        refuse_sizes(X.data[:, None], ["X"], least)
         return X
     frame, names = as_frame(X), []
     if frame is not None:
@@ -430,11 +432,11 @@ def _numbers(
             f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
             "these rows first (borrow.TableEncoder does; NaN is allowed in y only, for rows that were not observed)"
         )
-    _refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
+    refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
     return inputs
 
 
-def _refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None:
+def refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None:
     """Refuse columns with numbers whose products overflow, and those whose largest is below `least`, if not zero."""
     size = np.where(np.isfinite(table), np.abs(table), 0.0)
     largest = size.max(axis=0, initial=0.0)
@@ -513,7 +515,7 @@ def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
             f"Input y contains infinity or a value too large for dtype('float64') in {name_some(rows)}; use NaN "
             "for what was not observed"
         )
-    _refuse_sizes(array.reshape(-1, 1), ["y"], SMALLEST)
+    refuse_sizes(array.reshape(-1, 1), ["y"], SMALLEST)
     if array.ndim == 2 and array.shape[1] > 1:
         return array, None if frame is None else tuple(frame.columns)
     return column_or_1d(array, warn=True), None
