@@ -1,9 +1,12 @@
 """What nobody should give, from Python and from the command line: a sentence each time, and never a traceback."""
 
+import gzip
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -302,6 +305,30 @@ def test_marks_that_turn_text_around_are_escaped_in_json(tmp_path):
         assert answer.exit_code == 0
         assert "\u202e" not in answer.output
         assert "\\u202e" in answer.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+def test_a_table_from_a_pipe_is_read_once_and_whole(tmp_path):
+    """`borrow info <(zcat table.csv.gz)`, say: what was looked at is not lost, and nothing waits for another writer."""
+    place, pipe = table(tmp_path, LINES), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for content in (place.read_bytes(), gzip.compress(place.read_bytes())):
+        writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+        writer.start()
+        command = [sys.executable, "-m", "borrow", "info", str(pipe), "--json"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        writer.join()
+        assert (said.returncode, said.stderr) == (0, "")
+        assert json.loads(said.stdout)["rows"] == len(LINES)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors of POSIX")
+def test_standard_output_that_is_closed(tmp_path):
+    place = table(tmp_path, LINES)
+    assert run("fit", place, *USUAL, "--save", tmp_path / "m").exit_code == 0
+    command = [sys.executable, "-m", "borrow", "predict", str(tmp_path / "m"), str(place)]
+    said = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *command], stderr=subprocess.PIPE, text=True)
+    assert (said.returncode, said.stderr.count("standard output is closed; give --output")) == (2, 1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
