@@ -365,7 +365,9 @@ def test_estimator_says_on_which_path_em_ran():
     X, Y = observations(True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the optimiser stopped after", ConvergenceWarning)  # enough here
-        ppca = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, rank=1, diagonal="isotropic", max_iter=4).fit(X, Y)
+        ppca = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, rank=1, diagonal="isotropic", max_iter=4).fit(
+            X, Y
+        )
         nystrom = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, inducing=5, max_iter=4).fit(X, Y)
     assert (ppca.path_, nystrom.path_) == ("dense", "low rank, as printed")
     e = np.linalg.eigvalsh(ppca.task_covariance_)
