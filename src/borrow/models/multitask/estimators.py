@@ -279,9 +279,9 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         isotropic = isinstance(form, LowRank) and form.diagonal == "isotropic" and setup.Z is None
         if setup.intercept or setup.specific or not (free or isotropic):
             raise ValueError(
-                "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel= and "
-                "task_features=, or use solver='gradient'; rank= goes with diagonal='isotropic' and without inducing= "
-                "(the range of a K^f of low rank alone never moves under EM)"
+                "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel= "
+                "and task_features=, or use solver='gradient'; rank= goes with diagonal='isotropic' and without "
+                "inducing= (the range of a K^f of low rank alone never moves under EM)"
             )
         if setup.Z is not None:
             return replace(setup, path=AS_PRINTED)

@@ -347,7 +347,7 @@ class LowRank(Form):
 
         With e, U the eigenvalues and eigenvectors of B, the largest P of them in e_P, U_P: s^2 is the mean of the
         other M - P eigenvalues and R R' = U_P (e_P - s^2) U_P', which together maximise -log|K| - tr(K^-1 B) over
-        K = R R' + s^2 I. R is turned to be a factor as of an incomplete Cholesky decomposition, zero above its diagonal.
+        K = R R' + s^2 I. R is turned to be as of an incomplete Cholesky decomposition, zero above its diagonal.
         """
         e, U = linalg.symmetric_eigen(B)
         s2 = max(float(np.sum(e[: self.M - self.rank])) / max(self.M - self.rank, 1), LEAST_ISOTROPIC * float(e[-1]))
