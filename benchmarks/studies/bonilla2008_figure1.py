@@ -16,9 +16,9 @@ one at a time, noise of each task and the prior on K^f; our free form (both); th
 by evidence); rank 1 + diagonal; the model chosen for each program by leave-one-out absolute error among `CHOICES`;
 ridge per program (main effects).
 
-Every fit is a record in out/bonilla2008_<data>_fits.jsonl with its commit and seed, and is not repeated. With all methods
-of a replication the result is bonilla2008_<data>.json and the figure; with some (`--methods`, "no transfer" among them),
-bonilla2008_<data>_part.json, every method beside no transfer on the same replications.
+Every fit is a record in out/bonilla2008_<data>_fits.jsonl with its commit and seed, and is not repeated. With all
+methods of a replication the result is bonilla2008_<data>.json and the figure; with some (`--methods`, "no transfer"
+among them), bonilla2008_<data>_part.json, every method beside no transfer on the same replications.
 """
 
 from __future__ import annotations
