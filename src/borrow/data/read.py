@@ -401,7 +401,9 @@ def _unmasked(values: Any) -> Any:
     """The values with None where a masked array hides an entry, which is one that was not observed."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    return np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+    out = values.data.astype(object)
+    out[np.ma.getmaskarray(values)] = None
+    return out
 
 
 def _numbers(

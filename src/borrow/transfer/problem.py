@@ -215,7 +215,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     if not isinstance(values, (list, tuple)):  # which as an array would make text of numbers that stand beside text
         values = values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
     complex_ = (complex, np.complexfloating)  # which no target may be, and text must not hide
-    entries = [None if is_missing(v) else v if isinstance(v, complex_) else plain(v) for v in values]
+    entries: list[Any] = [None if is_missing(v) else v if isinstance(v, complex_) else plain(v) for v in values]
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
