@@ -14,7 +14,9 @@ depends on the seed and on their own lines: a change elsewhere draws no others.
 
 import argparse
 import ast
+import gc
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -42,6 +44,12 @@ TESTS = (
 )  # fmt: skip
 MOST_SECONDS = 25.0, 120.0  # of tests for one mutant, the first time and for a survivor that is tried again
 SEED, SAMPLE = 0, 300
+#: Packages that tests need, and that no mutant changes.
+LOADED = (
+    "hypothesis", "joblib", "narwhals", "numpy", "pandas", "polars", "psutil", "pytest", "scipy.linalg",
+    "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn.gaussian_process", "sklearn.linear_model",
+    "sklearn.model_selection", "sklearn.utils.estimator_checks", "threadpoolctl", "xdist",
+)  # fmt: skip
 OFTEN = 100  # calls of a function after which a test's further ones are not followed line by line
 
 OPERATORS = {
@@ -281,6 +289,8 @@ def try_mutant(mutant, copy, known, most):
     if code == 4 and gone:  # noted before its parameters had other names
         left = {n: v for n, v in known.items() if n.removeprefix("tests/") not in gone}
         return try_mutant(mutant, copy, left, most) if len(left) < len(known) else ("survived", "no test is there")
+    if code == 4 and any("found no collectors" in line for line in failed):
+        return "killed", "the tests cannot be imported"
     if (not failed and code > 0) or code in (4, 5):  # pytest was called wrongly, or ran nothing
         raise RuntimeError(f"the tests could not be run: {log.read_text()[-2000:]}")
     return "killed", failed[0][:160] if failed else "it took too long"
@@ -297,20 +307,16 @@ def in_child(tests, copy, log, seconds):
     sys.path.insert(0, str(copy / "src"))
     import pytest
 
-    os._exit(int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", *tests])))
+    early = "ignore::pytest.PytestAssertRewriteWarning"  # a plugin that is loaded already
+    os._exit(int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", "-W", early, *tests])))
 
 
 def run(sample, again):
     """Try the sample; what was tried on this commit before is not tried again."""
-    import narwhals  # noqa: F401  # all loaded once, before the processes part
-    import numpy  # noqa: F401
-    import pandas  # noqa: F401
-    import polars  # noqa: F401
-    import pytest  # noqa: F401
-    import scipy.optimize
-    import scipy.stats  # noqa: F401
-    import sklearn.utils.estimator_checks  # noqa: F401
-
+    for name in LOADED:  # once, before the processes part; what is loaded is no garbage to look through in each
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
     known = still_there(json.loads((OUT / "lines.json").read_text()))
     results = read_results()
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
