@@ -47,8 +47,8 @@ SEED, SAMPLE = 0, 300
 #: Packages that tests need, and that no mutant changes.
 LOADED = (
     "hypothesis", "joblib", "narwhals", "numpy", "pandas", "polars", "psutil", "pytest", "scipy.linalg",
-    "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn.gaussian_process", "sklearn.linear_model",
-    "sklearn.model_selection", "sklearn.utils.estimator_checks", "threadpoolctl", "xdist",
+    "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn.gaussian_process",
+    "sklearn.linear_model", "sklearn.model_selection", "sklearn.utils.estimator_checks", "threadpoolctl", "xdist",
 )  # fmt: skip
 OFTEN = 100  # calls of a function after which a test's further ones are not followed line by line
 
