@@ -348,8 +348,10 @@ def test_a_task_by_itself_and_shards_know_the_same():
 # Parts. ---------------------------------------------------------------------------------------------------------------
 
 
-def test_marginal_variances_where_sites_say_next_to_nothing():
+@pytest.mark.parametrize("kind", ["arrays", "tensors"])
+def test_marginal_variances_where_sites_say_next_to_nothing(kind):
     """diag(E - E w A^-1 w E): by a difference, or by columns where that would cancel, with and without a diagonal."""
+    put = np.asarray if kind == "arrays" else pytest.importorskip("torch").from_numpy
     G = np.random.default_rng(4).normal(size=(5, 5))
     K, e = G @ G.T + np.eye(5), np.array([0.1, 0.0, 0.5, 0.2, 0.3])
     for w in (np.array([1.0, 2.0, 0.5, 1.5, 3.0]), np.array([1.0, 1e-7, 0.0, 1.5, 1e-5]), np.full(5, 1e-9)):
@@ -357,7 +359,8 @@ def test_marginal_variances_where_sites_say_next_to_nothing():
             E = K if more is None else K + np.diag(more)
             L = np.linalg.cholesky(np.eye(5) + w[:, None] * E * w)
             expected = np.diagonal(E - E @ (w[:, None] * np.linalg.inv(L @ L.T) * w) @ E)
-            np.testing.assert_allclose(marginal_variances(K.copy(), L, w, more), expected, rtol=1e-9)
+            given = [None if a is None else put(a.copy()) for a in (K, L, w, more)]
+            np.testing.assert_allclose(np.asarray(marginal_variances(*given)), expected, rtol=1e-9)
 
 
 def test_sites_as_observations():
