@@ -144,3 +144,19 @@ def test_every_kind_goes_through_a_model_and_its_file(tmp_path):
     np.testing.assert_array_equal(
         borrow.store.load(tmp_path / "m").predict(pl.from_pandas(table)), model.predict(table)
     )
+
+
+def test_a_row_in_words_is_what_stood_in_the_table():
+    table = {
+        "when": ["2024-03-01 16:30", "2024-03-02", "2024-03-07"],
+        "start": ["08:05", "", "23:59"],
+        "pain": ["mild", "severe", "moderate"],
+        "ward": ["a", "b", "a"],
+        "dose": ["5 mg", "7.5 mg", "6 mg"],
+        "x": [1.25, 3.0, 2.0],
+    }
+    encoder = borrow.TableEncoder().fit(table)
+    numbers = np.column_stack(list(encoder.transform(table).values()))
+    for i, row in enumerate(numbers):
+        want = {name: str(values[i] or "(missing)") for name, values in table.items()}
+        assert encoder.written(row) == want | {"x": f"{table['x'][i]:.4g}"}

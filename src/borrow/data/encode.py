@@ -85,6 +85,10 @@ class Decision(ABC):
         """The decision in words; nothing where the column stays as it is."""
         return ""
 
+    def written(self, numbers: Array) -> str:
+        """What stood in the column, from the numbers of one row that it became."""
+        return f"{numbers[0]:.4g}"
+
 
 @dataclass(frozen=True)
 class Filled(Decision):
@@ -105,6 +109,14 @@ class Filled(Decision):
             warn(f"column {self.name!r} has a gap in {rows} and had none in fit; the median is taken")
         filled = np.where(gaps, self.fill, found)
         return np.column_stack([filled, gaps]) if self.gaps else filled[:, None]
+
+    def written(self, numbers: Array) -> str:
+        """What stood there, or that nothing did."""
+        return MISSING if self.gaps and numbers[-1] else self.value(float(numbers[0]))
+
+    def value(self, number: float) -> str:
+        """A number as it may have been written."""
+        return f"{number:.4g}"
 
     def told(self, before: str = "", value: str = "") -> str:
         """What became of the gaps, where there were some."""
@@ -145,6 +157,10 @@ class Measured(Filled):
         """The numbers."""
         return self.filled(_measures(values, self.name, self.units))
 
+    def value(self, number: float) -> str:
+        """With its unit."""
+        return f"{self.units.before}{number:.4g} {self.units.after}".strip()
+
     def sentence(self) -> str:
         """How they are written, and how many gaps there were."""
         return f"numbers with {self.units}{self.told('; ', f' {self.fill:.4g}')}"
@@ -167,6 +183,10 @@ class Times(Filled):
         filled = self.filled(_hours(values, self.name))
         turns = [way(2.0 * np.pi * filled[:, 0] / 24.0) for way in WAYS.values() if self.round]
         return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+
+    def value(self, number: float) -> str:
+        """Hours and minutes."""
+        return f"{int(number):02d}:{round(60 * (number % 1)):02d}"
 
     def sentence(self) -> str:
         """Whether the day is a cycle."""
@@ -206,6 +226,11 @@ class Levels(Decision):
             return np.where(codes < 0, 0.5, codes)[:, None]
         return (codes[:, None] == np.arange(len(self.names))).astype(float)
 
+    def written(self, numbers: Array) -> str:
+        """The level."""
+        at = round(float(numbers[0])) if self._two else int(np.argmax(numbers))
+        return self.levels[at] if at < len(self.levels) else "(other)"
+
     def sentence(self) -> str:
         """How many levels, and what becomes of them."""
         if self._two:
@@ -234,6 +259,10 @@ class Ordered(Filled):
         _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
         return self.filled(np.array([place.get(v, np.nan) for v in found]), told=True)
 
+    def value(self, number: float) -> str:
+        """The level at a place."""
+        return self.levels[round(number)]
+
     def sentence(self) -> str:
         """The ends of the order."""
         last = len(self.levels) - 1
@@ -261,6 +290,11 @@ class Dates(Filled):
         angles = [2.0 * np.pi * (filled[:, 0] + self.origin) / CYCLES[cycle][0] for cycle in self.cycles]
         turns = [way(angle) for angle in angles for way in WAYS.values()]
         return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+
+    def value(self, number: float) -> str:
+        """The date, with its time where it has one."""
+        at = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=round((number + self.origin) * 1440.0) / 1440.0)
+        return at.isoformat(" ", "minutes").removesuffix(" 00:00")
 
     def sentence(self) -> str:
         """From when, and which cycles."""
@@ -430,10 +464,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """The columns that `transform` needs, without the task column."""
         return tuple(d.name for d in self.columns_ if d.names and not isinstance(d, TaskColumn))
 
+    def written(self, row: Array) -> dict[str, str]:
+        """What the columns held, by name, from the numbers of one row; without those that are left out."""
+        at, out = 0, {}
+        for decision in self.columns_:
+            if decision.names and not isinstance(decision, TaskColumn):
+                out[str(decision.name)] = decision.written(row[at : at + len(decision.names)])
+                at += len(decision.names)
+        return out
+
     def report(self) -> str:
         """What became of the columns, one line per column that did not stay as it was."""
         check_is_fitted(self)
         return "\n".join(said(d) for d in self.columns_ if d.sentence())
+
+
+def read_days(values: Any, name: Hashable) -> Array:
+    """A column of dates as days since 1970, NaN in gaps, however they are written."""
+    texts = [v.strip() for v in _plain_list(values) if isinstance(v, str) and v.strip()]
+    return _days(values, name, day_first(name, texts))
 
 
 def said(decision: Decision) -> str:

@@ -87,7 +87,9 @@ class Predictor:
         rows, tasks = InputRows(X), [task] * len(X)
         p = self.model.predict_proba(rows, tasks=tasks)[:, -1]
         edges = self.model.probability_quantiles(rows, [0.5 - level / 2.0, 0.5 + level / 2.0], tasks)
-        return p, *((None, None) if edges is None else edges.T)
+        if edges is None:
+            return p, None, None
+        return p, np.minimum(edges[:, 0], p), np.maximum(edges[:, 1], p)  # a mean may be outside where few draws are
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def curves(
     return {
         "form": "curve",
         "heading": "What the model says",
-        "lead": f"{target} of {primary} over {predictor.features[0]}, the only input.",
+        "lead": f"{target[:1].upper()}{target[1:]} of {primary} over {predictor.features[0]}, the only input.",
         "feature": predictor.features[0],
         "panels": panels,
         "caption": band * banded + " Beside the primary, the tasks most related to it." * (len(panels) > 1),
@@ -88,13 +88,13 @@ def surfaces(predictor: Predictor, points: Points, primary: Any, target: str) ->
     return {
         "form": "map",
         "heading": "What the model says",
-        "lead": f"{target} for {primary} over {a} and {b}.",
+        "lead": f"{target[:1].upper()}{target[1:]} for {primary} over {a} and {b}.",
         "features": [a, b],
         "x": edges[0],
         "y": edges[1],
         "mean": mean,
         "std": std,
-        "mean_heading": f"Prediction of {target}",
+        "mean_heading": f"{'Prediction of' if predictor.regression else 'The'} {target}",
         "std_heading": "How unsure: standard deviation of the function"
         if predictor.regression
         else "How unsure: half the width of a 68 % band of the probability",
