@@ -354,7 +354,9 @@ def test_several_classes():
     found = report.summary(comparison, table=table)
     assert strict(found) == found
     assert "of the class predicted" in found["parts"][0]["calibration"]["lead"]
-    assert found["predictions"]["panels"][0]["low"] is None
+    panel = found["predictions"]["panels"][0]
+    assert (np.array(panel["low"]) <= panel["mean"]).all()
+    assert max(panel["high"]) <= 1.0
     page.render(found)
 
 
