@@ -165,7 +165,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
-        self._check_settings()
         rows, self._schema = read_training(self, X, y, tasks, classes=True)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,6 +14,7 @@ from borrow.data.cells import Cells, Codes
 from borrow.data.scaling import Scaling, TaskData
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, GPClassifier, LeftOut
+from borrow.estimators.settings import Allowed, one_of
 from borrow.inference import EP, EPInference, Inference, Result
 from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Logistic, Probit
@@ -42,10 +43,7 @@ class EPClassifier(GPClassifier):
     _: KW_ONLY
     likelihood: str = "probit"
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        if self.likelihood not in LIKELIHOODS:
-            raise ValueError(f"likelihood={self.likelihood!r}: expected 'probit' or 'logistic'")
+    allowed: ClassVar[Allowed] = {"likelihood": one_of(*LIKELIHOODS, said="'probit' or 'logistic'")}
 
     def _inference(self) -> EPInference:
         """EP with the likelihood that the constructor names."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -25,7 +25,7 @@ from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.estimators.settings import Allowed, check_allowed, is_among, whole
+from borrow.estimators.settings import Allowed, one_of, whole
 from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
@@ -42,21 +42,6 @@ from borrow.tasks.placed import PlacedTasks
 F = TypeVar("F", bound=Fitted)
 #: Standard deviations of log slope and shift that correct for the selection of rows.
 SLOPE_SD, SHIFT_SD = 0.5, 2.0
-
-ALLOWED: Allowed = {
-    "n_active": whole(1),
-    "n_rounds": whole(1),
-    "ep_sweeps": whole(0),
-    "selection": (lambda v: is_among(v, ("entropy", "random")), "'entropy' or 'random'"),
-    "share_noise": (
-        lambda v: isinstance(v, (bool, np.bool_)),
-        "True (one noise for all tasks) or False (one per task)",
-    ),
-    "noise_from": (
-        lambda v: is_among(v, ("rest", "active")),
-        "'rest' (rows that were not chosen) or 'active' (the chosen ones)",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -91,9 +76,14 @@ class MultiTaskIVM(GPEstimator):
     verbose: bool | None = None
     workers: Any = None
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_allowed(self, ALLOWED)
+    allowed: ClassVar[Allowed] = {
+        "n_active": whole(1),
+        "n_rounds": whole(1),
+        "ep_sweeps": whole(0),
+        "selection": one_of("entropy", "random", said="'entropy' or 'random'"),
+        "share_noise": one_of(True, False, said="True (one noise for all tasks) or False (one per task)"),
+        "noise_from": one_of("rest", "active", said="'rest' (rows that were not chosen) or 'active' (the chosen ones)"),
+    }
 
     def _choose(
         self, problem: Problem, values: Values, number: Codes, labels: tuple[Hashable, ...]

@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -60,7 +60,7 @@ from borrow.data.labels import places_of
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers
+from borrow.estimators.settings import Allowed, positive, whole
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 from borrow.numerics.warned import warn
 
@@ -233,11 +233,13 @@ class DirichletProcessClassifier(TaskClassifier):
     max_iter: int = 500
     tol: float = 1e-6
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "concentration", also=("auto",))
-        check_numbers(self, "prior_variance", "tol")
-        check_numbers(self, "n_components", also=(None,), whole=True)
-        check_numbers(self, "max_iter", whole=True)
+    allowed: ClassVar[Allowed] = {
+        "concentration": positive("auto"),
+        "prior_variance": positive(),
+        "tol": positive(),
+        "n_components": whole(1, None),
+        "max_iter": whole(1),
+    }
 
     def _fit_binary(self, data: BinaryData, place: Place) -> Mixture:
         y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)

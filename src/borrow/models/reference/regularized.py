@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -49,7 +49,7 @@ from borrow.data.cells import Codes
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LeftOut, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers
+from borrow.estimators.settings import Allowed, is_among, positive
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 
@@ -192,11 +192,16 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     gamma: Any = "scale"
     tol: float = 1e-4
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "mu", "C", "tol")
-        if self.kernel not in ("linear", "rbf") and not callable(self.kernel):
-            raise ValueError(f"kernel={self.kernel!r}: expected 'linear', 'rbf' or a function of two tables")
-        check_numbers(self, "gamma", also=("scale",))
+    allowed: ClassVar[Allowed] = {
+        "mu": positive(),
+        "C": positive(),
+        "tol": positive(),
+        "kernel": (
+            lambda v: is_among(v, ("linear", "rbf")) or callable(v),
+            "'linear', 'rbf' or a function of two tables",
+        ),
+        "gamma": positive("scale"),
+    }
 
     def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
         X, y, task, n = data.X, data.y, data.task, len(data.y)

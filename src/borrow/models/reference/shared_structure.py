@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -49,7 +49,7 @@ from borrow.data.cells import Codes
 from borrow.estimators.base import Place
 from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers, numbers_by_label
+from borrow.estimators.settings import Allowed, numbers_by_label, whole
 from borrow.numerics.linalg import Array
 
 #: What v_t pays of lambda_t.
@@ -164,9 +164,7 @@ class SharedStructureClassifier(TaskClassifier):
     n_iter: int = 20
     regularization: Any = 0.1
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "dimension", also=("auto",), whole=True)
-        check_numbers(self, "n_iter", whole=True)
+    allowed: ClassVar[Allowed] = {"dimension": whole(1, "auto"), "n_iter": whole(1)}
 
     def _penalties(self, labels: tuple[Hashable, ...]) -> Array:
         values = numbers_by_label(self.regularization, labels, "regularization", 0.1)
