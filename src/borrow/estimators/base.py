@@ -66,7 +66,7 @@ class TaskEstimator(BaseEstimator):
     _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
 
     def _unfitted(self) -> Self:
-        """The same settings, checked, without what a fit found; validation may leave scikit-learn's attributes on it."""
+        """The same settings, checked, without what a fit found; scikit-learn may leave attributes of its own on it."""
         check_seed(self.random_state)
         self._check_settings()
         return type(self)(**self.get_params(deep=False))
