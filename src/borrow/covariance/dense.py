@@ -23,8 +23,7 @@ import numpy as np
 
 from borrow.covariance.carrier import LOG_2PI, marginal_variances, unit_noise
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
-from borrow.covariance.design import Design
-from borrow.covariance.rebuilt import Rebuilt
+from borrow.covariance.design import Design, Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
@@ -54,10 +53,6 @@ class DenseTasks(Rebuilt):
         self.Kx, self.back = self.kernel.evaluate(self.inputs)
         self.own_parts = [self._own(t) for t in range(len(self.specific))]
 
-    def rows(self, t: int) -> slice:
-        """Where the rows of task t stand among all rows, which are stacked by task."""
-        return self.design.rows(t)
-
     def specific_of(self, t: int) -> Any:
         """The kernel of task t's own, None where it has none."""
         return self.specific[t] if self.specific else None
@@ -79,11 +74,11 @@ class DenseTasks(Rebuilt):
         A = wBw * self.Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
-                at = self.rows(t)
+                at = self.design.rows(t)
                 A[at, at] += (self.intercept * w[at])[:, None] * w[at]
         for t, (block, _) in enumerate(self.own_parts):
             if block is not None:
-                at = self.rows(t)
+                at = self.design.rows(t)
                 A[at, at] += w[at][:, None] * block * w[at]
         return A, wBw
 
@@ -104,7 +99,7 @@ class DenseTasks(Rebuilt):
         return bK if self.index is None else self.design.gather(bK)
 
     def _own(self, t: int) -> tuple[Array | None, Any]:
-        kernel, at = self.specific[t], self.rows(t)
+        kernel, at = self.specific[t], self.design.rows(t)
         if kernel is None or at.start == at.stop:
             return None, None
         return kernel.evaluate(self.X[at])
@@ -144,7 +139,7 @@ class DensePosterior(Rebuilt):
         noise = to_host(w * w * linalg.diagonal(Q))
         intercept, specific = 0.0, []
         for t in range(len(prior.B)) if prior.intercept or prior.specific else ():
-            at = prior.rows(t)
+            at = prior.design.rows(t)
             block = w[at][:, None] * Q[at, at] * w[at]
             intercept += float(block.sum())
             kernel, back = prior.specific_of(t), prior.own_parts[t][1] if prior.specific else None
@@ -166,7 +161,7 @@ class DensePosterior(Rebuilt):
         """
         P, found = linalg.inverse_from_factor(self.L), []
         for t in range(len(self.prior.B)):
-            at = self.prior.rows(t)
+            at = self.prior.design.rows(t)
             L = linalg.cholesky(linalg.copy(P[at, at]), overwrite=True)
             half = linalg.solve_lower(L, self.alpha[at])
             rows = at.stop - at.start
@@ -213,7 +208,7 @@ class DensePosterior(Rebuilt):
         old = prior.kernel(X, prior.inputs)
         cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(as_type_of(X, prior.B[task]))
         for t in np.unique(task) if prior.intercept or prior.specific else ():
-            at, here = prior.rows(int(t)), np.flatnonzero(task == t)
+            at, here = prior.design.rows(int(t)), np.flatnonzero(task == t)
             cross[here, at] += prior.intercept
             if prior.specific_of(t) is not None:
                 cross[here, at] += prior.specific_of(t)(X[here], prior.X[at])

@@ -14,12 +14,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from borrow.data.cells import Codes
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import is_tensor
-
-Codes = npt.NDArray[np.intp]
 
 #: Tasks up to this size are padded, to at most so many times their size, and never to less than the least size.
 PADDED, STRETCH, LEAST = 1024, 1.25, 32

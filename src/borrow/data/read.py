@@ -101,8 +101,6 @@ def read_table(
     Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
     of is one row without a target, not one per task.
     """
-    if estimator.unseen not in ("error", "population"):
-        raise ValueError(f"unseen={estimator.unseen!r}: expected 'error', or 'population' to answer for new tasks")
     X, y, tasks = _unfold(estimator, X, y, tasks)
     inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
     name, n = type(estimator).__name__, inputs.shape[0]

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.data.cells import Cells, Codes
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, read_new
-from borrow.estimators.settings import Allowed, check_allowed, check_seed
+from borrow.estimators.settings import Allowed, check_allowed, check_seed, one_of
 from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
@@ -59,7 +59,9 @@ class TaskEstimator(BaseEstimator):
     unseen: str = "error"
 
     #: What the settings may be, by name; a class adds its own to those of its bases.
-    allowed: ClassVar[Allowed] = {}
+    allowed: ClassVar[Allowed] = {
+        "unseen": one_of("error", "population", said="'error', or 'population' to answer for new tasks")
+    }
     #: Whether what is learnt from some tasks says something of another one.
     shares_tasks: ClassVar[bool] = True
 
