@@ -1,10 +1,9 @@
 """Covariances over all tasks. Each conditions on diagonal Gaussian sites and owns the algebra that makes it cheap."""
 
-from borrow.covariance.carrier import Basis
 from borrow.covariance.contracts import Adjoints, Covariance, Moments, Posterior, Prediction, Sites
 from borrow.covariance.dense import DensePosterior, DenseTasks
 from borrow.covariance.design import Design
-from borrow.covariance.inducing import choose_inducing, spread_inducing
+from borrow.covariance.inducing import Basis, choose_inducing, spread_inducing
 from borrow.covariance.kronecker import CompleteTasks
 from borrow.covariance.lowrank import LowRankTasks
 from borrow.covariance.shared import SharedCovariance, SharedPosterior

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI, marginal_variances, unit_noise
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
 from borrow.covariance.design import Design, Rebuilt
+from borrow.covariance.inducing import LOG_2PI, marginal_variances, unit_noise
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host

@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from borrow.covariance.carrier import Basis, InducingBasis, unit_noise
 from borrow.covariance.contracts import AnySites, Codes
 from borrow.covariance.design import Design
+from borrow.covariance.inducing import Basis, InducingBasis, unit_noise
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import linalg

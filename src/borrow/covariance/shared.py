@@ -33,9 +33,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from borrow.covariance import layout as layouts
-from borrow.covariance.carrier import LOG_2PI, Basis, InducingBasis, marginal_variances, unit_noise
 from borrow.covariance.contracts import AnySites, Codes
-from borrow.covariance.factors import DenseFactor, DiagonalFactor
+from borrow.covariance.inducing import LOG_2PI, Basis, InducingBasis, marginal_variances, unit_noise
+from borrow.covariance.layout import DenseFactor, DiagonalFactor
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior, columns_of
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels

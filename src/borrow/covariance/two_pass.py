@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI, InducingBasis
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
+from borrow.covariance.inducing import LOG_2PI, InducingBasis
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
 from borrow.tasks.cache import CacheKey

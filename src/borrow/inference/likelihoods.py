@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance.inducing import LOG_2PI
 from borrow.data.cells import Cells
 from borrow.numerics.linalg import Array, as_type_of, erfcx, log_ndtr, log_sum_exp, namespace
 

@@ -12,8 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
-from borrow.data.pool import Pool, read_pool
-from borrow.data.read import read_inputs, read_new, read_targets
+from borrow.data.read import Pool, read_inputs, read_new, read_pool, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator
 from borrow.estimators.classifier import TaskClassifier, positives, probabilities
@@ -22,8 +21,7 @@ from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, is_among, is_number, one_of, positive, whole
 from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.base_kernel import takes_sparse
-from borrow.models.hierarchical.fit import Fit, NewTask, Settings, learn
+from borrow.models.hierarchical.fit import Fit, NewTask, Settings, learn, takes_sparse
 from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve

@@ -64,8 +64,7 @@ from scipy import sparse
 
 from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.basis import Basis, at_positions, function_basis
-from borrow.models.hierarchical.groups import GroupShard, PlacedGroups, in_groups
+from borrow.models.hierarchical.basis import Basis, GroupShard, PlacedGroups, at_positions, function_basis, in_groups
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import (
     Array,

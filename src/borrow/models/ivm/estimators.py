@@ -30,8 +30,7 @@ from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, condition
-from borrow.models.ivm.problems import Classification, Problem, Regression
-from borrow.models.ivm.rounds import Outcome, Settings, alternate
+from borrow.models.ivm.problems import Classification, Outcome, Problem, Regression, Settings, alternate
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values

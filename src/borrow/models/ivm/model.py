@@ -28,12 +28,12 @@ The stored text of the paper lost its displayed equations; numbers are those tha
 
 Deviations, each with its reason:
 - A Gaussian's active rows do not identify the noise: selection looks for rows far from each other. So the noise of a
-  regression comes from the rows that were not chosen (`noise.py`), given the chosen ones; `noise_from="active"` is
+  regression comes from the rows that were not chosen (`problems.py`), given the chosen ones; `noise_from="active"` is
   the paper's.
 - Maximum likelihood on an active set overfits (15 parameters, few rows); by default the weak priors that every
   estimator of this package has are added, `prior=None` is the paper's.
 - One round of selection and learning by default; the objectives of different rounds are not comparable and the rounds
-  need not settle (`rounds.py`). After the last round rows are selected again with the kernel learnt.
+  need not settle (`problems.py`). After the last round rows are selected again with the kernel learnt.
 - No white-noise term in the probit's kernel: Phi(y (f + e)) with e ~ N(0, w) integrated out is Phi(y f / sqrt(1 + w)),
   so it only rescales the other variances.
 - Small tasks are put into one matrix whose entries between tasks are zero (`blocks_of`): the same sum, fewer calls.
@@ -51,7 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites
-from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance.inducing import LOG_2PI
 from borrow.data.cells import Codes, Stacked
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel

@@ -16,9 +16,8 @@ from borrow.data.read import read_training
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, by_label, is_number, is_whole, one_of, positive, whole
-from borrow.models.rbf.designs import Network
+from borrow.models.rbf.designs import Network, input_scales, merge_inputs, prepare, unseen_features
 from borrow.models.rbf.model import select_rows
-from borrow.models.rbf.problem import input_scales, merge_inputs, prepare, unseen_features
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
