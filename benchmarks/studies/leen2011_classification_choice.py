@@ -38,8 +38,7 @@ from sklearn.metrics import log_loss
 
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.estimators.classifier import BinaryData
-from borrow.estimators.labels import EPClassifier
+from borrow.estimators.classifier import BinaryData, EPClassifier
 from borrow.inference import priors
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum

@@ -1,5 +1,7 @@
 """What every classifier shares: reading labels, one against the rest, probabilities at the public edge. No formula.
 
+Classifiers by expectation propagation have a likelihood, and a model that turns posteriors into odds (`EPClassifier`).
+
 A concrete classifier answers `_fit_binary`: given rows of all tasks with targets -1 and +1, return something that has
 `decision(X, task)` (a real number, positive for +1) and `probability(X, task)` (of +1).
 """
@@ -8,24 +10,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Protocol, Self
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 
-from borrow.data.cells import Codes, Rows, Stacked
+from borrow.covariance.contracts import Sites
+from borrow.data.cells import Cells, Codes, Rows, Stacked
 from borrow.data.labels import encode
 from borrow.data.read import Schema, read_training
-from borrow.data.scaling import column_scales
+from borrow.data.scaling import Scaling, TaskData, column_scales
 from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks, shown
 from borrow.estimators.gp import GPEstimator
+from borrow.estimators.settings import Allowed, one_of
+from borrow.inference import EP, EPInference, Inference, Result
+from borrow.inference.ep import cavity, class_bias
+from borrow.inference.likelihoods import Logistic, Probit
 from borrow.numerics import memory
-from borrow.numerics.linalg import Array
+from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import together
+from borrow.numerics.warned import together, warn
+from borrow.tasks.placed import PlacedTasks
 
 #: Standard deviations of the priors of a link's parameters; probabilities are kept so far from 0 and 1.
 SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
@@ -296,3 +305,131 @@ def _binary(rows: Rows, positive: int) -> BinaryData:
     y = np.where(seen.y == positive, 1.0, -1.0)
     starts = np.searchsorted(seen.task, np.arange(len(rows.labels) + 1))
     return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+
+
+#: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
+#: The evidence is stationary in the sites, so its error is of the order of the residual squared; that of its gradient
+#: at frozen sites is of the order of the residual, times how much sites answer to hyper-parameters: up to a thousand.
+ROUGH, FINE = 1e-6, 1e-9
+LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
+
+
+@dataclass(eq=False, repr=False)
+class EPClassifier(GPClassifier):
+    """What every GP classifier by EP shares. Abstract.
+
+    Parameters
+    ----------
+    likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
+    task, kernel, prior, optimizer, max_iter, random_state, device : as in every `GPClassifier`.
+    unseen : as in every `GPClassifier`.
+    """
+
+    _: KW_ONLY
+    likelihood: str = "probit"
+
+    allowed: ClassVar[Allowed] = {"likelihood": one_of(*LIKELIHOODS, said="'probit' or 'logistic'")}
+
+    def _inference(self) -> EPInference:
+        """EP with the likelihood that the constructor names."""
+        return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
+
+    def _arrange(self, data: BinaryData) -> TaskData:
+        """Labels as rows of tasks."""
+        return as_task_data(data)
+
+    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
+        table, infer = self._arrange(data), self._inference()
+        fit = self._fit_gp(table, place(table.cells), infer, {})
+        bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
+        return EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
+
+    def _with_left_out(self, model: Any) -> Any:
+        return replace(model, left_out=model.without_each())
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """A posterior, and what turns it into probabilities."""
+
+    posterior: Any  # its `predict(X, task)` is of the latent functions
+    bias: Array  # (M,)
+    likelihood: Any
+    evidence: float
+    n_iter: int
+    converged: bool
+    left_out: LeftOut | None = field(default=None, kw_only=True)  # until classes are put together
+
+    def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
+        """Mean (bias included) and variance of the latent function."""
+        p = self.posterior.predict(X, task)
+        return p.mean + self.bias[task], p.variance
+
+    def decision(self, X: Array, task: Codes) -> Array:
+        """(mean + bias) / sqrt(1 + variance): for the probit, Phi^-1 of the probability."""
+        mean, variance = self.moments(X, task)
+        return mean / np.sqrt(1.0 + variance)
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """P(+1), the latent function integrated out."""
+        mean, variance = self.moments(X, task)
+        return self.probability_of(mean, variance)
+
+    def probability_of(self, mean: Array, variance: Array) -> Array:
+        """P(+1) of a latent function of this mean, bias included, and variance."""
+        return np.exp(self.likelihood.moments(np.ones(len(mean)), mean, variance)[0])
+
+    def probability_draws(self, X: Array, task: Codes, z: Array) -> Array:
+        """P(+1) at each row for draws of the latent function, one per column of the standard normal numbers z."""
+        p = self.posterior.predict(X, task, True)
+        e, U = np.linalg.eigh(p.covariance)
+        f = (p.mean + self.bias[task])[:, None] + (U * np.sqrt(np.maximum(e, 0.0))) @ z
+        return self.probability_of(f.ravel(), np.zeros(f.size)).reshape(f.shape)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes that all GP classifiers have."""
+        return {"bias_": dict(zip(labels, self.bias.tolist(), strict=True))}
+
+
+@dataclass(frozen=True)
+class EPLabels(LabelModel):
+    """A GP model fitted to labels by EP: its posterior is the fit of the model."""
+
+    def without_each(self) -> LeftOut:
+        """Every row from all others: its cavity, which EP has at hand."""
+        cells, posterior = self.posterior.cells, self.posterior.posterior
+        parts = [p.sites.on_host() for p in (posterior if isinstance(posterior, list) else [posterior])]
+        sites = Sites(*(np.concatenate([getattr(s, name) for s in parts]) for name in ("nu", "tau")))
+        mean, variance = self.posterior.marginals()
+        mean, variance = cavity(to_host(mean), to_host(variance), sites)
+        return LeftOut(self.probability_of(mean + self.bias[cells.task], variance), cells.y)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {**super().attributes(labels), **self.posterior.own_attributes(labels)}
+
+
+def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
+    """Labels as cells of one row each; with `starts` the rows are regrouped (one group for pooling)."""
+    starts = data.starts if starts is None else starts
+    M, n = len(starts) - 1, len(data.y)
+    zero = np.zeros(M)
+    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero)
+    free = data.unlabelled if len(data.labels) == M else (data.X[:0],) * M
+    labels = data.labels if len(data.labels) == M else tuple(range(M))
+    return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)
+
+
+def at_final_tolerance(infer: Inference) -> Inference:
+    """The same inference for the fit that is kept."""
+    return replace(infer, tol=FINE, max_sweeps=300) if isinstance(infer, EPInference) else infer
+
+
+def warn_ep(fit: Result, where: str = "") -> None:
+    """Warn where EP did not reach its fixed point; exact inference has nothing to say."""
+    if isinstance(fit, EP) and not fit.converged:
+        warn(
+            f"EP{where} stopped after {fit.n_sweeps} sweeps with a residual of {fit.residual:.1e}; probabilities may "
+            "be off by about that much: scale the inputs, or give a kernel with a smaller variance",
+            ConvergenceWarning,
+        )

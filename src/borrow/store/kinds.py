@@ -49,7 +49,7 @@ KINDS = {
     "dirichlet-process-mixture": "borrow.models.reference.dirichlet_process.Mixture",
     "dirichlet-process-state": "borrow.models.reference.dirichlet_process.State",
     "ep-inference": "borrow.inference.ep.EPInference",
-    "ep-labels": "borrow.estimators.labels.EPLabels",
+    "ep-labels": "borrow.estimators.classifier.EPLabels",
     "exact-inference": "borrow.inference.exact.ExactInference",
     "fitted": "borrow.estimators.base.Fitted",
     "fitted-regression": "borrow.estimators.regressor.FittedRegression",

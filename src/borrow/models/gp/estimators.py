@@ -14,9 +14,8 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import BinaryData, EPClassifier, EPLabels, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, EPLabels, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference

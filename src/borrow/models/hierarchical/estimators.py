@@ -15,7 +15,7 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.read import Pool, read_inputs, read_new, read_pool, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator
-from borrow.estimators.classifier import TaskClassifier, positives, probabilities
+from borrow.estimators.classifier import LogOdds, TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, is_among, is_number, one_of, positive, whole
@@ -247,7 +247,7 @@ class AdaptedRegressor:
 
 
 @dataclass(frozen=True)
-class Margins:
+class Margins(LogOdds):
     """One class against the rest: f_l, back in units of -1 and +1, and the sigmoid on it."""
 
     fit: Fit
@@ -268,10 +268,6 @@ class Margins:
     def decisions(self, X: Any) -> Array:
         """Log odds of +1, one column per task."""
         return self.log_odds(self.fit.means(X), self.center, self.scale)
-
-    def probability(self, X: Any, task: Codes) -> Array:
-        """Probability of +1."""
-        return expit(self.decision(X, task))
 
 
 @register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)

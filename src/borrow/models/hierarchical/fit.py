@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from borrow.covariance import SharedCovariance
 from borrow.covariance.contracts import Prediction
-from borrow.data.cells import Cells, Codes
+from borrow.data.cells import Cells, Codes, thin
 from borrow.data.table import Table
 from borrow.estimators.gp import default_kernel
 from borrow.inference import priors
@@ -105,7 +105,7 @@ def base_objective(
     kernel: Kernel, X: Any, cells: Cells, workers: Workers | None = None, device: Device | None = None
 ) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0."""
-    cells = _thinned(cells)
+    cells = thin(cells, ROWS_FOR_KERNEL)
     if device is not None and workers is None and not sparse.issparse(X):
         return _objective_by_blocks(
             kernel, PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]), None, device)
@@ -168,17 +168,6 @@ def fit_base(
     bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
     optimum = hyper.race(objective, [begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
     return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0]))
-
-
-def _thinned(cells: Cells) -> Cells:
-    """At most so many cells of each task, evenly taken."""
-    sizes = np.diff(cells.starts)
-    if sizes.max(initial=0) <= ROWS_FOR_KERNEL:
-        return cells
-    even = [np.unique(np.linspace(0, n - 1, min(n, ROWS_FOR_KERNEL)).astype(np.intp)) for n in sizes]
-    kept = np.concatenate([begin + at for begin, at in zip(cells.starts[:-1], even, strict=True)])
-    starts = np.searchsorted(kept, cells.starts)
-    return replace(cells, X=cells.X[kept], y=cells.y[kept], count=cells.count[kept], starts=starts)
 
 
 #: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.

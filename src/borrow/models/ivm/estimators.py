@@ -20,9 +20,8 @@ from borrow.data.read import read_classes, read_inputs, read_targets, read_train
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, Place
-from borrow.estimators.classifier import BinaryData, GPClassifier, LeftOut, positives
+from borrow.estimators.classifier import BinaryData, GPClassifier, LabelModel, LeftOut, as_task_data, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, one_of, whole

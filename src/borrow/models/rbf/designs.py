@@ -1,9 +1,9 @@
 """Four designs on the RBF network of `model.py`; sizes and ridges are chosen by exact leave-one-out.
 
-- `fit_tasks`: the paper's multi-task network. Hidden units are shared, each task has weights of its own.
+- `best_path`, `network_of`: the paper's multi-task network. Hidden units are shared, each task has weights of its own.
 - the same for one task at a time: the paper's independent networks.
 - the same for all rows as one task: the paper's "one network".
-- `fit_two_levels`, ours: f_k(x) = w_0'φ(x) + w_k'ψ(x). A network for all rows first, then a multi-task network on its
+- `two_level_network`, ours: f_k(x) = w_0'φ(x) + w_k'ψ(x). A network for all rows, then a multi-task network on its
   residuals; then the weights of both are fitted together. With ρ_0 the ridge of the shared level, M, u and q those of
   the task level (`recursion.py`), Z = M Φ_0 and B = Φ_0'Z + ρ_0 I,
 
@@ -176,11 +176,6 @@ def best_path(stack: Stack, candidates: Candidates, settings: Settings) -> Sizes
     return min((one(r) for r in settings.ridges), key=lambda s: s.best)
 
 
-def fit_tasks(stack: Stack, candidates: Candidates, settings: Settings) -> Network:
-    """One network for the tasks of a stack, each with weights of its own."""
-    return network_of(stack, best_path(stack, candidates, settings))
-
-
 def network_of(stack: Stack, sizes: Sizes) -> Network:
     """The network of the chosen size of a path."""
     fit, leverage, _ = (values[sizes.size] for values in sized(sizes.recursion, stack.y))
@@ -298,11 +293,6 @@ def search_two_levels(stack: Stack, candidates: Candidates, settings: Settings) 
     return TwoLevels(first, F, *min((one(r) for r in settings.ridges), key=lambda found: found[0].best))
 
 
-def fit_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> Network:
-    """The network of both levels, their weights fitted together, at the sizes of least leave-one-out error."""
-    return two_level_network(stack, search_two_levels(stack, candidates, settings))
-
-
 def two_level_network(stack: Stack, found: TwoLevels) -> Network:
     """The network of both levels at the chosen sizes."""
     first, F, sizes, fits = found
@@ -348,8 +338,10 @@ class Problem:
             return [self.only(k).networks("")[0] for k in range(self.stack.n_tasks)]
         if not len(self.stack.y):
             return [unlabelled(self.stack)]
-        fit = fit_two_levels if design == "two-level" else fit_tasks
-        return [fit(self.stack, self.candidates(), self.settings)]
+        if design == "two-level":
+            found = search_two_levels(self.stack, self.candidates(), self.settings)
+            return [two_level_network(self.stack, found)]
+        return [network_of(self.stack, best_path(self.stack, self.candidates(), self.settings))]
 
 
 def input_scales(X: Array, weight: Array) -> Array:
