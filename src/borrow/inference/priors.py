@@ -71,7 +71,7 @@ def kernel_prior(kernel: Kernel, scales: Array, log_variance: float = 0.0) -> Ga
     d = len(scales)
     priors = []
     for leaf in kernel.leaves():
-        for name, size in leaf.free():
+        for name, size in leaf.free:
             now = np.log(np.atleast_1d(getattr(leaf, name)))
             if name == "lengthscale":
                 priors.append(_lengthscales(scales, size))
@@ -150,7 +150,7 @@ def exchangeable_lengthscales(
     for kernel in kernels:
         prior, first = alike[id(kernel)], True
         for leaf in kernel.leaves():
-            for name, size in leaf.free():
+            for name, size in leaf.free:
                 if name == "lengthscale" and size == d and first:
                     parts.append(np.arange(at, at + size))
                     first = False

@@ -83,7 +83,7 @@ class Stationary(Homogeneous):
 
     def tangents(self, X: Array, weight: Array, v: Array) -> Array:
         """dk/d log l_j = -2 S (a_j - c_j)^2 with the square expanded: two thin matrix products for all columns."""
-        free = dict(self.free())
+        free = dict(self.free)
         if free.pop("lengthscale", 0) != X.shape[1] or free.keys() - {"variance"}:
             return super().tangents(X, weight, v)
         X, _ = _centred(X, None)

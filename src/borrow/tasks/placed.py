@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,58 +15,7 @@ from borrow.numerics.device import Device, place, require
 from borrow.tasks.cache import CacheKey, ShardCache
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
 
-S = TypeVar("S")
 T = TypeVar("T")
-
-
-class PlacedShards(ABC, Generic[S]):
-    """Shards that are sent to their workers when the first pass needs them, and once. Abstract.
-
-    Without workers, and when these have been closed, the shards are worked on in this process.
-    """
-
-    _workers: Workers | None = None
-    _ready: tuple[Workers, list[slice], Any] | None = None
-
-    @abstractmethod
-    def cut(self, spread: bool) -> tuple[list[slice], list[S]]:
-        """The tasks of each shard, and the shards: for workers where `spread`, else for this process."""
-
-    def at_home(self) -> Workers:
-        """Who works on the shards where there are no workers."""
-        return InProcess(shown=False)
-
-    def place(self) -> tuple[Workers, list[slice], Any]:
-        """Send the shards to who works on them, once: the workers, the shards' tasks, what stands for the shards."""
-        if self._workers is not None and self._workers.closed:
-            self._workers = self._ready = None
-        if self._ready is None:
-            workers = self._workers or self.at_home()
-            bounds, shards = self.cut(self._workers is not None)
-            self._ready = workers, bounds, workers.place(shards)
-        return self._ready
-
-    @property
-    def bounds(self) -> list[slice]:
-        """The tasks of each shard."""
-        return self.place()[1]
-
-    def total(self, f: Callable[..., Any], common: Any, parts: Any = None) -> Any:
-        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`).
-
-        Parts are a list or an array of one entry per task, or something that has `part(tasks)`.
-        """
-        workers, bounds, placed = self.place()
-        return workers.total(f, placed, common, _own(parts, bounds))
-
-    def each(self, f: Callable[..., Any], common: Any, parts: Any = None) -> list[Any]:
-        """The same without the sum: what f returned for each shard, in the order of their tasks."""
-        workers, bounds, placed = self.place()
-        return workers.map(f, placed, common, _own(parts, bounds))
-
-    def report(self, value: float) -> None:
-        """Tell who waits for a long search how far it is."""
-        self.place()[0].watch(value)
 
 
 def _own(parts: Any, bounds: list[slice]) -> list[tuple[Any, ...]]:
@@ -102,15 +50,18 @@ class TaskShard:
         return place(self.cells.X, self.device)
 
 
-class PlacedTasks(PlacedShards[TaskShard]):
+class PlacedTasks:
     """The tasks whose rows are `cells`: one shard in this process, or several on workers while these are open.
 
-    Tasks that were on workers are afterwards computed when they are asked for, one at a time, and not kept: what is
-    held grows with the rows and not with their squares. With workers the device is theirs: each puts its shards on the
-    one that it finds, if any, and what they answer is put together here on the host.
+    Shards are sent to their workers when the first pass needs them, and once. Tasks that were on workers are afterwards
+    computed here when they are asked for, one at a time, and not kept: what is held grows with the rows and not with
+    their squares. With workers the device is theirs: each puts its shards on the one that it finds, if any, and what
+    they answer is put together here on the host.
     """
 
     of_workers: Device | None = None
+    _workers: Workers | None = None
+    _ready: tuple[Workers, list[slice], Any] | None = None
 
     def __init__(self, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> None:
         self.cells, self.kept = cells, workers is None
@@ -126,9 +77,37 @@ class PlacedTasks(PlacedShards[TaskShard]):
         cells = self.cells.only(t)
         return PlacedTasks(cells, device=self.device if len(cells.y) >= devices.ALONE_ROWS else None)
 
-    def at_home(self) -> Workers:
-        """This process."""
-        return InProcess(shown=False, keep=self.kept)
+    def place(self) -> tuple[Workers, list[slice], Any]:
+        """Send the shards to who works on them, once: the workers, the shards' tasks, what stands for the shards."""
+        if self._workers is not None and self._workers.closed:
+            self._workers = self._ready = None
+        if self._ready is None:
+            workers = self._workers or InProcess(shown=False, keep=self.kept)
+            bounds, shards = self.cut(self._workers is not None)
+            self._ready = workers, bounds, workers.place(shards)
+        return self._ready
+
+    @property
+    def bounds(self) -> list[slice]:
+        """The tasks of each shard."""
+        return self.place()[1]
+
+    def total(self, f: Callable[..., Any], common: Any, parts: Any = None) -> Any:
+        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`).
+
+        Parts are a list or an array of one entry per task, or something that has `part(tasks)`.
+        """
+        workers, bounds, placed = self.place()
+        return workers.total(f, placed, common, _own(parts, bounds))
+
+    def each(self, f: Callable[..., Any], common: Any, parts: Any = None) -> list[Any]:
+        """The same without the sum: what f returned for each shard, in the order of their tasks."""
+        workers, bounds, placed = self.place()
+        return workers.map(f, placed, common, _own(parts, bounds))
+
+    def report(self, value: float) -> None:
+        """Tell who waits for a long search how far it is."""
+        self.place()[0].watch(value)
 
     def require(self, n_bytes: float, what: str, remedy: str) -> None:
         """A MemoryError where the matrices of all tasks would not fit here; workers look after themselves."""
