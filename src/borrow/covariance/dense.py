@@ -226,6 +226,28 @@ class DensePosterior(Rebuilt):
         return Prediction(to_host(mean), to_host((variance - linalg.column_dots(half, half)).clip(0.0)))
 
 
+def evidence_of_rows(
+    kernel: Kernel, X: Array, tau: Array, Y: Array, own: Array | None = None
+) -> tuple[float, Array, Array]:
+    """log N(Y; 0, K + 1/tau) of every column of Y, summed; by the kernel's theta; and by 1/tau of each row.
+
+    C = K + 1/tau is never formed: with w = sqrt(tau), A = I + w K w and beta = A^-1 w y,
+    log N = -1/2 (w y)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 y = w beta, C^-1 = w A^-1 w. So the
+    adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w for each column. `own` is multiplied
+    with K: 1 where two rows are of one task, 0 elsewhere; None for 1 everywhere.
+    """
+    K, pullback = kernel.evaluate(X)
+    w, k = namespace(K).sqrt(as_type_of(K, tau)), Y.shape[1]
+    scale = w * w[:, None] if own is None else as_type_of(K, own) * w * w[:, None]
+    A, S = K * scale, w[:, None] * as_type_of(K, Y)
+    linalg.add_diagonal(A, 1.0)
+    L = linalg.cholesky(A, overwrite=True)
+    beta = linalg.solve(L, S)
+    value = float(np.log(tau).sum()) - linalg.log_determinant(L) - len(tau) * LOG_2PI
+    bK = 0.5 * k * linalg.gram_minus_inverse(beta / k**0.5, L) * scale
+    return 0.5 * (k * value - float(linalg.inner(S, beta))), pullback(bK).theta, to_host(linalg.diagonal(bK))
+
+
 def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:
     """Prior covariance of what tasks do not share, at new rows."""
     K = as_type_of(X, prior.intercept * (task[:, None] == task))

@@ -56,10 +56,16 @@ class Probit:
 
     def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z and its first two derivatives by the mean."""
-        root = namespace(variance).sqrt(1.0 + variance)
-        z = y * mean / root
-        r, excess = hazard(z)
-        return log_ndtr(z), y * r / root, -r * excess / (1.0 + variance)
+        z, slope, curvature, _ = probit_slopes(y, mean, variance)
+        return log_ndtr(z), slope, -curvature
+
+
+def probit_slopes(y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+    """z, d1 and -d2 of a probit, and d1 / -d2 = y sqrt(1 + v) / (z + r), which needs no division by r."""
+    root = namespace(variance).sqrt(1.0 + variance)
+    z = y * mean / root
+    r, excess = hazard(z)
+    return z, y * r / root, r * excess / (1.0 + variance), y * root / excess
 
 
 def hazard(z: Array) -> tuple[Array, Array]:

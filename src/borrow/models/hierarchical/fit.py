@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from borrow.covariance import SharedCovariance
 from borrow.covariance.contracts import Prediction
+from borrow.covariance.dense import evidence_of_rows
 from borrow.data.cells import Cells, Codes, thin
 from borrow.data.table import Table
 from borrow.estimators.gp import default_kernel
@@ -64,11 +65,8 @@ from borrow.numerics.linalg import (
     add_diagonal,
     cholesky,
     column_dots,
-    gram_minus_inverse,
-    log_determinant,
     solve,
     solve_lower,
-    solve_lower_transposed,
     to_host,
 )
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Values
@@ -121,23 +119,14 @@ def base_objective(
 
 
 def _independent(shard: GroupShard, common: tuple[Kernel, float, Any]) -> tuple[float, Array, float]:
-    """The evidence of a shard's tasks, by the kernel's theta and by log noise.
-
-    bK_l = 1/2 (a a' - A^-1) with A = k(X_l, X_l) + noise/count, a = A^-1 y, summed over the tasks of equal rows.
-    """
+    """The evidence of a shard's tasks, by the kernel's theta and by log noise; tasks of equal rows at once."""
     kernel, noise, X = common
     total, by_theta = shard.log_noise_density(noise), np.zeros(kernel.n_theta)
     by_noise = 0.5 * (shard.scatter / noise - shard.dof)
     for g in shard.groups:
-        K, pullback = kernel.evaluate(X[g.seen.at])
-        A, sites, tasks = np.array(K), g.sites(noise), g.Y.shape[1]
-        add_diagonal(A, sites)
-        L = cholesky(A, overwrite=True)
-        w = solve_lower(L, g.Y)
-        total -= 0.5 * (float(np.vdot(w, w)) + tasks * (log_determinant(L) + len(A) * np.log(2 * np.pi)))
-        bK = 0.5 * tasks * gram_minus_inverse(solve_lower_transposed(L, w) / np.sqrt(tasks), L)
-        by_theta += pullback(bK).theta
-        by_noise += float(np.diagonal(bK) @ sites)
+        value, own, by_variance = evidence_of_rows(kernel, X[g.seen.at], g.count / noise, g.Y)
+        total, by_theta = total + value, by_theta + own
+        by_noise += float(by_variance @ g.sites(noise))
     return total, by_theta, by_noise
 
 

@@ -51,14 +51,13 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites
-from borrow.covariance.inducing import LOG_2PI
+from borrow.covariance.dense import evidence_of_rows
 from borrow.data.cells import Codes, Stacked
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
-from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
+from borrow.numerics.linalg import Array, is_tensor, to_host
 from borrow.numerics.optimise import Objective, Values
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
@@ -204,30 +203,11 @@ def blocks_of(starts: npt.NDArray[np.intp], most: int = BLOCK) -> list[Block]:
 
 
 def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: Array) -> tuple[float, Array, Array]:
-    """log N(z; 0, K_I + B^-1), B = diag(tau), summed over tasks (eqs. (13), (14)); by the kernel's theta; by 1/tau.
-
-    C = K + B^-1 is never formed: with w = sqrt(tau), A = I + w K w and beta = A^-1 w z,
-    log N = -1/2 (w z)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 z = w beta, C^-1 = w A^-1 w. So the
-    adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w.
-    """
-    w, s = as_type_of(X, np.sqrt(tau)), as_type_of(X, np.sqrt(tau) * z)
-    value = 0.5 * float(np.log(tau).sum()) - 0.5 * len(z) * LOG_2PI
-    by_theta, by_variance = np.zeros(kernel.n_theta), np.empty(len(z))
+    """log N(z; 0, K_I + B^-1), B = diag(tau), summed over tasks (eqs. (13), (14)); by the kernel's theta; by 1/tau."""
+    value, by_theta, by_variance = 0.0, np.zeros(kernel.n_theta), np.empty(len(z))
     for at, own in blocks:
-        K, pullback = kernel.evaluate(X[at])
-        wb = w[at]
-        A = K * (wb * wb[:, None] if own is None else as_type_of(X, own) * wb * wb[:, None])
-        linalg.add_diagonal(A, 1.0)
-        L = linalg.cholesky(A, overwrite=True)
-        beta = linalg.solve(L, s[at])
-        value -= 0.5 * (float(s[at] @ beta) + linalg.log_determinant(L))  # eqs. 13, 14
-        bK = linalg.gram_minus_inverse(beta[:, None], L)
-        bK *= 0.5 * wb
-        bK *= wb[:, None]
-        if own is not None:
-            bK *= as_type_of(X, own)
-        by_variance[at] = to_host(linalg.diagonal(bK))
-        by_theta += pullback(bK).theta
+        own_value, own_theta, by_variance[at] = evidence_of_rows(kernel, X[at], tau[at], z[at, None], own)
+        value, by_theta = value + own_value, by_theta + own_theta  # eqs. 13, 14
     return value, by_theta, by_variance
 
 
