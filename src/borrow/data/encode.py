@@ -16,7 +16,6 @@ Gaps among levels are a level. Free text is refused: nothing here reads it.
 from __future__ import annotations
 
 import datetime
-import logging
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -32,9 +31,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
 from borrow.numerics.linalg import Array
-from borrow.numerics.warned import warn
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log, warn
 
 #: Levels that have a column each; where there are more, the rarest share the last one.
 MOST_LEVELS = 20

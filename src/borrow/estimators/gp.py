@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
@@ -21,10 +20,9 @@ from borrow.estimators.settings import Allowed, one_of, whole
 from borrow.inference import ExactInference, Inference
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
-from borrow.numerics.warned import warn
+from borrow.numerics.warned import log, warn
 from borrow.tasks.placed import PlacedTasks
 
-log = logging.getLogger("borrow")
 #: So many times more columns than rows are told, from a hundred columns on.
 WIDE = 10
 

@@ -18,7 +18,6 @@ Sites can be as weak as 1e-300: nothing is divided by tau.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,9 +31,8 @@ from borrow.inference.contracts import Likelihood
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.optimise import Values
+from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
-
-log = logging.getLogger("borrow")
 
 #: Shares of positives are kept this far from 0 and 1 when they become a bias.
 CLIP = 0.02

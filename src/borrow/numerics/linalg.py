@@ -10,7 +10,6 @@ array-API standard has is taken from the `namespace` of the arrays, so that the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -22,10 +21,10 @@ from scipy import special
 from scipy.linalg import blas, lapack
 from scipy.spatial.distance import cdist
 
+from borrow.numerics.warned import log
+
 Array = npt.NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
-
-log = logging.getLogger("borrow")
 
 #: Jitter is tried at these multiples of the mean diagonal, 0 first.
 JITTER_LADDER = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)

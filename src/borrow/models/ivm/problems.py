@@ -18,7 +18,6 @@ round returns to the rows of the last but one, the rounds go in a circle.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
@@ -54,6 +53,7 @@ from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, symmetric_eigen, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.numerics.progress import Progress
+from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
 
 #: As many rows left out as chosen ones are looked at, but at least and at most so many, of all tasks together.
@@ -336,8 +336,6 @@ class Classification(Problem):
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
         return replace(selection, tau=tau[back], z=(sites.nu / tau)[back])
 
-
-log = logging.getLogger("borrow")
 
 #: Two sets that share this part of their rows are the same.
 SAME = 0.99
