@@ -63,8 +63,7 @@ class CompletePosterior(Rebuilt):
         self.g, self.V = self._eigen(prior.B_beside, self.by_task)
         self.l, self.U = self._eigen(prior.Kx, self.by_input)
         self.shrink = 1.0 / (1.0 + self.g[:, None] * self.l)
-        S = (nu / self.w).reshape(M, N)
-        rotated = self.V.T @ S @ self.U
+        rotated = self.V.T @ (nu / self.w).reshape(M, N) @ self.U
         shrunk = rotated * self.shrink
         self.alpha = self.V @ shrunk @ self.U.T  # (M, N)
         self.log_determinant = -float(xp.log(self.shrink).sum())

@@ -219,8 +219,7 @@ class SecondPass:
                 specific[t] = own
         bG = linalg.right_solve(R, self.LB)  # H P
         del R
-        outer = self.alpha[:, None] * self.a
-        bG = xp.subtract(outer, bG, out=bG)
+        bG = xp.subtract(self.alpha[:, None] * self.a, bG, out=bG)
         bG *= w[:, None]
         by_sites = self.first.sites.by_parameters(to_host(prior.layout.collect(noise)))
         weights, bases = self._adjoints_of_functions(bG, noise, inducing)

@@ -228,13 +228,11 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         memory.require(8.0 * 3 * n * (n + DRAWS), f"the covariance of {n:,} probabilities", "ask for fewer rows")
         z = np.random.default_rng(0).normal(size=(len(models), n, DRAWS))
         drawn = np.stack([m.probability_draws(rows, task, e) for m, e in zip(models, z, strict=True)], axis=-1)
-        last = probabilities(drawn.reshape(-1, len(models)), self)[:, -1].reshape(-1, DRAWS)
-        return np.cov(last)
+        return np.cov(probabilities(drawn.reshape(-1, len(models)), self)[:, -1].reshape(-1, DRAWS))
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
-        return self.classes_[likeliest]
+        return self.classes_[np.argmax(self.predict_proba(X, tasks), axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose class is right; of the primary's rows alone where the model has a primary."""

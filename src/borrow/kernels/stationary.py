@@ -241,8 +241,7 @@ class Periodic(Homogeneous):
         d, l, p = X.shape[1], to_host(self._columns("lengthscale", X)), self._columns("period", X)
         X, Z = _centred(X, Z)
         on_circle = SquaredExponential(self.variance, tuple(np.tile(l, 2).tolist()))
-        warped = self._warp(X, p)
-        K, back = on_circle.evaluate(warped, None if Z is None else self._warp(Z, p))
+        K, back = on_circle.evaluate(self._warp(X, p), None if Z is None else self._warp(Z, p))
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             g = back(bK, inputs=True)

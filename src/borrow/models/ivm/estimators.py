@@ -386,8 +386,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         X has the columns of the inputs; the task column may be there too. All rows are taken in. Labels are among
         `classes_`; those that y lacks stay possible.
         """
-        what = f"the shape {np.shape(y)}; adapt takes one label per row"
-        child, features = self._child(X, y, what)
+        child, features = self._child(X, y, f"the shape {np.shape(y)}; adapt takes one label per row")
         fresh, classes = child._unfitted().set_params(selection="entropy", verbose=False), self.classes_
         codes, _, seen = read_classes(y, type(self).__name__)
         if unknown := [v for v in seen.tolist() if v not in classes.tolist()]:

@@ -73,8 +73,7 @@ class Stack(Cells):
 
     def shifted(self, by: Array) -> Stack:
         """The same rows with `by` (n,) taken from the targets of each cell."""
-        rows = replace(self.rows, y=self.rows.y - by[self.rows.cell])
-        return replace(self, y=self.y - by, rows=rows)
+        return replace(self, y=self.y - by, rows=replace(self.rows, y=self.rows.y - by[self.rows.cell]))
 
     def squares(self, fit: Array) -> Array:
         """Sums of squares of the rows around what is fitted to their cells, one entry per entry of `rows`."""

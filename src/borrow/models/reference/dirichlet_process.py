@@ -124,8 +124,7 @@ def concentration(log_rest: Array, alpha: float | None) -> tuple[float, float, f
 
 def sweep(X: Array, y: Array, starts: Codes, state: State, v: float, alpha: float | None) -> State:
     """(3) to (7) in turn; the trace grows by the lower bound of the evidence after (7)."""
-    share = np.repeat(state.phi, np.diff(starts), axis=0)
-    theta, Gamma, divergence = weights(X, y, share, state.xi, v)
+    theta, Gamma, divergence = weights(X, y, np.repeat(state.phi, np.diff(starts), axis=0), state.xi, v)
     mean, variance = moments(X, theta, Gamma)
     xi = np.sqrt(mean**2 + variance)
     a, b, log_stick, log_rest = sticks(state.phi, state.alpha)
