@@ -107,7 +107,7 @@ class Numbers(Filled):
         return self.marked(str(self.name))
 
     def encode(self, values: Any) -> Array:
-        """The numbers."""
+        """The column as numbers, gaps filled."""
         return self.filled(_numbers(values, self.name))
 
     def sentence(self) -> str:
@@ -219,15 +219,15 @@ class LeftOut(Decision):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """None."""
+        """A column that is left out becomes no column."""
         return ()
 
     def encode(self, values: Any) -> Array:
-        """No columns."""
+        """As many rows, and no columns."""
         return np.empty((len(values), 0))
 
     def sentence(self) -> str:
-        """The reason."""
+        """The reason why it is left out."""
         return f"left out: {self.why}"
 
 

@@ -58,7 +58,7 @@ class GaussianPrior:
         return float(-0.5 * pull @ (value - self.mean)), -pull
 
     def curvature(self, value: Array) -> Array:
-        """P."""
+        """The precision P, whatever the value."""
         return self.pull(np.eye(len(self.mean)))
 
 

@@ -127,7 +127,7 @@ class Kernel(ABC):
         return namespace(X).stack(columns, axis=1) if columns else K[:, :0]
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        """K(X, Z)."""
+        """The matrix K(X, Z) alone."""
         return self.evaluate(X, Z)[0]
 
     def diag(self, X: Array) -> Array:
@@ -218,7 +218,7 @@ class Leaf(Kernel):
         return name == "lengthscale" and getattr(self, "tied", False)
 
     def leaves(self) -> Iterator[Leaf]:
-        """Itself."""
+        """The kernel itself is its only elementary part."""
         yield self
 
     def parameter_names(self) -> list[str]:

@@ -38,7 +38,7 @@ class Device:
 
     @cached_property
     def torch(self) -> Any:
-        """PyTorch."""
+        """The module of PyTorch, imported when it is first needed."""
         import torch
 
         return torch

@@ -101,13 +101,13 @@ def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
 
 @twinned
 def solve_lower(L: Array, B: Array) -> Array:
-    """L^-1 B."""
+    """The solution L^-1 B of a triangular system."""
     return _triangular(L, B, side=1, trans_a=1)
 
 
 @twinned
 def solve_lower_transposed(L: Array, B: Array) -> Array:
-    """L^-T B."""
+    """The solution L^-T B of a triangular system."""
     return _triangular(L, B, side=1)
 
 
@@ -118,13 +118,13 @@ def solve(L: Array, B: Array) -> Array:
 
 @twinned
 def right_solve_transposed(B: Array, L: Array) -> Array:
-    """B L^-T."""
+    """The solution B L^-T of a triangular system from the right."""
     return _triangular(L, B)
 
 
 @twinned
 def right_solve(B: Array, L: Array) -> Array:
-    """B L^-1."""
+    """The solution B L^-1 of a triangular system from the right."""
     return _triangular(L, B, trans_a=1)
 
 
@@ -246,7 +246,7 @@ def column_dots(A: Array, B: Array) -> Array:
 
 @twinned
 def weigh_rows(w: Array, A: Array) -> Array:
-    """w'A."""
+    """The sum w'A of the rows of A, weighted."""
     return w @ A
 
 
@@ -282,7 +282,7 @@ def log_ndtr(z: Array) -> Array:
 
 @twinned
 def erfcx(z: Array) -> Array:
-    """exp(z^2) erfc(z)."""
+    """The scaled complementary error function exp(z^2) erfc(z)."""
     return special.erfcx(z)
 
 

@@ -50,7 +50,7 @@ class ShardCache:
         return ShardCache, ()
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Keep nothing of what was kept."""
         self.values.clear()
         self.held.clear()
 

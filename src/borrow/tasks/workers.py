@@ -134,7 +134,7 @@ class Processes(Workers):
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
 
     def place(self, shards: list[Any]) -> Any:
-        """Written once."""
+        """Each shard is written to a file, once."""
         import joblib
 
         number = len(list(self.folder.iterdir()))

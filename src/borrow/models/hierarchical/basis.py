@@ -52,7 +52,7 @@ class Features:
     unit: bool
 
     def times(self, v: Array) -> Array:
-        """Phi v."""
+        """The product Phi v."""
         return v[self.at] if self.unit else self.at @ v
 
     def between(self, K: Array, other: Features) -> Array:

@@ -211,7 +211,7 @@ class Fit:
 
     @property
     def n_iter(self) -> int:
-        """EM iterations."""
+        """How many iterations of EM were taken."""
         return len(self.trace) - 1
 
     @property

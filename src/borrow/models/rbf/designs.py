@@ -134,7 +134,7 @@ class Network:
         return (U / np.sqrt(self.q[:, task])).T, r.T
 
     def mean(self, X: Array, task: Codes) -> Array:
-        """f_k(x)."""
+        """The function f_k(x) of each row's task."""
         mean = np.einsum("jn,jn->n", self.whiten(X, task)[0], self.b[:, task])
         return mean if self.shared is None else mean + self.shared.weights @ activations(X, self.shared.basis)
 

@@ -1,4 +1,4 @@
-"""The algebra under the RBF network: ridge regressions of all tasks on a basis that grows by one function a step.
+"""The algebra under the RBF network: ridge regressions of all tasks on a basis that grows by one function per step.
 
 For task k with rows Φ (n_k, N), ridge ρ and A = Φ'Φ + ρI let M = I - Φ A^-1 Φ'. For each function keep
 

@@ -138,7 +138,7 @@ class Margin(LogOdds):
     left_out: LeftOut | None = None  # until classes are put together
 
     def margin(self, X: Array, task: Codes) -> Array:
-        """f_t(x)."""
+        """The function f_t(x) of each row's task."""
         if len(self.X) == 0:
             return np.full(len(X), self.intercept)
         K = coupled(self.kernel(X, self.X), task, self.task, self.mu)
