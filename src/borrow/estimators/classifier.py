@@ -20,8 +20,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Sites
-from borrow.data.cells import Cells, Codes, Rows, Stacked
-from borrow.data.labels import encode
+from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, column_scales
 from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks, shown
@@ -40,28 +39,6 @@ from borrow.tasks.placed import PlacedTasks
 SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
 #: Draws of latent functions that the covariance of probabilities is made of.
 DRAWS = 400
-
-
-@dataclass(frozen=True)
-class BinaryData(Stacked):
-    """Labelled rows of all tasks, stacked by task, with targets -1 and +1; nothing is merged."""
-
-    X: Array
-    y: Array
-    starts: Codes  # (M + 1,)
-    labels: tuple[Hashable, ...]
-    unlabelled: tuple[Array, ...]  # inputs without a label, by task
-    column_scales: Array
-    number: Codes | None = None  # of the row of X that each came from
-
-    def only(self, label: Hashable) -> BinaryData:
-        """One task as the only one, on the column scales of all."""
-        t = int(encode([label], self.labels)[0])
-        at = self.of(t)
-        rows = {name: value[at] for name in ("X", "y", "number") if (value := getattr(self, name)) is not None}
-        return replace(
-            self, **rows, starts=np.array([0, len(rows["y"])]), labels=(label,), unlabelled=(self.unlabelled[t],)
-        )
 
 
 class BinaryModel(Protocol):
@@ -155,7 +132,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     @abstractmethod
-    def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
+    def _fit_binary(self, data: TaskData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
     def _with_left_out(self, model: Any) -> Any:
@@ -183,7 +160,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _fit_classes(self, rows: Rows, place: Place) -> list[BinaryModel]:
         """One model where there are two classes, else one per class against the rest."""
-        models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
+        models = [self._fit_binary(_against_rest(rows, k), place) for k in positives(self._schema.classes)]
         return [self._with_left_out(m) for m in models] if len(models) > 1 else models
 
     def _published(self, schema: Schema, classes: Any, models: list[Any], link: ClassLink | None = None) -> Fitted:
@@ -297,12 +274,27 @@ def probabilities(p: Array, fitted: Any) -> Array:
     return np.exp(ClassLink(**fitted.class_link_).log_shares(p))
 
 
-def _binary(rows: Rows, positive: int) -> BinaryData:
+def binary_data(
+    X: Array,
+    y: Array,
+    starts: Codes,
+    labels: tuple[Hashable, ...],
+    unlabelled: tuple[Array, ...],
+    scales: Array,
+    number: Codes | None = None,
+) -> TaskData:
+    """Rows stacked by task with targets -1 and +1: every one is a cell of its own, and there are no units to scale."""
+    zero = np.zeros(len(labels))
+    cells = Cells(X, y, np.ones(len(y)), starts, zero, zero, zero)
+    return TaskData(labels, cells, unlabelled, Scaling(zero, zero + 1.0, 0.0), scales, number)
+
+
+def _against_rest(rows: Rows, positive: int) -> TaskData:
     """One class against the rest."""
     seen, free = rows.labelled()
     y = np.where(seen.y == positive, 1.0, -1.0)
     starts = np.searchsorted(seen.task, np.arange(len(rows.labels) + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+    return binary_data(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
 
 
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
@@ -332,11 +324,11 @@ class EPClassifier(GPClassifier):
         """EP with the likelihood that the constructor names."""
         return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
 
-    def _arrange(self, data: BinaryData) -> TaskData:
-        """Labels as rows of tasks."""
-        return as_task_data(data)
+    def _arrange(self, data: TaskData) -> TaskData:
+        """The rows as the model groups them."""
+        return data
 
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
+    def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> EPLabels:
         table, infer = self._arrange(data), self._inference()
         fit = self._fit_gp(table, place(table.cells), infer, {})
         bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
@@ -405,17 +397,6 @@ class EPLabels(LabelModel):
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
         return {**super().attributes(labels), **self.posterior.own_attributes(labels)}
-
-
-def as_task_data(data: BinaryData, starts: Codes | None = None) -> TaskData:
-    """Labels as cells of one row each; with `starts` the rows are regrouped (one group for pooling)."""
-    starts = data.starts if starts is None else starts
-    M, n = len(starts) - 1, len(data.y)
-    zero = np.zeros(M)
-    cells = Cells(data.X, data.y, np.ones(n), starts, zero, zero, zero)
-    free = data.unlabelled if len(data.labels) == M else (data.X[:0],) * M
-    labels = data.labels if len(data.labels) == M else tuple(range(M))
-    return TaskData(labels, cells, free, Scaling(zero, np.ones(M), 0.0), data.column_scales)
 
 
 def at_final_tolerance(infer: Inference) -> Inference:

@@ -20,7 +20,7 @@ from borrow.data.read import read_classes, read_inputs, read_targets, read_train
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, Place
-from borrow.estimators.classifier import BinaryData, GPClassifier, LabelModel, LeftOut, as_task_data, positives
+from borrow.estimators.classifier import GPClassifier, LabelModel, LeftOut, binary_data, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -354,9 +354,9 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     _: KW_ONLY
     ep_sweeps: int = 0
 
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> IVMLabels:
+    def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> IVMLabels:
         assert data.number is not None  # read from a table
-        tasks, kernel = place(as_task_data(data).cells), default_kernel(data.column_scales, self.kernel, "kernel")
+        tasks, kernel = place(data.cells), default_kernel(data.column_scales, self.kernel, "kernel")
         how, bias = (self.prior, self.max_iter), class_bias(tasks.cells)
         problem = Classification(tasks, kernel, data.column_scales, *how, bias=bias, ep_sweeps=self.ep_sweeps)
         found, active, chosen = self._choose(problem, {"kernel": kernel.theta}, data.number, data.labels)
@@ -399,7 +399,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         with single_thread(len(code)):
             for k, model in zip(positives(classes), self._fit_of().model, strict=True):
                 labels = np.where(code == min(k, len(classes) - 1), 1.0, -1.0)
-                data = BinaryData(rows.X, labels, starts, rows.labels, (rows.X[:0],), ones, rows.number)
+                data = binary_data(rows.X, labels, starts, rows.labels, (rows.X[:0],), ones, rows.number)
                 models.append(fresh.set_params(kernel=model.chosen.kernel)._fit_binary(data))
         child.fitted_ = self._named(fresh._published(fresh._schema, classes, models), X)
         return child

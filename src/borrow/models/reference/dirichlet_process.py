@@ -57,8 +57,9 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.data.labels import places_of
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import Allowed, positive, whole
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
@@ -240,9 +241,9 @@ class DirichletProcessClassifier(TaskClassifier):
         "max_iter": whole(1),
     }
 
-    def _fit_binary(self, data: BinaryData, place: Place) -> Mixture:
-        y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)
-        X = with_one((data.X - center) / data.column_scales)
+    def _fit_binary(self, data: TaskData, place: Place) -> Mixture:
+        y, starts, center, v = data.cells.y, data.cells.starts, data.cells.X.mean(axis=0), float(self.prior_variance)
+        X = with_one((data.cells.X - center) / data.column_scales)
         alpha = None if self.concentration == "auto" else float(self.concentration)
         K = min(len(data.labels), LARGEST_K) if self.n_components is None else int(self.n_components)
         trials = partitions(X, y, starts, K, v, self.random_state)

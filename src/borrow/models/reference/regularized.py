@@ -46,8 +46,9 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LeftOut, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LeftOut, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import Allowed, is_among, positive
 from borrow.numerics import memory
@@ -203,8 +204,8 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         "gamma": positive("scale"),
     }
 
-    def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
-        X, y, task, n = data.X, data.y, data.task, len(data.y)
+    def _fit_binary(self, data: TaskData, place: Place) -> Margin:
+        X, y, task, n = data.cells.X, data.cells.y, data.cells.task, len(data.cells.y)
         memory.require(8.0 * 2.1 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
         gamma = 1.0 / X.shape[1] if self.gamma == "scale" else float(self.gamma)
         kernel = OffsetKernel(self.kernel, gamma, X.mean(axis=0), data.column_scales)
