@@ -96,12 +96,7 @@ class MultiTaskIVM(GPEstimator):
             self._warn_unfinished(found.optimum, problem.parameter_names(labels), problem.penalised(active))
             if doubt := problem.doubt(found.values, active):
                 warn(doubt, ConvergenceWarning)
-        if found.cycle is not None:
-            warn(
-                f"rounds {found.cycle[0]} and {found.cycle[1]} chose the same rows and the round between them others: "
-                "selection and learning go in a circle, and stopped there; use n_rounds=1, or raise n_active",
-                ConvergenceWarning,
-            )
+        warn_cycle(found.cycle)
         counts = dict(zip(labels, np.diff(active.starts).tolist(), strict=True))
         kernel = problem.kernel.with_theta(found.values["kernel"])
         return found, active, Chosen(kernel, number[found.selection.active], found.selection.gain, counts, found.rounds)
@@ -139,6 +134,16 @@ def require_memory(n_active: int, tasks: PlacedTasks) -> None:
         f"choosing {d:,} rows, where the largest task has {int(sizes.max()):,},",
         "lower n_active, or thin the rows of the largest task",
     )
+
+
+def warn_cycle(cycle: tuple[int, int] | None) -> None:
+    """Say it where the rounds go in a circle."""
+    if cycle is not None:
+        warn(
+            f"rounds {cycle[0]} and {cycle[1]} chose the same rows and the round between them others: selection and "
+            "learning go in a circle, and stopped there; use n_rounds=1, or raise n_active",
+            ConvergenceWarning,
+        )
 
 
 def warn_prior_tasks(counts: Mapping[Hashable, int], task: Codes) -> None:
