@@ -25,8 +25,7 @@ from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Pred
 from borrow.covariance.inducing import LOG_2PI, InducingBasis
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
-from borrow.tasks.cache import CacheKey
-from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.placed import CacheKey, PlacedTasks, TaskShard
 
 
 @dataclass(frozen=True)

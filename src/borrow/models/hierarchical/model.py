@@ -86,7 +86,7 @@ from borrow.numerics.linalg import (
     weigh_rows,
 )
 from borrow.numerics.optimise import NOISE_FLOOR
-from borrow.tasks.cache import CacheKey
+from borrow.tasks.placed import CacheKey
 from borrow.tasks.workers import Workers
 
 #: A mean that nothing holds is held by so many tasks: inputs that no row tells of have one then.
