@@ -122,7 +122,7 @@ class SecondPass:
         bR: Array = np.stack(
             [np.bincount(d.task, beta * f[d.index], minlength=d.n_tasks) for f in to_host(V @ self.a.T).T], axis=1
         )
-        spread = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
+        quadratic = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
         at_task = np.zeros(d.n_tasks)  # v_t' P_t v_t
         for p, q in first.pairs:
             both = 1.0 + (p != q)
@@ -140,11 +140,11 @@ class SecondPass:
                 y = y - first.kappa[d.task] * (2.0 * cross - (first.kappa * vPv)[d.task])
                 moved -= first.kappa * vPv
                 at_task += both * RR * vPv
-            spread += both * RR[d.task] * y
+            quadratic += both * RR[d.task] * y
             bR[:, p] -= moved * R[:, q]
             if p != q:
                 bR[:, q] -= moved * R[:, p]
-        noise = 0.5 * first.tau * (self.alpha**2 + first.tau * first.D**2 * spread - self._inverse_diagonal())
+        noise = 0.5 * first.tau * (self.alpha**2 + first.tau * first.D**2 * quadratic - self._inverse_diagonal())
         bR += 2.0 * R * np.bincount(d.task, noise * prior.residual[d.index], minlength=d.n_tasks)[:, None]
         bresidual = first.by_input(np.einsum("tp,tp->t", R, R)[d.task] * noise)
         left = 1.0 - first.kappa * first.weight
@@ -171,11 +171,11 @@ class SecondPass:
         by_task = np.bincount(d.task, first.w * self.alpha, minlength=d.n_tasks)
         mean = self._shared_mean(prior.R[d.task], prior.carried.V, d.index)
         mean += first.residual * first.w * self.alpha + prior.intercept * by_task[d.task]
-        spread = np.empty(len(mean))
+        quadratic = np.empty(len(mean))
         for at in (slice(i, i + BLOCK) for i in range(0, len(mean), BLOCK)):
             J = self._coefficients(prior.R[d.task[at]], prior.carried.V[d.index[at]], d.task[at])
-            spread[at] = to_host(row_dots(J, J))
-        return mean, (1.0 - self._inverse_diagonal() + first.tau * first.D**2 * spread) / first.tau
+            quadratic[at] = to_host(row_dots(J, J))
+        return mean, (1.0 - self._inverse_diagonal() + first.tau * first.D**2 * quadratic) / first.tau
 
     def moments_at(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean and variance of the functions at new rows."""

@@ -157,12 +157,12 @@ def scale(
     tasks where they are at hand.
     """
     M = len(n_rows)
-    center, spread = np.zeros(M), np.ones(M)
+    center, sd = np.zeros(M), np.ones(M)
     if normalize == "common":
         overall = float(np.average(cells.y, weights=cells.count))
         squares = float(cells.count @ (cells.y - overall) ** 2 + cells.scatter.sum()) / float(cells.count.sum())
         center[:] = overall
-        spread[:] = np.sqrt(squares) if squares > (1e-10 * overall) ** 2 else 1.0
+        sd[:] = np.sqrt(squares) if squares > (1e-10 * overall) ** 2 else 1.0
     elif normalize:
         mean, variance = task_moments(cells, n_rows) if moments is None else moments
         pool = ~np.isin(np.arange(M), keep) if len(keep) < M else np.ones(M, dtype=bool)
@@ -170,12 +170,12 @@ def scale(
         typical = float(np.exp(np.mean(np.log(variance[seen])))) if seen.any() else np.nan
         log_variance = _shrink(np.log(variance), 2.0 / np.maximum(n_rows - 1.0, 1.0), pool)
         sampling = np.where(np.isfinite(variance), variance, typical) / np.maximum(n_rows, 1.0)
-        center, spread = _shrink(mean, sampling, pool), np.exp(0.5 * log_variance)
+        center, sd = _shrink(mean, sampling, pool), np.exp(0.5 * log_variance)
         for t in keep:
             center[t] = mean[t] if np.isfinite(mean[t]) else center[t]
-            spread[t] = np.sqrt(variance[t]) if np.isfinite(variance[t]) else spread[t]
-        center, spread = np.nan_to_num(center), np.where(np.isfinite(spread), spread, 1.0)
-    return Scaling(center, spread, float(n_rows @ np.log(spread)))
+            sd[t] = np.sqrt(variance[t]) if np.isfinite(variance[t]) else sd[t]
+        center, sd = np.nan_to_num(center), np.where(np.isfinite(sd), sd, 1.0)
+    return Scaling(center, sd, float(n_rows @ np.log(sd)))
 
 
 def _shrink(value: Array, sampling: Array, pool: npt.NDArray[np.bool_]) -> Array:

@@ -125,8 +125,8 @@ class Logistic:
         log_z = log_sum_exp(terms)
         share, p = xp.exp(terms - log_z[:, None]), xp.exp(log_p)
         d1 = (share * (1.0 - p)).sum(axis=1)
-        spread = (share * (1.0 - p - d1[:, None]) ** 2).sum(axis=1)
-        return log_z, d1, (spread - (share * p * (1.0 - p)).sum(axis=1)).clip(max=0.0)
+        variance = (share * (1.0 - p - d1[:, None]) ** 2).sum(axis=1)
+        return log_z, d1, (variance - (share * p * (1.0 - p)).sum(axis=1)).clip(max=0.0)
 
     def _wide(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
         xp = namespace(M)

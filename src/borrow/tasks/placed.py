@@ -179,14 +179,14 @@ class PlacedTasks:
         if self.kept:
             require(self.device, n_bytes, what, remedy)
 
-    def cut(self, spread: bool) -> tuple[list[slice], list[TaskShard]]:
+    def cut(self, on_workers: bool) -> tuple[list[slice], list[TaskShard]]:
         """All tasks as one shard, some in each, or each by itself."""
         M = len(self.cells.starts) - 1
         if self.kept:
             return [slice(0, M)], [TaskShard(self.cells, self.device)]
         sizes = np.diff(self.cells.starts)
-        bounds = bounds_of_shards(sizes) if spread else [slice(t, t + 1) for t in range(M)]
-        device = self.of_workers if spread else None
+        bounds = bounds_of_shards(sizes) if on_workers else [slice(t, t + 1) for t in range(M)]
+        device = self.of_workers if on_workers else None
         return bounds, [TaskShard(self.cells.some(range(at.start, at.stop)), device) for at in bounds]
 
 

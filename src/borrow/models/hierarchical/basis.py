@@ -220,9 +220,9 @@ class PlacedGroups(PlacedTasks):
         super().__init__(cells, workers, device)
         self.Phi = Phi
 
-    def cut(self, spread: bool) -> tuple[list[slice], list[TaskShard]]:
+    def cut(self, on_workers: bool) -> tuple[list[slice], list[TaskShard]]:
         """Shards of tasks, each with its groups."""
-        bounds, shards = super().cut(spread)
+        bounds, shards = super().cut(on_workers)
         return bounds, [in_groups(s.cells, self.Phi, s.device) for s in shards]
 
     def holding_out(self, mask: Any) -> PlacedGroups:

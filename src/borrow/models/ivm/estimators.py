@@ -298,9 +298,9 @@ class IVMLabels(LabelModel):
         posterior: SharedPosterior = self.posterior
         mean, variance = self.moments(cells.X, cells.task)
         sites = Sites(to_host(posterior.sites.nu), to_host(posterior.sites.tau))
-        own, spread = posterior.marginals()
-        own, spread = cavity(to_host(own), to_host(spread), sites)
-        mean[active.rows], variance[active.rows] = own + self.bias[active.task], spread
+        own, own_variance = posterior.marginals()
+        own, own_variance = cavity(to_host(own), to_host(own_variance), sites)
+        mean[active.rows], variance[active.rows] = own + self.bias[active.task], own_variance
         d, y = mean / np.sqrt(1.0 + variance), cells.y
 
         def cost(x: Array) -> tuple[float, Array]:

@@ -143,8 +143,8 @@ def sized(recursion: Recursion, y: Array) -> tuple[Array, Array, Array]:
     """Fit and leverage of the cells, and leave-one-out error, at every size from the constant alone."""
     stack, n = recursion.stack, recursion.n
     b = recursion.coefficients(recursion.root * y)
-    fit = np.cumsum(recursion.U[:n] * recursion.spread(b), axis=0) / recursion.root
-    leverage = np.cumsum(recursion.U[:n] ** 2 / recursion.spread(recursion.q[:n]), axis=0)
+    fit = np.cumsum(recursion.U[:n] * recursion.at_cells(b), axis=0) / recursion.root
+    leverage = np.cumsum(recursion.U[:n] ** 2 / recursion.at_cells(recursion.q[:n]), axis=0)
     return fit, leverage, np.array([stack.leave_one_out(f, h) for f, h in zip(fit, leverage, strict=True)])
 
 
@@ -240,9 +240,9 @@ def joint_fits(recursion: Recursion, F: Array, ridge: float, y: Array) -> list[J
     stack, Y = recursion.stack, recursion.root * y
     Z, rest, h, out = F.copy(), Y.copy(), np.zeros(len(Y)), []
     for u, q in zip(recursion.U[: recursion.n], recursion.q[: recursion.n], strict=True):
-        Z -= u * recursion.spread(recursion.sums(u * F) / q)
-        rest -= u * recursion.spread(recursion.sums(u * Y) / q)
-        h += u**2 / recursion.spread(q)
+        Z -= u * recursion.at_cells(recursion.sums(u * F) / q)
+        rest -= u * recursion.at_cells(recursion.sums(u * Y) / q)
+        h += u**2 / recursion.at_cells(q)
         B = F @ Z.T
         B = 0.5 * (B + B.T)
         B.flat[:: len(B) + 1] += ridge

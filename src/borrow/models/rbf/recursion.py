@@ -135,7 +135,7 @@ class Recursion:
         out[..., filled] = np.add.reduceat(values, [at.start for _, at in self.blocks], axis=-1)
         return out
 
-    def spread(self, by_task: Array) -> Array:
+    def at_cells(self, by_task: Array) -> Array:
         """A value of each task at every cell of it, along the last axis."""
         return np.repeat(by_task, np.diff(self.stack.starts), axis=-1)
 

@@ -114,13 +114,13 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
         return 1.0, 0.0
     above, below = np.sum(y > 0), np.sum(y < 0)
     target = np.where(y > 0, (above + 1.0) / (above + 2.0), 1.0 / (below + 2.0))
-    spread = max(float(np.std(margins)), 1e-12)
-    twice, soft = np.tile(margins / spread, 2)[:, None], np.append(target, 1.0 - target)
+    sd = max(float(np.std(margins)), 1e-12)
+    twice, soft = np.tile(margins / sd, 2)[:, None], np.append(target, 1.0 - target)
     fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(twice, np.repeat([1, 0], len(y)), soft)
-    slope = float(fit.coef_[0, 0]) / spread
+    slope = float(fit.coef_[0, 0]) / sd
     if slope > 0:
         return slope, float(fit.intercept_[0])
-    slope, share = HARDLY / spread, float(target.mean())
+    slope, share = HARDLY / sd, float(target.mean())
     return slope, float(np.log(share / (1.0 - share)) - slope * margins.mean())
 
 
