@@ -15,9 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from borrow.covariance import SharedCovariance
-from borrow.covariance.contracts import Prediction
-from borrow.covariance.dense import evidence_of_rows
+from borrow.covariance import Prediction, SharedCovariance, evidence_of_rows
 from borrow.data.cells import Cells, Codes, thin
 from borrow.data.table import Table
 from borrow.estimators.gp import default_kernel

@@ -12,8 +12,7 @@ from scipy.special import log_ndtr, ndtr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance import SharedPosterior
-from borrow.covariance.contracts import Prediction, Sites
+from borrow.covariance import Prediction, SharedPosterior, Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training

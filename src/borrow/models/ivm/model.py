@@ -50,8 +50,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from borrow.covariance import SharedCovariance, SharedPosterior, Sites
-from borrow.covariance.dense import evidence_of_rows
+from borrow.covariance import SharedCovariance, SharedPosterior, Sites, evidence_of_rows
 from borrow.data.cells import Codes, Stacked
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel

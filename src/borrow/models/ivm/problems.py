@@ -27,8 +27,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.utils import check_random_state
 
-from borrow.covariance import Sites
-from borrow.covariance.inducing import LOG_2PI
+from borrow.covariance import LOG_2PI, Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.table import Table
 from borrow.inference import priors
