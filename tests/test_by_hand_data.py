@@ -269,13 +269,13 @@ def test_weights_and_labels_per_row():
 
 def test_largest_numbers_are_still_computed_with():
     ok = np.array([[1e100], [0.0], [np.nan]])
-    read._refuse_sizes(ok, ["y"], 1e-100)
+    read.refuse_sizes(ok, ["y"], 1e-100)
     with pytest.raises(ValueError, match=r"y holds 1\.01e\+100, .* in row 1; choose other units"):
-        read._refuse_sizes(np.array([[1e100], [1.01e100]]), ["y"])
-    read._refuse_sizes(np.zeros((2, 1)), ["y"], 1e-100)  # nothing but zeros is no matter of units
-    read._refuse_sizes(np.zeros((0, 1)), ["y"], 1e-100)
+        read.refuse_sizes(np.array([[1e100], [1.01e100]]), ["y"])
+    read.refuse_sizes(np.zeros((2, 1)), ["y"], 1e-100)  # nothing but zeros is no matter of units
+    read.refuse_sizes(np.zeros((0, 1)), ["y"], 1e-100)
     with pytest.raises(ValueError, match=r"y holds no number larger than 5e-101"):
-        read._refuse_sizes(np.array([[5e-101], [0.0]]), ["y"], 1e-100)
+        read.refuse_sizes(np.array([[5e-101], [0.0]]), ["y"], 1e-100)
 
 
 def test_columns_of_an_array_are_counted_as_they_were_given():
