@@ -205,7 +205,7 @@ def corrected(H: Array, past: list[tuple[Array, Array]]) -> Array:
     """
     for s, y in past:
         Hs, sy = H @ s, float(s @ y)
-        if sy > 0.1 * float(s @ Hs) > 0.0:
+        if sy > 0.01 * float(s @ Hs) > 0.0:
             H = H - np.multiply.outer(Hs, Hs) / (s @ Hs) + np.multiply.outer(y, y) / sy
     return H
 
