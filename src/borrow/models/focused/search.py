@@ -1,8 +1,9 @@
 """The search for the focused model's algebra, inducing inputs and hyper-parameters.
 
 Where all pairs of rows can be written out the model is exact and needs no inducing inputs. Otherwise the search begins
-on fewer rows, and Z decides which lengthscales the shared function can have: it is fine enough for the shortest
-lengthscale that any task shows by itself (`Alone.finest`); at the end Z is chosen again for the kernel found.
+on fewer rows, all pairs of which can; Z is then chosen for the kernel found. Where there are too few rows to spare, Z
+decides which lengthscales the shared function can have: it is fine enough for the shortest lengthscale that any task
+shows by itself (`Alone.finest`). At the end Z is chosen again for the kernel found on all rows.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ def optimise(
     """Race the starts, flip signs, prune, choose Z again for the kernel found and go on from there."""
     scales = data.column_scales
     alone = fit_alone(setup, values, scales, how.prior, how.max_iter)
-    setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
+    few = fewer_rows(setup)
+    if few is None:
+        setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
     given = {**alone.values, "rho": values["rho"]} if rho_given else None
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
@@ -124,7 +127,6 @@ def optimise(
     search = Search(FocusedAscent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
     priced = search.cost > 0 and how.weight_sd is not None
     priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
-    few = fewer_rows(setup)
     if few is not None:
         search = replace(search, ascent=FocusedAscent(few, scales, how.prior, how.weight_sd))
     heat = HEAT if search.ascent.scores else warmup
@@ -139,6 +141,7 @@ def optimise(
         small = search.ascent
         small.objective(best.values)
         curvature = small.information(best.values) * (len(data.cells.y) / len(few.cells.y))
+        setup = with_inducing(how.inducing, data, setup, best.values)
         search = replace(search, ascent=FocusedAscent(setup, scales, how.prior, how.weight_sd, curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))
     if priced:

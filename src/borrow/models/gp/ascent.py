@@ -22,7 +22,7 @@ from borrow.numerics.optimise import Optimum, Values
 from borrow.tasks.placed import PlacedTasks
 
 #: A scoring step that gains less than this per parameter is the last, unless it is said otherwise.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-5
 
 Bounds = Mapping[str, tuple[Array, Array]]
 
