@@ -10,6 +10,7 @@ import numpy as np
 
 from borrow.covariance import Design
 from borrow.data.cells import Cells, thin
+from borrow.inference import ExactInference
 from borrow.kernels import Kernel
 from borrow.models.gp.model import bounds_of
 from borrow.models.multitask.model import Setup, objective_of
@@ -34,6 +35,8 @@ SCORED = 1e-3, 1e-4
 #: Above `MANY` rows the search begins on about `FEW` of them. On all rows it ends where a scoring step, or `LAST` steps
 #: of L-BFGS together, gain less than `NEAR` nats per row.
 MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
+#: The same of labels, each of whose evaluations is a run of EP.
+MANY_LABELS, FEW_LABELS = 1000, 600
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 #: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
@@ -103,9 +106,10 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 
 def fewer_rows(setup: Setup) -> Setup | None:
     """The model on some rows of every task, evenly spaced, where there are many and all pairs are written out."""
-    if setup.path != "dense" or len(setup.cells.y) <= MANY:
+    many, enough = (MANY, FEW) if isinstance(setup.infer, ExactInference) else (MANY_LABELS, FEW_LABELS)
+    if setup.path != "dense" or len(setup.cells.y) <= many:
         return None
-    few = thin(setup.cells, -(-FEW // setup.M))
+    few = thin(setup.cells, -(-enough // setup.M))
     if len(few.y) >= len(setup.cells.y):
         return None
     log.info("the search begins on %d of %d rows", len(few.y), len(setup.cells.y))
