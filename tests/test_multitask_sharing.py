@@ -190,7 +190,7 @@ def test_task_that_leaves_is_by_itself_and_the_others_are_as_if_it_were_not_ther
     B = np.array([[1.0, 0.4, 0.5], [0.4, 1.0, 0.3], [0.5, 0.3, 0.8]])
     values = {**values, **everyone.form.of_matrix(B)}
     theta = [values["specific"][p] for p in setup.specific_parts]
-    alone = Alone([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), 1, True)
+    alone = Alone([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), np.zeros(3), 1, True)
     fewer, moved = without(everyone, values, {1}, setup.specific[0], alone)
     assert fewer.form.members == (0, 2)
     np.testing.assert_allclose(fewer.form.parts(moved).B, B * np.outer([1, 0, 1], [1, 0, 1]), atol=1e-12)

@@ -31,9 +31,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from borrow.inference import ExactInference
+from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
-from borrow.models.gp.model import bounds_of, fit_single
+from borrow.models.gp.model import bounds_of, fit_single, single_priors
 from borrow.models.multitask.model import Setup, choose_path, condition, log_prior_of, objective_of
 from borrow.models.multitask.scoring import ascent_of, can_score
 from borrow.models.multitask.search import MEMORY, fewer_rows, go_on, optimise, smooth_and_rough, start_correlation
@@ -63,6 +64,7 @@ class Alone:
     theta: list[Array]
     noise: list[Array]  # empty arrays for labels
     objective: Array  # (M,): evidence and priors
+    evidence: Array  # (M,)
     n_iter: int
     converged: bool
 
@@ -130,18 +132,21 @@ def _from_few_rows(
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
     """Fit every task by itself; one without rows keeps the kernel given."""
-    theta, noise, objective, n_iter, converged = [], [], [], 0, True
+    theta, noise, objective, evidence, n_iter, converged = [], [], [], [], 0, True
+    log_prior = single_priors(kernel, scales, "noise" in values, setup.infer.log_variance)
     for t in range(setup.M):
         likelihood = {n: v[t : t + 1] for n, v in values.items() if n == "noise"}
-        own, reached = {"kernel": kernel.theta, **likelihood}, 0.0
+        own, reached, by_prior = {"kernel": kernel.theta, **likelihood}, 0.0, 0.0
         if setup.cells.starts[t + 1] > setup.cells.starts[t]:
             found = fit_single(setup.tasks.only(t), kernel, likelihood, scales, "auto", max_iter, setup.infer)
             own, reached = found.optimum.values, found.optimum.objective
+            by_prior = log_prior(own)[0]
             n_iter, converged = max(n_iter, found.optimum.n_iter), converged and found.optimum.converged
         theta.append(own["kernel"])
         noise.append(own.get("noise", np.zeros(0)))
         objective.append(reached)
-    return Alone(theta, noise, np.array(objective), n_iter, converged)
+        evidence.append(reached - by_prior)
+    return Alone(theta, noise, np.array(objective), np.array(evidence), n_iter, converged)
 
 
 def sharing_setup(setup: Setup, own: Kernel, members: Sequence[int], strength: float | None = None) -> Setup:
@@ -227,9 +232,21 @@ def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Opti
 
 
 def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone) -> Array:
-    """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself."""
-    left = (without(setup, best.values, {t}, own, alone) for t in range(setup.M))
-    return np.array([best.objective - _value(*fewer, scales) for fewer in left])
+    """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself.
+
+    The objective less its value without the task's sharing. In regression that is log p(y_t | the other tasks) less the
+    task's own evidence, and what the priors change by: closed form.
+    """
+    left = [without(setup, best.values, {t}, own, alone) for t in range(setup.M)]
+    if not isinstance(setup.infer, ExactInference) or setup.path == "complete":
+        return np.array([best.objective - _value(*fewer, scales) for fewer in left])
+    given_others: Any = condition(best.values, setup).posterior
+    gains, now = np.zeros(setup.M), _log_prior(setup, best.values, scales)
+    for t, fewer in enumerate(left):
+        likelihood = Gaussian(setup.cells.only(t), np.exp(best.values["noise"][t : t + 1]))
+        helped = given_others.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[t] = helped - alone.evidence[t] + now - _log_prior(*fewer, scales)
+    return gains
 
 
 def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone: Alone) -> tuple[Setup, Values]:
@@ -255,5 +272,8 @@ def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone:
 
 def _value(setup: Setup, values: Values, scales: Array) -> float:
     """Evidence and priors, without derivatives."""
-    evidence = condition(values, setup).evidence
-    return evidence + setup.form.log_prior(values)[0] + log_prior_of(setup, scales)(values)[0]
+    return condition(values, setup).evidence + _log_prior(setup, values, scales)
+
+
+def _log_prior(setup: Setup, values: Values, scales: Array) -> float:
+    return setup.form.log_prior(values)[0] + log_prior_of(setup, scales)(values)[0]

@@ -359,7 +359,7 @@ class LowRank(Form):
 
 @dataclass(frozen=True)
 class Uniform(Form):
-    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s, section 4); zero for one that shares nothing."""
+    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s); zero for one that shares nothing."""
 
     M: int
     strength: float | None
