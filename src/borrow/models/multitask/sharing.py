@@ -14,7 +14,7 @@ nothing at all are single-task GPs exactly, so that a table without anything in 
    each has a kernel of its own; not tried where K^f has more entries than there are rows;
 4. in 2 and 3 tasks that would be better off alone leave, and the rest goes on;
 5. the best of the three, where 2 pays for who shares, and 3 `price_of_sharing`: the freedom of K^f and k^x gained up to
-   0.6 nats for each of ten unrelated tasks of 16 rows, and to choose who shares is a freedom too.
+   0.9 nats for each of ten unrelated tasks of 64 rows, and to choose who shares is a freedom too.
 
 With many rows this is decided on a few of every task, evenly spaced, and the search ends on all of them. A complete
 design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it passes step 5.
@@ -46,7 +46,7 @@ from borrow.numerics.optimise import Optimum, Values
 log = logging.getLogger("borrow")
 
 #: What sharing has to gain for each task beyond the first that shares, in nats.
-COST = 0.7
+COST = 1.2
 #: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
 STRENGTH = 0.1
 #: Share of every task's variance that starts in K^f.
