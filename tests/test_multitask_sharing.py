@@ -12,7 +12,6 @@ from borrow.inference import priors
 from borrow.models.multitask import search
 from borrow.models.multitask.model import condition, log_prior_of, objective_of
 from borrow.models.multitask.sharing import (
-    COST,
     Alone,
     alike_setup,
     gains_of_sharing,
@@ -149,7 +148,7 @@ def test_many_small_tasks_of_one_kind_share_one_function_and_differ_alike(labels
 def test_price_of_sharing_counts_the_tasks_and_the_ways_to_choose_them():
     for m in (2, 5, 6):
         ways = sum(1 for _ in itertools.combinations(range(6), m))
-        assert price_of_sharing(6, m) == pytest.approx(COST * (m - 1) + np.log(ways))
+        assert price_of_sharing(6, m, 0.7) == pytest.approx(0.7 * (m - 1) + np.log(ways))
 
 
 def test_correlations_count_the_functions_of_the_tasks_own():

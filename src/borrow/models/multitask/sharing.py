@@ -14,7 +14,7 @@ nothing at all are single-task GPs exactly, so that a table without anything in 
    each has a kernel of its own; not tried where K^f has more entries than there are rows;
 4. in 2 and 3 tasks that would be better off alone leave, and the rest goes on;
 5. the best of the three, where 2 pays for who shares, and 3 `price_of_sharing`: the freedom of K^f and k^x gained up to
-   0.9 nats for each of ten unrelated tasks of 64 rows, and to choose who shares is a freedom too.
+   0.6 nats for each of ten unrelated tasks of 16 rows, 0.9 of 60 rows, and to choose who shares is a freedom too.
 
 With many rows this is decided on a few of every task, evenly spaced, and the search ends on all of them. A complete
 design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it passes step 5.
@@ -45,8 +45,8 @@ from borrow.numerics.optimise import Optimum, Values
 
 log = logging.getLogger("borrow")
 
-#: What sharing has to gain for each task beyond the first that shares, in nats.
-COST = 1.2
+#: What a free K^f has to gain for each task beyond the first that shares, times the log of the rows of a task, in nats.
+COST = 0.25
 #: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
 STRENGTH = 0.1
 #: Share of every task's variance that starts in K^f.
@@ -86,27 +86,28 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
         alone.values(values["kernel"]), float(alone.objective.sum()), alone.n_iter, 0, alone.converged, ""
     )
     n = len(setup.cells.y)
+    cost = COST * float(np.log(max(n / setup.M, 1.0)))
     if setup.path == "complete":
         shared = optimise(setup, values, scales, "auto", max_iter)
         gain = shared.objective - setup.form.log_prior(setup.form.start(np.eye(setup.M)))[0] - separate.objective
         log.info("all tasks share one kernel: %.2f nats over nothing shared", gain)
-        if gain > price_of_sharing(setup.M, setup.M):
+        if gain > price_of_sharing(setup.M, setup.M, cost):
             return setup, shared
         if n > MOST_DENSE:
             return nothing, separate
     found = [(0.0, nothing, separate)]
-    candidates = [("alike", 0.0, _all_alike), ("a free K^f", COST, _with_own_functions)]
-    for name, cost, sharing in candidates if 2 * n >= setup.M * (setup.M + 1) else candidates[:1]:
+    candidates = [("alike", 0.0, _all_alike), ("a free K^f", cost, _with_own_functions)]
+    for name, each, sharing in candidates if 2 * n >= setup.M * (setup.M + 1) else candidates[:1]:
         joint, best = sharing(setup, values, scales, own, alone, max_iter)
         m, gain = len(_members(joint)), best.objective - separate.objective
         log.info("%s: %d of %d tasks share, %.2f nats over nothing shared", name, m, setup.M, gain)
         if m:
-            found.append((gain - price_of_sharing(setup.M, m, cost), joint, best))
+            found.append((gain - price_of_sharing(setup.M, m, each), joint, best))
     _, chosen, best = max(found, key=lambda one: one[0])
     return chosen, best
 
 
-def price_of_sharing(M: int, m: int, cost: float = COST) -> float:
+def price_of_sharing(M: int, m: int, cost: float) -> float:
     """What m sharing tasks of M must gain over nothing shared, in nats; any m is as likely as another beforehand.
 
     `cost` for each further task, and the log of how many choices of m tasks there are, which are all alike beforehand.
