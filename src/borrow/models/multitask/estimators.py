@@ -267,7 +267,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             setup = self._for_em(setup)
         if self.solver == "em" and setup.path == "dense":
             n = len(data.cells.y)
-            require(tasks.device, 8.0 * 8 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
+            require(tasks.device, 8.0 * 8.6 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
         if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
