@@ -112,7 +112,7 @@ def price_of_sharing(M: int, m: int, cost: float) -> float:
 
     `cost` for each further task, and the log of how many choices of m tasks there are, which are all alike beforehand.
     """
-    return COST * (m - 1) + float(gammaln(M + 1) - gammaln(m + 1) - gammaln(M - m + 1))
+    return cost * (m - 1) + float(gammaln(M + 1) - gammaln(m + 1) - gammaln(M - m + 1))
 
 
 def _from_few_rows(
