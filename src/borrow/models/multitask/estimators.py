@@ -13,8 +13,8 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
+from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
