@@ -208,10 +208,10 @@ def model_uncertainty(
         direction(values, kernel=kernel.marks("variance"), rho=-0.5 * values["rho"]),
         direction(values, rho=values["rho"]),
     ]
-    part = setup.specific_parts[setup.primary]
-    if part.stop > part.start:  # how much is shared is how little is the primary's own
+    part, kernel_of_own = setup.specific_parts[setup.primary], setup.specific[setup.primary]
+    if kernel_of_own is not None:  # how much is shared is how little is the primary's own
         moved = np.zeros(values["specific"].size)
-        moved[part] = kernel.marks("variance")
+        moved[part] = kernel_of_own.marks("variance")
         moves[-1] = direction(values, specific=moved)
     if "noise" in values:
         moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))

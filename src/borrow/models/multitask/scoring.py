@@ -68,7 +68,7 @@ def directions(values: Values, posterior: Any, setup: Setup) -> Array:
         elif name == "specific":
             by_own = np.zeros((n, value.size))
             for t, (kernel, part) in enumerate(zip(setup.specific_kernels(values), setup.specific_parts, strict=True)):
-                at = prior.rows(t)
+                at = prior.design.rows(t)
                 if kernel is not None and at.stop > at.start:
                     one = as_type_of(there, np.ones(1))  # all pairs of rows count alike
                     by_own[at, part] = to_host(kernel.tangents(prior.X[at], one, there[at]))

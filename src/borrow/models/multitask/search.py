@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from borrow.data.cells import Cells
+from borrow.inference import ExactInference
 from borrow.kernels import Kernel
 from borrow.models.gp.ascent import on_few_rows
 from borrow.models.gp.model import bounds_of
@@ -33,6 +34,8 @@ SCORED = 1e-3, 1e-4
 #: Above `MANY` rows the search begins on about `FEW` of them. On all rows it ends where a scoring step, or `LAST` steps
 #: of L-BFGS together, gain less than `NEAR` nats per row.
 MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
+#: The same of labels, each of whose evaluations is a run of EP.
+MANY_LABELS, FEW_LABELS = 1000, 600
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 #: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
@@ -102,9 +105,10 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 
 def fewer_rows(setup: Setup) -> Setup | None:
     """The model on some rows of every task, where there are many and all pairs are written out."""
-    if setup.path != "dense" or len(setup.cells.y) <= MANY:
+    many, enough = (MANY, FEW) if isinstance(setup.infer, ExactInference) else (MANY_LABELS, FEW_LABELS)
+    if setup.path != "dense" or len(setup.cells.y) <= many:
         return None
-    few: Setup | None = on_few_rows(setup, -(-FEW // setup.M), setup.tasks.device)
+    few: Setup | None = on_few_rows(setup, -(-enough // setup.M), setup.tasks.device)
     return few
 
 
