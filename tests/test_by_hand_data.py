@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import borrow
-from borrow.data import content, encode, labels, read, resolution, scaling
+from borrow.data import content, encode, labels, read, scaling, written
 from borrow.data.cells import Rows, merge, thin
 from borrow.estimators.base import with_encoder
 
@@ -152,26 +152,26 @@ def test_column_scales_by_hand():
 
 
 def test_grids_by_hand():
-    assert resolution.grid_width(np.array([0.0, 0.5, 0.5, 2.0, 2.0, 0.0])) == 0.5
-    assert resolution.grid_width(np.array([0.0, 0.5, 2.0])) == 0.0  # nothing repeats
-    assert resolution.grid_width(np.array([0.0, 1.0] * 5)) == 0.0  # two values are labels
-    assert resolution.grid_width(np.array([0.0, 0.5, 1.3, 0.0, 0.5, 1.3])) == 0.0  # no multiples
-    assert resolution.grid_width(np.array([1.0, 1.0 + 1e-12, 2.0] * 3)) == 0.0
-    assert resolution.grid_width(np.arange(3.0)) == 0.0
-    assert resolution.grid_width(np.repeat(np.arange(3.0), 2)) == 1.0
+    assert scaling.grid_width(np.array([0.0, 0.5, 0.5, 2.0, 2.0, 0.0])) == 0.5
+    assert scaling.grid_width(np.array([0.0, 0.5, 2.0])) == 0.0  # nothing repeats
+    assert scaling.grid_width(np.array([0.0, 1.0] * 5)) == 0.0  # two values are labels
+    assert scaling.grid_width(np.array([0.0, 0.5, 1.3, 0.0, 0.5, 1.3])) == 0.0  # no multiples
+    assert scaling.grid_width(np.array([1.0, 1.0 + 1e-12, 2.0] * 3)) == 0.0
+    assert scaling.grid_width(np.arange(3.0)) == 0.0
+    assert scaling.grid_width(np.repeat(np.arange(3.0), 2)) == 1.0
     rows = rows_of(np.zeros((6, 1)), [0, 0, 0, 0, 1, 1], [1.0, 2.0, 3.0, 3.0, 2.0, 1.0])
-    np.testing.assert_allclose(resolution.rounding_variance(rows, 2), 1.0 / 12.0)
+    np.testing.assert_allclose(scaling.rounding_variance(rows, 2), 1.0 / 12.0)
     apart = rows_of(np.zeros((8, 1)), [0] * 6 + [1, 1], [1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 0.17, 7.93])
-    np.testing.assert_allclose(resolution.rounding_variance(apart, 2), [4.0 / 12.0, 0.0])
+    np.testing.assert_allclose(scaling.rounding_variance(apart, 2), [4.0 / 12.0, 0.0])
     means = rows_of(np.zeros((6, 1)), [0] * 6, [1.0, 2.0, 3.0, 3.0, 2.0, 1.0], replicates=[2.0] * 6)
-    np.testing.assert_array_equal(resolution.rounding_variance(means, 2), 0.0)
+    np.testing.assert_array_equal(scaling.rounding_variance(means, 2), 0.0)
 
 
 def test_least_noise_by_hand():
     """A task of three equal targets has a tenth of the typical variance 2 over 1 + 3 rows."""
-    found = resolution.least_noise(np.array([0.0, 0.01, 0.01]), np.array([1.0, 4.0, np.nan]), np.array([5.0, 5.0, 3.0]))
+    found = scaling.least_noise(np.array([0.0, 0.01, 0.01]), np.array([1.0, 4.0, np.nan]), np.array([5.0, 5.0, 3.0]))
     np.testing.assert_allclose(found, [0.0, 0.01, 0.1 * 2.0 / 4.0])
-    one = resolution.least_noise(np.zeros(1), np.array([np.nan]), np.array([1.0]))
+    one = scaling.least_noise(np.zeros(1), np.array([np.nan]), np.array([1.0]))
     np.testing.assert_array_equal(one, 0.0)  # a single target is no sign of little noise
 
 
@@ -269,13 +269,13 @@ def test_weights_and_labels_per_row():
 
 def test_largest_numbers_are_still_computed_with():
     ok = np.array([[1e100], [0.0], [np.nan]])
-    read._refuse_sizes(ok, ["y"], 1e-100)
+    read.refuse_sizes(ok, ["y"], 1e-100)
     with pytest.raises(ValueError, match=r"y holds 1\.01e\+100, .* in row 1; choose other units"):
-        read._refuse_sizes(np.array([[1e100], [1.01e100]]), ["y"])
-    read._refuse_sizes(np.zeros((2, 1)), ["y"], 1e-100)  # nothing but zeros is no matter of units
-    read._refuse_sizes(np.zeros((0, 1)), ["y"], 1e-100)
+        read.refuse_sizes(np.array([[1e100], [1.01e100]]), ["y"])
+    read.refuse_sizes(np.zeros((2, 1)), ["y"], 1e-100)  # nothing but zeros is no matter of units
+    read.refuse_sizes(np.zeros((0, 1)), ["y"], 1e-100)
     with pytest.raises(ValueError, match=r"y holds no number larger than 5e-101"):
-        read._refuse_sizes(np.array([[5e-101], [0.0]]), ["y"], 1e-100)
+        read.refuse_sizes(np.array([[5e-101], [0.0]]), ["y"], 1e-100)
 
 
 def test_columns_of_an_array_are_counted_as_they_were_given():
@@ -378,24 +378,24 @@ def test_times_in_days_and_hours_by_hand():
     frame = pd.DataFrame({"t": [half, datetime.timedelta(days=3)], "x": [1.0, 2.0]})
     np.testing.assert_allclose(borrow.TableEncoder().fit_transform(frame)["t"], [0.5, 3.0])
     assert encode._as_number(np.timedelta64(36, "h")) == 1.5
-    assert encode._as_number(datetime.time(6, 30, 36)) == pytest.approx(6.51)
+    assert encode._hours([datetime.time(6, 30, 36)], "t")[0] == pytest.approx(6.51)
     assert encode._as_number(" ") is None
-    assert encode._day(datetime.datetime(1970, 1, 3, 6), None) == 2.25
-    assert encode._day(datetime.date(1970, 2, 1), None) == 31.0
-    assert encode._day(np.datetime64("1969-12-31"), None) == -1.0
-    assert encode._day("1970-01", None) == 0.0
-    assert encode._day("31.12.1970", True) == 364.0
+    assert encode._days([datetime.datetime(1970, 1, 3, 6)], "d", None)[0] == 2.25
+    assert encode._days([datetime.date(1970, 2, 1)], "d", None)[0] == 31.0
+    assert encode._days([np.datetime64("1969-12-31")], "d", None)[0] == -1.0
+    assert encode._days(["1970-01"], "d", None)[0] == 0.0
+    assert encode._days(["31.12.1970"], "d", True)[0] == 364.0
     utc = datetime.timezone(datetime.timedelta(hours=2))
-    assert encode._day(datetime.datetime(1970, 1, 1, 2, tzinfo=utc), None) == 0.0
-    assert np.isnan(encode._day(np.datetime64("NaT"), None))
+    assert encode._days([datetime.datetime(1970, 1, 1, 2, tzinfo=utc)], "d", None)[0] == 0.0
+    assert np.isnan(encode._days([np.datetime64("NaT")], "d", None)[0])
 
 
 def test_day_first_is_seen_from_numbers_above_twelve():
-    assert encode._day_first("d", ["01/02/2020", "13/02/2020"])
-    assert not encode._day_first("d", ["01/02/2020", "01/13/2020"])
-    assert encode._day_first("d", ["01.02.2020"])
+    assert written.day_first("d", ["01/02/2020", "13/02/2020"])
+    assert not written.day_first("d", ["01/02/2020", "01/13/2020"])
+    assert written.day_first("d", ["01.02.2020"])
     with pytest.raises(ValueError, match="nothing tells whether the day or the month comes first"):
-        encode._day_first("d", ["12/12/2020"])
+        written.day_first("d", ["12/12/2020"])
 
 
 @pytest.mark.parametrize(

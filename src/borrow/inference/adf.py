@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from borrow.inference.likelihoods import hazard
+from borrow.inference.likelihoods import probit_slopes
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, as_type_of, copy, namespace
 
@@ -50,8 +50,16 @@ class Factors(Protocol):
         """Those of some rows, where their task is computed."""
 
 
+class RowFactors:
+    """A dataclass whose fields have one entry per row."""
+
+    def part(self, at: slice, device: Device | None) -> Self:
+        """Those of some rows, where their task is computed."""
+        return type(self)(*(place(values[at], device) for values in vars(self).values()))
+
+
 @dataclass(frozen=True)
-class GaussianFactors:
+class GaussianFactors(RowFactors):
     """y_n = f_n + noise of the given variance."""
 
     y: Array
@@ -74,13 +82,9 @@ class GaussianFactors:
         """The observation itself, whatever was known before."""
         return 1.0 / self.noise[at], self.y[at]
 
-    def part(self, at: slice, device: Device | None) -> GaussianFactors:
-        """Those of some rows, where their task is computed."""
-        return GaussianFactors(place(self.y[at], device), place(self.noise[at], device))
-
 
 @dataclass(frozen=True)
-class ProbitFactors:
+class ProbitFactors(RowFactors):
     """p(y_n | f_n) = Phi(y_n (f_n + bias_n)), y_n = -1 or +1."""
 
     y: Array
@@ -88,9 +92,7 @@ class ProbitFactors:
 
     def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """g = y r / sqrt(1 + variance), nu = r (z + r) / (1 + variance)."""
-        y, root = self.y[at], namespace(variance).sqrt(1.0 + variance)
-        r, excess = hazard(y * (mean + self.bias[at]) / root)
-        return y * r / root, r * excess / (1.0 + variance)
+        return probit_slopes(self.y[at], mean + self.bias[at], variance)[1:3]
 
     def score(self, at: Any, nu: Array, variance: Array) -> Array:
         """nu variance, which is below 1."""
@@ -102,14 +104,8 @@ class ProbitFactors:
 
     def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """tau = nu / (1 - nu variance), m = mean + y sqrt(1 + variance) / (z + r)."""
-        y, root = self.y[at], np.sqrt(1.0 + variance)
-        r, excess = hazard(y * (mean + self.bias[at]) / root)
-        nu = r * excess / (1.0 + variance)
-        return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + y * root / excess
-
-    def part(self, at: slice, device: Device | None) -> ProbitFactors:
-        """Those of some rows, where their task is computed."""
-        return ProbitFactors(place(self.y[at], device), place(self.bias[at], device))
+        _, _, nu, ratio = probit_slopes(self.y[at], mean + self.bias[at], variance)
+        return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + ratio
 
 
 class TaskPosterior:

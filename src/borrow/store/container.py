@@ -38,6 +38,7 @@ VERSION = 4
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
 _DESCRIBED = ("format_version", "arrays", "bytes")  # what `describe` adds
+_LEARNT = ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_")
 _START = b"PK\x03\x04"
 _BORN = (1980, 1, 1, 0, 0, 0)  # of every member: the same object gives the same file
 #: The least that an array takes: two headers with its name, and its own header.
@@ -92,8 +93,7 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     except (TypeError, ValueError, RecursionError) as odd:
         raise ValueError(f"about holds what JSON has not ({odd}); give plain texts, numbers, lists and dicts") from None
     page = {"format": "borrow", "version": VERSION, "about": {**described, **more}, **content}
-    text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
-    write_atomically(place, pack(text, arrays))
+    write_atomically(place, pack(json.dumps(page, allow_nan=False, ensure_ascii=True).encode(), arrays))
     return place
 
 
@@ -111,8 +111,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     page, members, size = _read(path)
     try:
-        arrays = [read_array(members.pop(0), size) for _ in range(len(members))]
-        return decode(page, arrays, size)
+        return decode(page, [read_array(members.pop(0), size) for _ in range(len(members))], size)
     except PageError as wrong:
         raise StoreError(f"{path} cannot be read: {wrong}") from None
     except (
@@ -235,28 +234,22 @@ def _bytes(array: Any) -> bytes:
 
 def _about(value: Any) -> dict[str, Any]:
     """What people want to know of an object before they load it."""
-    kind = type(value)
     about: dict[str, Any] = {
-        "class": kind.__name__,
+        "class": type(value).__name__,
         "borrow": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
     if not hasattr(value, "get_params"):
         return {**about, "is": repr(value)}
-    about["settings"] = {n: _shown(v) for n, v in value.get_params(deep=False).items()}
-    fitted = getattr(value, "fitted_", None)
-    schema = None if fitted is None else fitted.schema
-    about["fitted"] = schema is not None
+    schema = getattr(getattr(value, "fitted_", None), "schema", None)
+    settings = {n: _shown(v) for n, v in value.get_params(deep=False).items()}
+    about |= {"settings": settings, "fitted": schema is not None}
     if schema is not None:
         names = schema.names if schema.names is not None else range(schema.n_features)
         about["features"] = [_shown(n) for n in names]
-        about["task"] = _shown(schema.task)
-        about["tasks"] = [_shown(v) for v in schema.tasks]
-    for name in ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_"):
-        if hasattr(value, name):
-            about[name.rstrip("_")] = _shown(getattr(value, name))
-    return about
+        about |= {"task": _shown(schema.task), "tasks": [_shown(v) for v in schema.tasks]}
+    return about | {n.rstrip("_"): _shown(getattr(value, n)) for n in _LEARNT if hasattr(value, n)}
 
 
 def _shown(value: Any) -> Any:

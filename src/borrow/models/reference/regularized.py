@@ -35,21 +35,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LeftOut, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LeftOut, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers
+from borrow.estimators.settings import Allowed, is_among, positive
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 
@@ -84,10 +85,14 @@ def solve(K: Array, y: Array, C: float, tol: float) -> tuple[Array, float]:
     """Coefficients of all rows and the intercept (1); rows of one class only are answered by that class."""
     if np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
-    machine = SVC(C=C, kernel="precomputed", tol=tol, random_state=0).fit(K, y)  # None would draw from NumPy's own
+    machine = _machine(C, tol).fit(K, y)
     coefficients = np.zeros(len(y))
     coefficients[machine.support_] = machine.dual_coef_[0]
     return coefficients, float(machine.intercept_[0])
+
+
+def _machine(C: float, tol: float) -> SVC:
+    return SVC(C=C, kernel="precomputed", tol=tol, random_state=0)  # None would draw from NumPy's own
 
 
 def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Array | None:
@@ -95,11 +100,8 @@ def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Arr
     folds = min(FOLDS, int(np.sum(y > 0)), int(np.sum(y < 0)))
     if folds < 2:
         return None
-    margins = np.empty(len(y))
     split = StratifiedKFold(folds, shuffle=True, random_state=check_random_state(random_state))
-    for seen, left in split.split(K, y):
-        coefficients, intercept = solve(K[np.ix_(seen, seen)], y[seen], C, tol)
-        margins[left] = K[np.ix_(left, seen)] @ coefficients + intercept
+    margins: Array = cross_val_predict(_machine(C, tol), K, y, cv=split, method="decision_function")
     return margins
 
 
@@ -113,13 +115,13 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
         return 1.0, 0.0
     above, below = np.sum(y > 0), np.sum(y < 0)
     target = np.where(y > 0, (above + 1.0) / (above + 2.0), 1.0 / (below + 2.0))
-    spread = max(float(np.std(margins)), 1e-12)
-    twice, soft = np.tile(margins / spread, 2)[:, None], np.append(target, 1.0 - target)
+    sd = max(float(np.std(margins)), 1e-12)
+    twice, soft = np.tile(margins / sd, 2)[:, None], np.append(target, 1.0 - target)
     fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(twice, np.repeat([1, 0], len(y)), soft)
-    slope = float(fit.coef_[0, 0]) / spread
+    slope = float(fit.coef_[0, 0]) / sd
     if slope > 0:
         return slope, float(fit.intercept_[0])
-    slope, share = HARDLY / spread, float(target.mean())
+    slope, share = HARDLY / sd, float(target.mean())
     return slope, float(np.log(share / (1.0 - share)) - slope * margins.mean())
 
 
@@ -138,7 +140,7 @@ class Margin(LogOdds):
     left_out: LeftOut | None = None  # until classes are put together
 
     def margin(self, X: Array, task: Codes) -> Array:
-        """f_t(x)."""
+        """The function f_t(x) of each row's task."""
         if len(self.X) == 0:
             return np.full(len(X), self.intercept)
         K = coupled(self.kernel(X, self.X), task, self.task, self.mu)
@@ -192,14 +194,19 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     gamma: Any = "scale"
     tol: float = 1e-4
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "mu", "C", "tol")
-        if self.kernel not in ("linear", "rbf") and not callable(self.kernel):
-            raise ValueError(f"kernel={self.kernel!r}: expected 'linear', 'rbf' or a function of two tables")
-        check_numbers(self, "gamma", also=("scale",))
+    allowed: ClassVar[Allowed] = {
+        "mu": positive(),
+        "C": positive(),
+        "tol": positive(),
+        "kernel": (
+            lambda v: is_among(v, ("linear", "rbf")) or callable(v),
+            "'linear', 'rbf' or a function of two tables",
+        ),
+        "gamma": positive("scale"),
+    }
 
-    def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
-        X, y, task, n = data.X, data.y, data.task, len(data.y)
+    def _fit_binary(self, data: TaskData, place: Place) -> Margin:
+        X, y, task, n = data.cells.X, data.cells.y, data.cells.task, len(data.cells.y)
         memory.require(8.0 * 2.1 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
         gamma = 1.0 / X.shape[1] if self.gamma == "scale" else float(self.gamma)
         kernel = OffsetKernel(self.kernel, gamma, X.mean(axis=0), data.column_scales)
