@@ -14,6 +14,7 @@ depends on the seed and on their own lines: a change elsewhere draws no others.
 
 import argparse
 import ast
+import difflib
 import gc
 import hashlib
 import importlib
@@ -33,6 +34,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, OUT = ROOT / "src" / "borrow", ROOT / "out" / "mutants"
+SOURCE = OUT / "source"  # as it was when lines were noted
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 FOLDERS = ("covariance", "inference", "data", "transfer", "store")
 #: Tests that concern these folders; each mutant is tried by those among them that run its line.
@@ -224,8 +226,11 @@ def record(names):
     """Run tests and note their lines; those noted before stay."""
     import pytest
 
-    place = OUT / "lines.json"
-    known = json.loads(place.read_text()) if place.exists() else {}
+    place, known = OUT / "lines.json", noted()
+    for path in (p for folder in FOLDERS for p in (PACKAGE / folder).glob("*.py")):
+        kept = SOURCE / path.relative_to(PACKAGE)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, kept)
     for name in names:
         recorder = Recorder()
         pytest.main(
@@ -235,6 +240,20 @@ def record(names):
         known = {n: v for n, v in known.items() if not n.startswith(f"tests/test_{name}.py::")} | fresh
         OUT.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(known))
+
+
+def noted():
+    """The lines that each test ran, by their numbers in the present source: those that have changed since are gone."""
+    place = OUT / "lines.json"
+    known, now = json.loads(place.read_text()) if place.exists() else {}, {}
+    for kept in SOURCE.rglob("*.py"):
+        path = PACKAGE / kept.relative_to(SOURCE)
+        texts = [f.read_text().splitlines() if f.exists() else [] for f in (kept, path)]
+        same = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+        now[path.relative_to(PACKAGE).as_posix()] = {a + i + 1: b + i + 1 for a, b, n in same for i in range(n)}
+    for test in known.values():
+        test["lines"] = {f: [now[f][k] for k in lines if k in now[f]] for f, lines in test["lines"].items() if f in now}
+    return known
 
 
 def still_there(known):
@@ -318,7 +337,7 @@ def run(sample, again):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    known = still_there(json.loads((OUT / "lines.json").read_text()))
+    known = still_there(noted())
     results = read_results()
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
     excused = json.loads(EQUIVALENT.read_text())
