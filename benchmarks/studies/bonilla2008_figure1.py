@@ -67,8 +67,9 @@ METHODS = (
     "chosen",
     "ridge",
 )
-#: The paper's free form on thirty programs of 64 rows (1,920 rows, 465 entries of K^f) is left out: hours.
-LEFT_OUT = {("polybench", 64): ("free form, paper",)}
+#: Thirty programs of 64 rows (1,920 rows, 465 entries of K^f) take hours without a prior on K^f: left out, and so is
+#: what is changed one thing at a time.
+LEFT_OUT = {("polybench", 64): tuple(m for m in METHODS if m.startswith("free form,"))}
 
 
 def load(data: str) -> Responses:
