@@ -4,7 +4,7 @@
 
 `PLAN` says how many minutes of one core each takes (from its records, or estimated); `--plan` prints them with
 their sum and runs nothing. A study that has ended is named in out/studies.jsonl with its commit, and is not run again
-at that commit; long ones keep every finished fit under out/ and go on from there. So an interrupted run goes on when the
+at that commit; long ones keep every finished fit under out/ and go on from there. An interrupted run goes on when the
 command is given again. Fits of earlier commits are kept, and the results say of which commits they are made; without
 out/ all are made anew.
 """
