@@ -216,7 +216,7 @@ def one_job(
     known: Any = None,
     names: tuple[str, ...] = tuple(MAKE),
 ) -> list[dict]:
-    """All methods, or some, on the problems of one primary: one record a size of the secondaries.
+    """All methods, or some and single-task, on the problems of one primary: one record a size of the secondaries.
 
     `known` are such records of an earlier run; only the methods that they lack are fitted.
     """
@@ -231,7 +231,7 @@ def one_job(
         problem, found = table_of(subject, early, repetition, few, record["count"]), record["scores"]
         X_own, y_own, X_test, y_test = problem.X[problem.own], problem.y[problem.own], problem.X_test, problem.y_test
         if not found:
-            if not alone:
+            if not alone and len(names) == len(MAKE):
                 p_own = SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1]
                 alone = {"single, own scales": scores(y_test, p_own)}
                 alone["logistic"] = scores(y_test, logistic(X_own, y_own, X_test))
