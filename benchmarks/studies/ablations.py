@@ -1,12 +1,12 @@
 """Defaults that the papers do not have: each of them switched on and off, on data that did not choose it.
 
-    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...]      writes docs/results/ablations.json
+    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...] [--report]     writes docs/results/ablations.json
 
 `ABLATIONS` is the whole plan: a default, the settings with it and without it (`MODELS`), what it was chosen on, and at
 least three data sets that had no part in that. Draws are those of `scenarios.py`, from seeds 0, 1, ...; both settings
 see the same draws. Of numbers: root mean squared error of the asked rows, mean log density of their targets, and the
 share of them in the 90 % band with noise; of labels: log loss. Every fit is a record in out/ablations.jsonl with its
-commit and seed and is not repeated; a fit that several ablations need is made once.
+commit and seed and is not repeated; a fit that several ablations need is made once. `--report` makes no new fit.
 """
 
 from __future__ import annotations
@@ -239,10 +239,11 @@ def main(argv: list[str] | None = None, run: Callable[[str, str, int], dict[str,
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[a.default for a in ABLATIONS], help="defaults")
+    parser.add_argument("--report", action="store_true", help="no new fits: what there is is written up")
     given = parser.parse_args(argv)
     kept = Records(ROOT / "out" / "ablations.jsonl")
     done = {(r["model"], r["scenario"], r["seed"]): r for r in kept}
-    plan = [a for a in ABLATIONS if a.default in given.only]
+    plan = [a for a in ABLATIONS if a.default in given.only and not given.report]
     for seed in range(given.draws):  # all defaults on one draw before the next
         for a in plan:
             for job in ((m, s, seed) for s in a.scenarios for m in (a.on, a.off)):
