@@ -16,8 +16,7 @@ import borrow
 from borrow import kernels
 from borrow.covariance import SharedCovariance
 from borrow.data.labels import encode
-from borrow.estimators.classifier import ClassLink, LeftOut
-from borrow.estimators.labels import LabelModel
+from borrow.estimators.classifier import ClassLink, LabelModel, LeftOut
 from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior

@@ -10,12 +10,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import borrow
 from borrow.data.cells import merge
-from borrow.data.pool import read_pool
+from borrow.data.read import read_pool
 from borrow.data.scaling import build
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
-from borrow.models.hierarchical import base_kernel, groups, search
 from borrow.models.hierarchical import basis as bases
+from borrow.models.hierarchical import fit, search
 from borrow.models.hierarchical import model as h
 from borrow.tasks.workers import InProcess
 from oracles import central_difference, gaussian_posterior
@@ -213,7 +213,7 @@ def test_tasks_with_equal_rows_share_one_factor():
     basis = bases.function_basis(Matern(), X)
     rows = [np.arange(len(X))] * 6
     together = as_problem(basis, rows, list(Y.T))
-    assert groups.tasks_of_equal_rows(together.cells) == [list(range(6))]
+    assert bases.tasks_of_equal_rows(together.cells) == [list(range(6))]
     assert [len(s.groups) for s in together.tasks.cut(False)[1]] == [1]
     closed = InProcess()
     closed.close()
@@ -302,7 +302,7 @@ def test_gradient_of_the_base_evidence(kernel):
     twice = np.vstack([X, X[:6]]), np.vstack([as_wide(len(X), rows, y), as_wide(len(X), rows, y)[:6] + 0.4])
     pool, _ = read_pool(borrow.HierarchicalGPRegressor(), *twice)
     cells = build(pool.rows, False).cells
-    objective = base_kernel.base_objective(kernel, pool.X, cells)
+    objective = fit.base_objective(kernel, pool.X, cells)
     theta = kernel.theta
 
     def value(v):

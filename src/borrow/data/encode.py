@@ -16,7 +16,6 @@ Gaps among levels are a level. Free text is refused: nothing here reads it.
 from __future__ import annotations
 
 import datetime
-import logging
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -32,9 +31,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
 from borrow.numerics.linalg import Array
-from borrow.numerics.warned import warn
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log, warn
 
 #: Levels that have a column each; where there are more, the rarest share the last one.
 MOST_LEVELS = 20
@@ -110,7 +107,7 @@ class Numbers(Filled):
         return self.marked(str(self.name))
 
     def encode(self, values: Any) -> Array:
-        """The numbers."""
+        """The column as numbers, gaps filled."""
         return self.filled(_numbers(values, self.name))
 
     def sentence(self) -> str:
@@ -222,15 +219,15 @@ class LeftOut(Decision):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """None."""
+        """A column that is left out becomes no column."""
         return ()
 
     def encode(self, values: Any) -> Array:
-        """No columns."""
+        """As many rows, and no columns."""
         return np.empty((len(values), 0))
 
     def sentence(self) -> str:
-        """The reason."""
+        """The reason why it is left out."""
         return f"left out: {self.why}"
 
 

@@ -10,7 +10,6 @@ array-API standard has is taken from the `namespace` of the arrays, so that the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -22,10 +21,10 @@ from scipy import special
 from scipy.linalg import blas, lapack
 from scipy.spatial.distance import cdist
 
+from borrow.numerics.warned import log
+
 Array = npt.NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
-
-log = logging.getLogger("borrow")
 
 #: Jitter is tried at these multiples of the mean diagonal, 0 first.
 JITTER_LADDER = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -102,13 +101,13 @@ def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
 
 @twinned
 def solve_lower(L: Array, B: Array) -> Array:
-    """L^-1 B."""
+    """The solution L^-1 B of a triangular system."""
     return _triangular(L, B, side=1, trans_a=1)
 
 
 @twinned
 def solve_lower_transposed(L: Array, B: Array) -> Array:
-    """L^-T B."""
+    """The solution L^-T B of a triangular system."""
     return _triangular(L, B, side=1)
 
 
@@ -119,13 +118,13 @@ def solve(L: Array, B: Array) -> Array:
 
 @twinned
 def right_solve_transposed(B: Array, L: Array) -> Array:
-    """B L^-T."""
+    """The solution B L^-T of a triangular system from the right."""
     return _triangular(L, B)
 
 
 @twinned
 def right_solve(B: Array, L: Array) -> Array:
-    """B L^-1."""
+    """The solution B L^-1 of a triangular system from the right."""
     return _triangular(L, B, trans_a=1)
 
 
@@ -247,7 +246,7 @@ def column_dots(A: Array, B: Array) -> Array:
 
 @twinned
 def weigh_rows(w: Array, A: Array) -> Array:
-    """w'A."""
+    """The sum w'A of the rows of A, weighted."""
     return w @ A
 
 
@@ -283,7 +282,7 @@ def log_ndtr(z: Array) -> Array:
 
 @twinned
 def erfcx(z: Array) -> Array:
-    """exp(z^2) erfc(z)."""
+    """The scaled complementary error function exp(z^2) erfc(z)."""
     return special.erfcx(z)
 
 

@@ -6,7 +6,6 @@ ones, signed ones as they are); its objective takes such a dict and returns the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,8 +14,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError, cholesky, solve
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log
 
 Values = dict[str, Array]
 Objective = Callable[[Values], tuple[float, Values]]

@@ -14,8 +14,8 @@ from borrow.covariance.inducing import TOLERANCE
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.base import one_or_list
+from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator
-from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from borrow.covariance import DensePosterior, SharedPosterior
-from borrow.covariance.carrier import unit_noise
+from borrow.covariance.inducing import unit_noise
 from borrow.data.labels import places_of
 from borrow.data.table import Table
 from borrow.inference.likelihoods import Gaussian

@@ -64,8 +64,7 @@ from scipy import sparse
 
 from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.basis import Basis, at_positions, function_basis
-from borrow.models.hierarchical.groups import GroupShard, PlacedGroups, in_groups
+from borrow.models.hierarchical.basis import Basis, GroupShard, PlacedGroups, at_positions, function_basis, in_groups
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import (
     Array,
@@ -87,7 +86,7 @@ from borrow.numerics.linalg import (
     weigh_rows,
 )
 from borrow.numerics.optimise import NOISE_FLOOR
-from borrow.tasks.cache import CacheKey
+from borrow.tasks.placed import CacheKey
 from borrow.tasks.workers import Workers
 
 #: A mean that nothing holds is held by so many tasks: inputs that no row tells of have one then.
@@ -140,7 +139,7 @@ def arrange(basis: Basis, cells: Cells, workers: Workers | None = None, device: 
 
 @dataclass(frozen=True)
 class Strengths:
-    """Of the priors: pi and tau in tasks, the noise's in rows around a level (0 rows: none)."""
+    """Of the priors: pi and tau in tasks (infinite: no mean, K = kappa), the noise's in rows around a level (0: no)."""
 
     pi: float = 1.0
     tau: float = 1.0
@@ -148,11 +147,6 @@ class Strengths:
     noise_level: float = 0.1
     learn_noise: bool = True
     exact_mean: bool = False  # the mean maximises the objective given K and the noise, instead of one step of EM's
-
-    @property
-    def has_mean(self) -> bool:
-        """Whether the mean is not held at zero."""
-        return bool(np.isfinite(self.pi))
 
 
 @dataclass(frozen=True)
@@ -192,7 +186,7 @@ def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> Sta
     hundreds of steps for what this does at once (a conditional maximisation of the objective itself; C. Liu, D. Rubin:
     Biometrika 81, 633-648, 1994). Where tasks have inputs of their own B is mostly zero.
     """
-    if not (strengths.exact_mean and strengths.has_mean):
+    if not (strengths.exact_mean and np.isfinite(strengths.pi)):
         return state
     moments, K = expect(state, problem, scatter=False), state.K
     B, pi = -moments.S, max(strengths.pi, LEAST_PI)

@@ -13,8 +13,8 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
+from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
@@ -265,7 +265,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             setup = self._for_em(setup)
         if self.solver == "em" and setup.path == "dense":
             n = len(data.cells.y)
-            require(tasks.device, 8.0 * 8 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
+            require(tasks.device, 8.0 * 8.6 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
         if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
