@@ -1,6 +1,6 @@
 """Defaults that the papers do not have: each of them switched on and off, on data that did not choose it.
 
-    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...] [--report]     writes docs/results/ablations.json
+    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...] [--report]   writes docs/results/ablations.json
 
 `ABLATIONS` is the whole plan: a default, the settings with it and without it (`MODELS`), what it was chosen on, and at
 least three data sets that had no part in that. Draws are those of `scenarios.py`, from seeds 0, 1, ...; both settings
