@@ -21,7 +21,7 @@ def ablations() -> str:
                 f"{r['error, with / without']:.3f}",
                 f"{r['draws with the lower error']} / {r['draws with the higher error']} of {r['draws']}",
                 f"{r['log density, with less without']:+.3f}",
-                "{:.2f}, {:.2f}".format(*r["in the 90 % band, with and without"]),
+                ", ".join(f"{v:.2f}" for v in r.get("in the 90 % band, with and without", ())),
             ]
         )
     head = ["default", "chosen on", "judged on", "error, with / without", "draws lower / higher"]
