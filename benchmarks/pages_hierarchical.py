@@ -78,18 +78,6 @@ def new_topics(run: str) -> str:
     return table(head, rows) + made_by(result, f"{result['draws']} draws")
 
 
-def new_topics_F() -> str:
-    """Micro and macro F on new topics, of the draws that have them."""
-    result = load("yu2005_new_topics_part")
-    methods = ("learnt, ours", "learnt, paper", "ridge", "SVM")
-    rows = [
-        [r["run"], r["examples"], *(f"{r[f'{m}, micro F']:.3f} / {r[f'{m}, macro F']:.3f}" for m in methods)]
-        for r in result["table"]
-    ]
-    head = ["run", "examples", "learnt kernel, ours", "learnt kernel, paper's", "ridge", "SVM"]
-    return table(head, rows) + made_by(result, f"micro / macro F, {result['draws']} draws")
-
-
 def toy() -> str:
     result = load("yu2005_toy")
     rows = [
@@ -158,7 +146,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "hierarchical noise": noise,
     "hierarchical new topics as the paper": lambda: new_topics("as the paper"),
     "hierarchical new topics fair": lambda: new_topics("fair"),
-    "hierarchical new topics F": new_topics_F,
     "hierarchical toy": toy,
     "hierarchical families": families,
     "bench hierarchical": bench,

@@ -24,7 +24,13 @@ def figure1(data: str, part: str = "") -> str:
     counts = [by["no transfer", n]["replications"] for n in sizes]
     shown = [f"{n} settings" + (f", {c} replications" if c != 10 else "") for n, c in zip(sizes, counts, strict=True)]
     head = ["mean absolute error ± sd (over no transfer's)", *shown]
-    return table(head, rows) + made_by(result, "ten replications unless said, seeds [replication, settings]")
+    short = [
+        f"{r['method']} at {r['settings']} {r['fits that did not converge']} of {r['replications']}"
+        for r in result["table"]
+        if r.get("fits that did not converge")
+    ]
+    line = f"\n\nFits that did not converge: {', '.join(short) or 'none'}." if part else ""
+    return table(head, rows) + line + made_by(result, "ten replications unless said, seeds [replication, settings]")
 
 
 def losses(data: str) -> str:
