@@ -106,8 +106,9 @@ class TaskEstimator(BaseEstimator):
     def plot(self, inputs: Any = None, tasks: Any = None, X: Any = None, ax: Any = None) -> Any:
         """Draw what the model predicts over one or two inputs; returns the Axes. Needs `borrow[plot]`.
 
-        Over one input: a curve for each task, with the 95 % band of the function (labels: the probability of the last
-        class) and the targets that were measured. Over two: a map for one task, with lines of equal standard deviation.
+        Over one input: a curve for each task, with the 95 % band of the function (labels: of the probability of the
+        last class) and the targets that were measured. Over two: a map for one task, with lines of equal standard
+        deviation (labels: of half the width of a 68 % band).
 
         Parameters
         ----------

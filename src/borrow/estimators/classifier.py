@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
@@ -37,7 +37,7 @@ from borrow.tasks.placed import PlacedTasks
 
 #: Standard deviations of the priors of a link's parameters; probabilities are kept so far from 0 and 1.
 SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
-#: Draws of latent functions that the covariance of probabilities is made of.
+#: Draws of latent functions that the covariance and the quantiles of probabilities are made of.
 DRAWS = 400
 
 
@@ -207,6 +207,25 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         drawn = np.stack([m.probability_draws(rows, task, e) for m, e in zip(models, z, strict=True)], axis=-1)
         return np.cov(probabilities(drawn.reshape(-1, len(models)), self)[:, -1].reshape(-1, DRAWS))
 
+    def probability_quantiles(self, X: Any, quantiles: Any = (0.05, 0.95), tasks: Any = None) -> Array | None:
+        """Quantiles of the probability of `classes_[-1]`, as the latent functions are not known; one column for each.
+
+        Two classes: those of the latent function, put through the likelihood. More: by draws, always the same ones.
+        None where a model has no distribution of latent functions.
+        """
+        models = self._fit_of().model
+        rows, task = self._read_new(X, tasks)
+        if task is None or not all(hasattr(m, "probability_of") for m in models):
+            return None
+        rng, even = np.random.default_rng(0), ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
+        drawn = []
+        for m in models:
+            mean, variance = m.moments(rows, task)
+            f = mean[:, None] + np.sqrt(variance)[:, None] * rng.permutation(even)
+            drawn.append(m.probability_of(f.ravel(), np.zeros(f.size)))
+        last = probabilities(np.column_stack(drawn), self)[:, -1].reshape(-1, DRAWS)
+        return np.quantile(last, quantiles, axis=1).T
+
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
         likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)  # first: it refuses what is not fitted
@@ -301,7 +320,7 @@ def _against_rest(rows: Rows, positive: int) -> TaskData:
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
 #: The evidence is stationary in the sites, so its error is of the order of the residual squared; that of its gradient
 #: at frozen sites is of the order of the residual, times how much sites answer to hyper-parameters: up to a thousand.
-ROUGH, FINE = 1e-6, 1e-9
+ROUGH, FINE = 1e-5, 1e-9
 LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
 
 

@@ -75,6 +75,7 @@ KINDS = {
     "low-rank-parameters": "borrow.covariance.lowrank.LowRankParameters",
     "low-rank-posterior": "borrow.covariance.lowrank.LowRankPosterior",
     "low-rank-tasks": "borrow.covariance.lowrank.LowRankTasks",
+    "measured": "borrow.data.encode.Measured",
     "multitask-features": "borrow.models.multitask.task_covariance.Features",
     "multitask-fit": "borrow.models.multitask.estimators.MultiTaskFit",
     "multitask-free-form": "borrow.models.multitask.task_covariance.FreeForm",
@@ -119,7 +120,9 @@ KINDS = {
     "table": "borrow.data.table.Table",
     "task-column": "borrow.data.encode.TaskColumn",
     "task-data": "borrow.data.scaling.TaskData",
+    "times": "borrow.data.encode.Times",
     "uncertainty-by-task": "borrow.inference.hyper_uncertainty.UncertaintyByTask",
+    "units": "borrow.data.written.Units",
 }
 
 
