@@ -43,7 +43,7 @@ PLAN = (
     Study("studies/liao2006_figure2.py", 35),
     Study("studies/liao2006_table2.py", 15),
     Study("studies/yu2005_text.py --others 10", 8),
-    Study("studies/yu2005_new_topics.py", 50, "studies/yu2005_text.py --others 10"),
+    Study("studies/yu2005_new_topics.py", 70, "studies/yu2005_text.py --others 10"),
     Study("studies/ablations.py --draws 3", 25),
     Study("studies/leen2011_negative_transfer.py", 2),
     Study("studies/leen2011_negative_transfer.py --draws 100 --first 5000", 8),
