@@ -32,11 +32,8 @@ def pack(values: Mapping[str, Array]) -> Array:
 
 def unpack(vector: Array, like: Mapping[str, Array]) -> Values:
     """The vector cut up again into arrays of the shapes of `like`."""
-    out, at = {}, 0
-    for name, v in like.items():
-        out[name] = np.asarray(vector[at : at + v.size]).reshape(v.shape)
-        at += v.size
-    return out
+    parts = np.split(vector, np.cumsum([v.size for v in like.values()])) if like else []
+    return {name: part.reshape(v.shape) for (name, v), part in zip(like.items(), parts, strict=False)}
 
 
 @dataclass(frozen=True)
