@@ -45,6 +45,7 @@ TESTS = (
     "shards", "store", "suggest", "table", "testing", "unnoticed", "verdict",
 )  # fmt: skip
 MOST_SECONDS = 25.0, 120.0  # of tests for one mutant, the first time and for a survivor that is tried again
+NEAR = 5  # lines from one that was written since
 FEW_SECONDS = 1.0  # of the quickest tests, which kill most, and whose files alone are collected at first
 SEED, SAMPLE = 0, 300
 #: Packages that tests need, and that no mutant changes.
@@ -269,11 +270,17 @@ def still_there(known):
 
 
 def tests_for(mutant, known, most):
-    """Tests that run the line, quickest first; for a line that runs when the file is imported, those that use it."""
+    """Tests that run the line, quickest first, those by hand before others.
+
+    For a line that was written since lines were noted, those that run the nearest one; for one that runs when the file
+    is imported, those that use the file.
+    """
     of_file = {n: v for n, v in known.items() if mutant.file in v["lines"]}
-    running = [n for n, v in of_file.items() if mutant.line in v["lines"][mutant.file]]
+    near = sorted(range(mutant.line - NEAR, mutant.line + NEAR + 1), key=lambda k: abs(k - mutant.line))
+    found = ([n for n, v in of_file.items() if k in v["lines"][mutant.file]] for k in near)
+    running = next(filter(None, found), [])
     chosen, total = [], 0.0
-    for name in sorted(running or of_file, key=lambda n: of_file[n]["seconds"]):
+    for name in sorted(running or of_file, key=lambda n: ("by_hand" not in n, of_file[n]["seconds"])):
         total += of_file[name]["seconds"]
         if total > most and chosen:
             break
