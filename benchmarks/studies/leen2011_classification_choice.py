@@ -7,7 +7,8 @@ The problems are those of `leen2011_classification.py` with other seeds, and the
 real labels or, at full size, shuffled. Scored are subjects 0, 2, ... 14. So the direction "late trials to test" and
 all of the other eight subjects are untouched by the choice.
 The methods that the paper compares with are given eight settings each (`OTHERS`), and the one with the least mean log
-loss over the same problems with real labels is what `leen2011_classification.py` runs as "chosen settings".
+loss over the same problems with real labels is what `leen2011_classification.py` runs as "chosen settings"
+(leen2011_classification_others.json; `--only` without a name runs them alone).
 Every fit goes to out/leen2011_classification_choice.jsonl, with its commit and seed, and is not repeated.
 """
 
@@ -169,7 +170,7 @@ def loss_of(problem: Problem, method: str, settings: dict[str, Any]) -> float:
 
 
 def choose_others(kept: Records) -> dict[str, Any]:
-    """For each of the other methods the setting with the least mean log loss, and all means."""
+    """For each of the other methods the setting with the least mean log loss, and all means, over the same problems."""
     done = {(r["method"], r["setting"], r["subject"], *r["cell"]): r["loss"] for r in kept if "method" in r}
     out: dict[str, Any] = {}
     for method, tried in OTHERS.items():
@@ -187,7 +188,7 @@ def choose_others(kept: Records) -> dict[str, Any]:
             means.append(round(float(np.mean(found)), 4))
         shown = {", ".join(f"{k}={v:g}" for k, v in s.items()): m for s, m in zip(tried, means, strict=True)}
         out[method] = {"chosen": tried[int(np.argmin(means))], "mean log loss": shown}
-    return out
+    return {"others": out}
 
 
 def summary(records: list[dict], name: str) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def summary(records: list[dict], name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--only", nargs="*", default=list(VARIANTS), help="of our settings; none: the other methods")
     arguments = parser.parse_args()
     kept = Records(ROOT / "out" / "leen2011_classification_choice.jsonl")
     records = [r for r in kept if "variant" in r]
@@ -230,14 +231,13 @@ def main() -> None:
                 records.append(kept.add({**record, "seed": [SEED, draw, subject]}))
         sys.stdout.write(json.dumps(summary(records, name), indent=1) + "\n")
         sys.stdout.flush()
+    content: dict[str, Any] = {"seeds": f"[{SEED}, draw, number of the subject]", "subjects": list(SUBJECTS)}
     if arguments.only == list(VARIANTS):
-        content = {
-            "seeds": f"[{SEED}, draw, number of the subject]",
-            "subjects": list(SUBJECTS),
-            "table": [summary(records, name) for name in VARIANTS],
-            "others": choose_others(kept),
-        }
-        write_result("leen2011_classification_choice", content, kept)
+        table = [summary(records, name) for name in VARIANTS]
+        write_result("leen2011_classification_choice", {**content, "table": table}, records)
+    if arguments.only in ([], list(VARIANTS)):
+        others = choose_others(kept)
+        write_result("leen2011_classification_others", {**content, **others}, [r for r in kept if "method" in r])
 
 
 if __name__ == "__main__":

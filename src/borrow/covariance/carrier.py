@@ -17,10 +17,14 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Basis(NamedTuple):
-    """A kernel and the inducing inputs that carry functions drawn from it."""
+    """A kernel and the inducing inputs that carry functions drawn from it.
+
+    What these leave of a row's variance is kept as its own; without `keeps` it is dropped (Nystrom's formula alone).
+    """
 
     kernel: Kernel
     Z: Array
+    keeps: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,12 @@ class CarriedRows:
         Kxz, self._back_xz = basis.basis.kernel.evaluate(X, basis.Z)
         self.V = linalg.right_solve_transposed(Kxz, self.L)
         kxx, self._back_diagonal = basis.basis.kernel.evaluate_diag(X)
-        self.residual = (kxx - linalg.row_dots(self.V, self.V)).clip(0.0)
+        self._keeps = float(basis.basis.keeps)
+        self.residual = self._keeps * (kxx - linalg.row_dots(self.V, self.V)).clip(0.0)
 
     def pullback(self, bG: Array, bresidual: Array, inputs: bool) -> tuple[Array, Array, Array, Any]:
         """To the kernel's parameters by k(X, Z) and by k(x, x); what the residual adds to V'bV; to Z. Overwrites bG."""
+        bresidual = self._keeps * bresidual
         S = -2.0 * (self.V.T @ (bresidual[:, None] * self.V))
         bG -= (2.0 * bresidual)[:, None] * self.V
         xz = self._back_xz(linalg.right_solve(bG, self.L), inputs)

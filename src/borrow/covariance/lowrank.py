@@ -2,7 +2,7 @@
 
 Task t is  f_t = sum_p R[t, p] h_p + b_t,  K^f = R R' of rank P, b_t ~ N(0, c) a random intercept. Each h_p ~ GP(0, k)
 is carried by whitened values u_p at Z:  h_p(x) = v(x)'u_p + residual, v = L^-1 k(Z, x), L = chol k(Z, Z). With Z all
-distinct inputs this is exact; with fewer it is Nystrom's, the lost variance kept on the diagonal.
+distinct inputs this is exact; with fewer it is Nystrom's, the lost variance kept on the diagonal (`keeps`).
 
 Row i of task t at the distinct input j, with precision tau (a site, see `shared`), has residual variance
 e = |R_t|^2 r_j, D = 1/(1 + tau e) and weight omega = tau D. The intercept is integrated out of every task by
@@ -221,8 +221,10 @@ class LowRankTasks(TwoPassCovariance):
 
     parameters: LowRankParameters
 
-    def __init__(self, tasks: PlacedTasks, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0) -> None:
-        super().__init__(tasks, LowRankParameters([InducingBasis(Basis(kernel, Z), tasks.device)], R, intercept))
+    def __init__(
+        self, tasks: PlacedTasks, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0, keeps: bool = True
+    ) -> None:
+        super().__init__(tasks, LowRankParameters([InducingBasis(Basis(kernel, Z, keeps), tasks.device)], R, intercept))
 
     def condition(self, sites: AnySites) -> LowRankPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""

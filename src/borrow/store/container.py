@@ -82,6 +82,8 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     """
     place = Path(path)
     content, arrays = encode(value)
+    if about is not None and not isinstance(about, Mapping):
+        raise TypeError(f"about is {type(about).__name__}; expected a dict")
     described, more = _about(value), dict(about or {})
     if taken := [name for name in more if name in (*described, *_DESCRIBED)]:
         raise ValueError(f"about names {list_labels(taken)}, which the file says by itself; choose other names")

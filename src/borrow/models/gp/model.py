@@ -285,7 +285,7 @@ def check_memory(tasks: PlacedTasks, infer: Inference, m: int | None = None) -> 
         what = f"a GP of {m:,} inducing inputs on {n:,} distinct rows"
         return require(tasks.device, 8.0 * 2.7 * n * m, what, "give fewer inducing inputs, or thin the rows")
     place = tasks.device if n >= devices.ALONE_ROWS or len(sizes) == 1 else None
-    worked = (1.0 if isinstance(infer, ExactInference) else 2.0) + 3.0 * (n < SMALL_BLOCK)
+    worked = (1.0 if isinstance(infer, ExactInference) else 2.0) + 2.7 * (n < SMALL_BLOCK)
     kept = 4.0 * float(sizes @ sizes) + worked * n * n
     require(
         place,

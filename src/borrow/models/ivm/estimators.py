@@ -30,6 +30,7 @@ from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, condition
+from borrow.models.ivm.noise import FEWEST, LARGEST, MOST
 from borrow.models.ivm.problems import Classification, Problem, Regression
 from borrow.models.ivm.rounds import Outcome, Settings, alternate
 from borrow.numerics.device import require
@@ -133,16 +134,20 @@ class MultiTaskIVM(GPEstimator):
 
 
 def require_memory(n_active: int, tasks: PlacedTasks) -> None:
-    """Selection keeps a row of its task for every inclusion, and kernels are learnt on the rows chosen.
+    """Refuse what would not fit: the largest of three steps that follow one another; how much each takes was measured.
 
-    How many a task will have is not known before: as many of the chosen ones as of all rows.
+    Selection keeps a row of its task for every inclusion, kernels are learnt on the rows chosen, and the noise from
+    the covariance of some rows of a task. How many of the chosen rows a task will have is not known before: its share.
     """
     sizes = np.diff(tasks.cells.starts).astype(float)
     d = min(n_active, int(sizes.sum()))
     chosen = d * sizes / sizes.sum()
+    left = min(sizes.sum() - d, np.clip(d, FEWEST, MOST)) * sizes / sizes.sum()
+    decomposed = min(float((chosen + left).max()), LARGEST)
+    numbers = max(1.95 * float(chosen @ sizes), 5.1 * float(chosen.max()) ** 2, 4.5 * decomposed**2)
     require(
         tasks.device,
-        8.0 * float(2.3 * chosen @ sizes + 3.0 * chosen @ chosen),
+        8.0 * numbers,
         f"choosing {d:,} rows, where the largest task has {int(sizes.max()):,},",
         "lower n_active, or thin the rows of the largest task",
     )

@@ -44,6 +44,8 @@ from borrow.numerics.optimise import Values
 LOADINGS_DOF, LOADINGS_SD = 4.0, 0.3
 #: No task starts further from the others than this share of its variance, nor nearer than the rest.
 LEAST_OWN = 0.1
+#: The least s^2 that is taken from a matrix, as a share of its largest eigenvalue: of a singular one it would be zero.
+LEAST_ISOTROPIC = 1e-8
 
 
 @lru_cache(maxsize=32)
@@ -339,6 +341,19 @@ class LowRank(Form):
         if self.diagonal != "none":
             out["own"] = self.log_variance + (np.log(own) if self.diagonal == "free" else np.log([own.mean()]))
         return out
+
+    def of_matrix(self, B: Array) -> Values:
+        """The R and s^2 nearest to a matrix given, for one s^2 in all tasks (sec. 3; Tipping & Bishop 1999).
+
+        With e, U the eigenvalues and eigenvectors of B, the largest P of them in e_P, U_P: s^2 is the mean of the
+        other M - P eigenvalues and R R' = U_P (e_P - s^2) U_P', which together maximise -log|K| - tr(K^-1 B) over
+        K = R R' + s^2 I. R is turned to be as of an incomplete Cholesky decomposition, zero above its diagonal.
+        """
+        e, U = linalg.symmetric_eigen(B)
+        s2 = max(float(np.sum(e[: self.M - self.rank])) / max(self.M - self.rank, 1), LEAST_ISOTROPIC * float(e[-1]))
+        R = U[:, -self.rank :] * np.sqrt(np.maximum(e[-self.rank :] - s2, 0.0))
+        Q, top = np.linalg.qr(R[: self.rank].T)
+        return {"loadings": R @ (Q * np.where(np.diagonal(top) < 0, -1.0, 1.0)), "own": np.log([s2])}
 
     def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
         """Inverse Wishart where K^f has full rank; loadings alone exchangeable; variances alone log-normal."""
