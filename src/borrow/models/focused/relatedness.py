@@ -19,6 +19,8 @@ the 95 % interval, and the odds of a relation against none are, w = rho sqrt(v) 
 
     odds = integral of exp(objective(z) - objective(0)) dz sqrt(T) / (sd sqrt(2 pi)).
 
+No relation has a probability of its own, 1 / (1 + odds): while that is above 2.5 % the interval reaches to zero.
+
 The correlation is c = tanh(z) sqrt(common), common the share of the primary's function that is in common with the
 others: its log odds follow the path, and what is uncertain of them given z is taken from C. The standard error of rho
 is the root mean square around its estimate of the same density along a path by rho itself; a relation that was dropped
@@ -64,6 +66,8 @@ SURE = 6.0
 LEAST_CURVATURE, LONGEST_MOVE = 0.05, 1.5
 #: Paths are followed up to so many secondaries times the cube of rows, with labels up to a tenth: about ten seconds.
 MOST_WORK = 3e8
+#: What an interval leaves out to each side.
+TAIL = 0.025
 #: Where z is looked at, and the nodes of what is normal given z.
 FINE, NODES = 801, np.polynomial.hermite_e.hermegauss(9)
 
@@ -338,8 +342,11 @@ class Profile:
         correlations = np.tanh(fine)[:, None] * np.sqrt(self._common(relation, along, Sa, deviation))
         at = np.argsort(correlations, axis=None)
         mass = np.cumsum(weight.ravel()[at])
-        low, high = correlations.ravel()[at][np.searchsorted(mass, [0.025, 0.975])]
-        return Known(std_error, float(low), float(high), self._odds(relation, fine, value))
+        low, high = correlations.ravel()[at][np.searchsorted(mass, [TAIL, 1.0 - TAIL])]
+        odds = self._odds(relation, fine, value)
+        if odds < (1.0 - TAIL) / TAIL:
+            low, high = min(low, 0.0), max(high, 0.0)
+        return Known(std_error, float(low), float(high), odds)
 
     def _deviation(self, relation: Relation) -> float:
         """Root mean square of rho around its estimate, by the profile over rho."""

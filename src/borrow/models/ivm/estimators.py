@@ -188,7 +188,7 @@ class IVMFit(GPFit):
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows, each from the chosen rows of its task."""
         warn_prior_tasks(self.chosen.counts, task)
-        return self.posterior.predict(X, task, full)
+        return super().predict(X, task, full, hyper)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
@@ -228,8 +228,6 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     rounds_ : a table of the rounds, with the overlap of successive choices.
     log_marginal_likelihood_ : that of the chosen rows.
 
-    Standard deviations do not count the uncertainty of the hyper-parameters.
-
     Examples
     --------
     >>> import borrow
@@ -257,6 +255,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         found, active, chosen = self._choose(problem, values, data.number, data.labels)
         sizes, none, rows = np.diff(active.starts) + cells.dof, np.zeros_like(cells.dof), active.rows
         inside = float(sizes @ np.log(data.scaling.scale))  # the chosen rows' part of the change of units
+        uncertainty = None if self.optimizer is None else problem.uncertainty(active, found.values)
         return IVMFit(
             Cells(cells.X[rows], cells.y[rows], cells.count[rows], active.starts, none, none, none),
             problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,
@@ -266,6 +265,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
             found.converged,
             condition(chosen.kernel, active),
             chosen,
+            uncertainty=uncertainty,
         )
 
     def adapt(self, X: Any, y: Any) -> Self:
