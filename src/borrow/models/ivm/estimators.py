@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, check_allowed, is_among, whole
 from borrow.inference.ep import cavity, class_bias
+from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, condition
@@ -188,7 +190,14 @@ class IVMFit(GPFit):
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows, each from the chosen rows of its task."""
         warn_prior_tasks(self.chosen.counts, task)
-        return super().predict(X, task, full, hyper)
+        found = super().predict(X, task, full, hyper)
+        return stretched(found, self._stretch[task]) if hyper and self.uncertainty is not None else found
+
+    @cached_property
+    def _stretch(self) -> Array:
+        """By how much the variance of each task's function is too small."""
+        mean, variance = (to_host(v) for v in self.marginals())
+        return stretch_of_tasks(self.cells, self.noise, (mean, variance))
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
