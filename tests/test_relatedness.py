@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import borrow
 from borrow.models.focused.relatedness import Profile, Relation
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import FocusedAscent
 from borrow.numerics.optimise import pack
 
 
@@ -32,7 +32,7 @@ def fitted(n, seed, correlation):
 
 def profile_of(model):
     fit = model.fitted_.model
-    ascent = Ascent(fit.setup, fit.scales, model.prior, 1.0)
+    ascent = FocusedAscent(fit.setup, fit.scales, model.prior, 1.0)
     relation = Relation(fit.setup, fit.values, int(fit.setup.secondaries[0]), 0)
     return Profile(ascent, fit.values), relation
 

@@ -54,7 +54,7 @@ from sklearn.preprocessing import StandardScaler
 from borrow import plot as figures
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import binary_data
 from borrow.kernels import SquaredExponential
 from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
@@ -128,7 +128,7 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 
 def single(X: np.ndarray, y: np.ndarray, scales: np.ndarray, X_test: np.ndarray) -> np.ndarray:
     """The primary alone, with the priors in the units of the whole table."""
-    data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
+    data = binary_data(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
     return SingleTaskGPClassifier()._fit_binary(data).probability(X_test, np.zeros(len(X_test), dtype=np.intp))
 
 

@@ -39,8 +39,7 @@ from sklearn.metrics import log_loss
 
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.estimators.classifier import BinaryData
-from borrow.estimators.labels import EPClassifier
+from borrow.estimators.classifier import EPClassifier, binary_data
 from borrow.inference import priors
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
@@ -141,7 +140,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
             stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))
         stack.enter_context(patch.object(EPClassifier, "_inference", infer))
         X, y = p.X[p.own], p.y[p.own]
-        data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
+        data = binary_data(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
         alone = SingleTaskGPClassifier(kernel=kernel)._fit_binary(data).probability(p.X_test, at_primary)
         model = FocusedGPClassifier(
             primary="primary",

@@ -3,6 +3,10 @@
 Forms: a frame (pandas, polars, Arrow) with a task column; an array with a task column by position; `tasks=` beside X;
 `y` of shape (N, M) with NaN for what was not observed; a list of (X, y) pairs, or a dict of them by label. Rows are
 counted from 0 in messages, as pandas, polars and NumPy count positions.
+
+Models that live on the distinct inputs of all tasks read a `Pool`, dense or sparse (CSR, never made dense). A wide y is
+the natural form there: every input once, one column per task, NaN where a task has no label. Inputs without any label
+join the pool as well; they come after the labelled ones.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import datetime
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -23,6 +28,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from borrow.data.cells import Codes, Rows
 from borrow.data.content import content_order
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
+from borrow.data.scaling import column_scales
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
@@ -101,8 +107,6 @@ def read_table(
     Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
     of is one row without a target, not one per task.
     """
-    if estimator.unseen not in ("error", "population"):
-        raise ValueError(f"unseen={estimator.unseen!r}: expected 'error', or 'population' to answer for new tasks")
     X, y, tasks = _unfold(estimator, X, y, tasks)
     inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
     name, n = type(estimator).__name__, inputs.shape[0]
@@ -638,3 +642,56 @@ def name_some(rows: list[int], most: int = 8) -> str:
     """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
     more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
     return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Distinct inputs, and rows whose only input column is the position among them."""
+
+    X: Any  # (n, d), dense or CSR; inputs that some task labels come first
+    n_labelled: int
+    rows: Rows
+    column_scales: Array
+
+
+def read_pool(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    tasks: Any = None,
+    sample_weight: Any = None,
+    replicates: Any = None,
+    classes: bool = False,
+) -> tuple[Pool, Schema]:
+    """Everything `fit` was given, as a pool; with `classes`, y holds labels, and targets are their codes."""
+    X, rows, schema = read_table(estimator, X, y, tasks, sample_weight, replicates, classes, pooled=True)
+    assert rows.number is not None  # of a table that was read
+    kept, number = np.unique(rows.number, return_inverse=True)
+    distinct, code = _distinct(X[kept], rows.columns)
+    code = code[number]
+    labelled = np.zeros(distinct.shape[0], dtype=bool)
+    labelled[code[np.isfinite(rows.y)]] = True
+    order = np.argsort(~labelled, kind="stable")
+    place = np.argsort(order)
+    distinct, n = distinct[order], int(labelled.sum())
+    seen = distinct[:n]
+    if sparse.issparse(seen):  # one scale for all columns, so that their squares add up to a row's mean square
+        size = max(float(seen.multiply(seen).sum()) / n, 1e-300)
+        scales = np.full(seen.shape[1], np.sqrt(size / seen.shape[1]))
+    else:
+        scales = column_scales(seen, np.ones(n))
+    return Pool(distinct, n, replace(rows, X=place[code][:, None].astype(np.float64), columns=None), scales), schema
+
+
+def _distinct(X: Any, columns: Any) -> tuple[Any, Codes]:
+    """Distinct rows in an order that does not depend on that of the rows, and which of them each row is."""
+    back, X = np.argsort(columns), X[:, columns]
+    if not sparse.issparse(X):
+        values, code = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0: minus zero is zero
+        return values[:, back], code.ravel()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in pairwise(X.indptr)]
+    places = {key: i for i, key in reversed(list(enumerate(keys)))}
+    order = {key: i for i, key in enumerate(sorted(places))}
+    return X[[places[key] for key in order]][:, back], np.array([order[key] for key in keys], dtype=np.intp)

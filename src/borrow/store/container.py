@@ -92,8 +92,7 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     except (TypeError, ValueError, RecursionError) as odd:
         raise ValueError(f"about holds what JSON has not ({odd}); give plain texts, numbers, lists and dicts") from None
     page = {"format": "borrow", "version": VERSION, "about": {**described, **more}, **content}
-    text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
-    write_atomically(place, pack(text, arrays))
+    write_atomically(place, pack(json.dumps(page, allow_nan=False, ensure_ascii=True).encode(), arrays))
     return place
 
 
@@ -111,8 +110,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     page, members, size = _read(path)
     try:
-        arrays = [read_array(members.pop(0), size) for _ in range(len(members))]
-        return decode(page, arrays, size)
+        return decode(page, [read_array(members.pop(0), size) for _ in range(len(members))], size)
     except PageError as wrong:
         raise StoreError(f"{path} cannot be read: {wrong}") from None
     except (

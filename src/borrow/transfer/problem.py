@@ -16,7 +16,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
-from borrow.data.encode import TableEncoder, needs_encoding
+from borrow.data.encode import TableEncoder, needs_encoding, read_days
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 from borrow.data.read import (
     SMALLEST,
@@ -196,16 +196,15 @@ def read_problem(
 
 def read_times(values: Any, name: str) -> tuple[float, ...]:
     """Numbers as they are, dates and times as days; text is read as dates."""
-    column = np.asarray(values.to_list() if hasattr(values, "to_list") else values, dtype=object)
+    column = values.to_list() if hasattr(values, "to_list") else list(values)
     if len(bad := [i for i, v in enumerate(column) if is_missing(v)]):
         raise ValueError(f"column {name!r} has no time in {name_some(bad)}; leave these rows out")
+    if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
+        return tuple(float(v) for v in column)
     try:
-        if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
-            return tuple(float(v) for v in column)
-        days = np.array([v if isinstance(v, np.datetime64) else str(v) for v in column]).astype("datetime64[s]")
+        return tuple(read_days(values, name).tolist())
     except ValueError as problem:
         raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {problem}") from None
-    return tuple((days.astype(float) / 86400.0).tolist())
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:

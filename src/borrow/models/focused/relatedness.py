@@ -39,14 +39,14 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import expit, logit
 
 from borrow.covariance import DensePosterior, SharedPosterior
-from borrow.covariance.carrier import unit_noise
+from borrow.covariance.inducing import unit_noise
 from borrow.data.labels import places_of
 from borrow.data.table import HALF, Table
 from borrow.inference import ExactInference
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel, Sum
 from borrow.models.focused.model import Setup, task_weights
-from borrow.models.focused.scoring import Ascent, observed_curvature
+from borrow.models.focused.scoring import FocusedAscent, observed_curvature
 from borrow.models.gp.model import bounds_of, fit_single
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
@@ -64,8 +64,9 @@ TRIES = 15
 SURE = 6.0
 #: Of scaled curvatures no less than this is believed, and no hyper-parameter moves by more in a step.
 LEAST_CURVATURE, LONGEST_MOVE = 0.05, 1.5
-#: Paths are followed up to so many secondaries times the cube of rows, with labels up to a tenth: about ten seconds.
-MOST_WORK = 3e8
+#: Paths are followed of up to so many secondaries, where these times the cube of rows are at most so much, a tenth of it
+#: with labels: about ten seconds.
+MOST_SECONDARIES, MOST_WORK = 10, 1.5e8
 #: What an interval leaves out to each side.
 TAIL = 0.025
 #: Where z is looked at, and the nodes of what is normal given z.
@@ -82,7 +83,7 @@ class Known(NamedTuple):
 
 
 def relatedness(
-    ascent: Ascent,
+    ascent: FocusedAscent,
     values: Values,
     posterior: SharedPosterior | DensePosterior,
     labels: tuple[Hashable, ...],
@@ -225,13 +226,14 @@ class Path:
 class Profile:
     """What is maximised as a function of one relation, the other hyper-parameters at their best given it."""
 
-    def __init__(self, ascent: Ascent, values: Values) -> None:
+    def __init__(self, ascent: FocusedAscent, values: Values) -> None:
         self.ascent, self.values, self.x = ascent, values, pack(values)
         exact = ascent.setup.design is not None
         C = observed_curvature(ascent, values) if exact else hyper.curvature(ascent.objective, values)
         self.S = _believed_inverse(C)
-        work = len(ascent.setup.secondaries) * float(len(ascent.setup.cells.y)) ** 3
-        self.affordable = work <= MOST_WORK * (1.0 if isinstance(ascent.setup.infer, ExactInference) else 0.1)
+        M, labels = len(ascent.setup.secondaries), not isinstance(ascent.setup.infer, ExactInference)
+        most = MOST_WORK * (0.1 if labels else 1.0)
+        self.affordable = M <= MOST_SECONDARIES and M * float(len(ascent.setup.cells.y)) ** 3 <= most
         bounds = bounds_of(values, ascent.setup.cells)
         self.low, self.high = (
             pack({n: np.broadcast_to(bounds[n][side], v.shape) for n, v in values.items()}) for side in (0, 1)
@@ -384,7 +386,7 @@ def _believed_inverse(C: Array) -> Array:
     return np.asarray((U / np.maximum(np.abs(e), LEAST_CURVATURE)) @ U.T / np.multiply.outer(scale, scale))
 
 
-def _own_block(ascent: Ascent, values: Values, posterior: SharedPosterior, relation: Relation) -> Known:
+def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior, relation: Relation) -> Known:
     """By the curvature of the task's own rho, kernel and noise, the other tasks and the shared kernel held fixed.
 
     Given the others the shared function is N(a', P') with P'^-1 = B - W_t'W_t, so the task alone is Gaussian with mean

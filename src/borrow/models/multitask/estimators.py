@@ -13,8 +13,8 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
+from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
@@ -178,8 +178,9 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     rank, diagonal : K^f = R R' of this rank, alone ("none") or with an "isotropic" or "free" diagonal.
     intercept : a random intercept for every task.
     specific_kernel : kernel of a function of its own for every task, beside the shared ones. "evidence" (the default):
-        with a free-form K^f under the priors, every task has a function of its own with a kernel like `kernel`, and
-        tasks share nothing where that has the higher evidence; in all other settings there are no such functions.
+        with a free-form K^f under the priors, the best by evidence of three: all tasks are alike (K^f = a 11' + b I);
+        K^f is free and every task has a function of its own with a kernel like `kernel`; nothing is shared. A task that
+        is better off alone shares nothing in any case. In all other settings there are no such functions.
         None: all tasks share one kernel, as in the paper. "auto", one kernel for all, or a dict by label.
     share_noise : one noise variance for all tasks, as in the paper, instead of one per task.
     task_prior : "auto" shrinks K^f by an inverse-Wishart penalty of strength M, a number is another strength, None is
@@ -202,7 +203,8 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         inducing= "low rank, as printed".
     inducing_ : the inducing inputs, None where the kernel is exact.
     intercept_variance_ : variance of the random intercepts, 0 without them.
-    specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
+    specific_kernels_ : dict by label of the kernels of the tasks' own functions, None for a task without; empty where
+        no task has one.
     task_correlations_ : (M, M) correlations of the tasks' functions at the same inputs, own functions included.
     task_kernel_ : the kernel found on task features, None without them.
     objective_trace_ : the objective after every iteration of EM, None for gradients.

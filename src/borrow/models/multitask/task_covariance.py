@@ -374,25 +374,32 @@ class LowRank(Form):
 
 @dataclass(frozen=True)
 class Uniform(Form):
-    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s, section 4)."""
+    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s); zero for one that shares nothing."""
 
     M: int
     strength: float | None
     log_variance: float = 0.0
+    members: tuple[int, ...] | None = None  # the tasks that share, ascending; None: all
 
     rank = 1
 
     def parts(self, values: Values) -> Parts:
         """sqrt(a) on one function, b of its own."""
         a, b = np.exp(values["uniform"])
-        R, own = np.full((self.M, 1), np.sqrt(a)), np.full(self.M, b)
+        here = self._here()
+        R, own = np.sqrt(a) * here[:, None], b * here
         return Parts(R @ R.T + np.diag(own), R, own)
 
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """By log a and log b."""
         a, b = np.exp(values["uniform"])
-        bR = by_factor(adjoints, np.full((self.M, 1), np.sqrt(a)))
-        return {"uniform": np.array([0.5 * np.sqrt(a) * bR.sum(), b * by_diagonal(adjoints).sum()])}
+        here = self._here()
+        bR = by_factor(adjoints, np.sqrt(a) * here[:, None])
+        return {"uniform": np.array([0.5 * np.sqrt(a) * (here @ bR[:, 0]), b * (here @ by_diagonal(adjoints))])}
+
+    def _here(self) -> Array:
+        """1 for a task that shares, 0 for another."""
+        return np.ones(self.M) if self.members is None else np.isin(np.arange(self.M), self.members).astype(float)
 
     def start(self, C: Array) -> Values:
         """The mean correlation, and the rest."""
