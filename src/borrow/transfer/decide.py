@@ -47,7 +47,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 from scipy.stats import t as student
 
 from borrow.numerics.linalg import Array
@@ -56,16 +56,21 @@ HELPS, PROBABLY_HELPS, SAME, CANNOT_TELL = "helps", "probably helps", "no practi
 PROBABLY_HURTS, HURTS = "probably hurts", "hurts"
 #: From the best to the worst.
 ANSWERS = (HELPS, PROBABLY_HELPS, SAME, CANNOT_TELL, PROBABLY_HURTS, HURTS)
-#: Level of every interval; the claim "helps" has half of the rest as its risk.
+#: Level of every interval, and where its upper end lies.
 LEVEL = 0.95
-SURE, PROBABLE, EQUIVALENT = 0.5 + LEVEL / 2, 0.85, 0.9
+END = 0.5 + LEVEL / 2
+#: From which probability on it is said that the error falls, that it probably does, and that nothing changes.
+SURE, PROBABLE, EQUIVALENT = 0.95, 0.8, 0.9
 #: Half the width of the region of practical equivalence, as a part of the error without the other data.
 ROPE = 0.02
-#: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which
-#: hardly differ from no transfer would otherwise be sure of a difference that one more fit turns around.
-REFIT = 0.01
+#: What folds do not show of one fit to n rows, as a standard deviation of the log of the ratio: this over sqrt(n).
+REFIT = 0.5
 #: By how much of the reach of the logarithm of the error without the other data the ends of an interval move out.
 SIZE = 0.5
+#: What fits to all rows say of the log of the ratio of the errors, `related`: the nats that a relation has to gain to
+#: be as likely as none; the part of the gain in sight that holds for fresh inputs; the units in which the log is bent;
+#: the spread where nothing moves, and what is added where there is a relation, and where there is none; of Student's t.
+COST, HOLDS, BEND, STILL, WITH, WITHOUT, DF = 3.3, 0.64, 0.1, 0.09, 0.78, 1.2, 6.0
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
 TIE = 1e-4
@@ -73,10 +78,38 @@ TIE = 1e-4
 PRIOR_ALONE, PRIOR_OTHER, BOOTSTRAPS = 0.2, 0.1, 50
 
 
+class Mixture(NamedTuple):
+    """Posterior of asinh(log ratio/BEND): with probability `real` there is a relation, and the error falls by its gain.
+
+    Two Student t: about `middle` of the scale `with_`, and about zero of the scale `without`.
+    """
+
+    real: float
+    middle: float
+    with_: float
+    without: float
+
+    def below(self, log: float) -> float:
+        """Probability that the log of the ratio is less."""
+        x = np.arcsinh(log / BEND)
+        parts = student.cdf([(x - self.middle) / self.with_, x / self.without], DF)
+        return float(np.dot([self.real, 1.0 - self.real], parts))
+
+    def quantile(self, p: float) -> float:
+        """The log of the ratio below which it is with probability p; between those of the parts, found by halving."""
+        t = float(student.ppf(p, DF))
+        low, high = sorted(BEND * np.sinh([self.middle + t * self.with_, t * self.without]))
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self.below(middle) < p else (low, middle)
+        return float((low + high) / 2.0)
+
+
 class Interval(NamedTuple):
     """A mean, its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t.
 
-    With a `base` the Student t is of log(1 + value/base): the value is a difference from an error of that size.
+    With a `base` the value is a difference from an error of that size, and the posterior that of log(1 + value/base): a
+    Student t, or a `law` of its own.
     """
 
     mean: float = np.nan
@@ -85,6 +118,7 @@ class Interval(NamedTuple):
     high: float = np.nan
     df: float = np.nan
     base: float = 0.0
+    law: Mixture | None = None
 
     def below(self, value: float) -> float:
         """Posterior probability that the true mean lies below a value; that of a known mean is 0, 1/2 or 1."""
@@ -93,6 +127,8 @@ class Interval(NamedTuple):
         if self.base > 0.0:
             if value <= -self.base:
                 return 0.0
+            if self.law is not None:
+                return self.law.below(float(np.log1p(value / self.base)))
             top = self.base + self.mean
             return float(student.cdf(np.log((self.base + value) / top) * top / self.std_error, self.df))
         return float(student.cdf((value - self.mean) / self.std_error, self.df)) if self.df > 0 else float("nan")
@@ -119,7 +155,7 @@ def interval(values: Array, inflation: float, weights: Array, clusters: Sequence
         return Interval(mean)
     deviation = np.bincount(code, share * (values - mean))
     se = float(np.sqrt(inflation * n / (n - 1.0) * (deviation @ deviation)))
-    half = float(student.ppf(SURE, n - 1.0)) * se
+    half = float(student.ppf(END, n - 1.0)) * se
     return Interval(mean, se, mean - half, mean + half, n - 1.0)
 
 
@@ -187,17 +223,57 @@ def ratio_of(
     weights, half = _weights(rows, design), 0.5 if root else 1.0  # a root halves logarithms
     A, B = (float(np.average(v, weights=weights)) for v in (a, b))
     if not (A > 0.0 and B > 0.0):
-        return widened(plain, REFIT * max(A, B) ** half)
+        return plain
     gaps = [{**r, "losses": r["losses"] / A - s["losses"] / B} for r, s in zip(mine, theirs, strict=True)]
     found = of_rows(rows, by_row(gaps, "losses")[1], gaps, design)
-    se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + REFIT**2))
-    base, log = B**half, half * np.log(A / B)
-    alone, t = error_of(theirs, design, root), float(student.ppf(SURE, found.df))
-    reach, size = (min(t * v, 30.0) for v in (se, alone.std_error / base))  # a factor of exp(30) is as good as any
-    mean, low, high = (float(base * np.expm1(v)) for v in (log, log - reach, log + reach))
-    away = float(np.exp(SIZE * size))
-    low, high = low * away ** -np.sign(low), high * away ** np.sign(high)
-    return Interval(mean, (base + mean) * se, float(low), float(high), found.df, base)
+    refit = REFIT**2 / (found.df + 1.0)
+    se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + refit))
+    alone, log = error_of(theirs, design, root), half * np.log(A / B)
+    reach = float(student.ppf(END, found.df)) * se
+    mean, low, high = at_size(alone, log, log - reach, log + reach)
+    return Interval(mean, (alone.mean + mean) * se, low, high, found.df, alone.mean)
+
+
+def at_size(alone: Interval, log: float, low: float, high: float) -> tuple[float, float, float]:
+    """Logs of a ratio of errors as differences from the error without the other data; the ends move away from it."""
+    reach = [min(max(v, -30.0), 30.0) for v in (log, low, high)]  # a factor of exp(30) is as good as any
+    mean, low, high = (float(alone.mean * np.expm1(v)) for v in reach)
+    away = float(np.exp(SIZE * min(student.ppf(END, alone.df) * alone.std_error / alone.mean, 30.0)))
+    return mean, float(low * away ** -np.sign(low)), float(high * away ** np.sign(high))
+
+
+def related(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    gain: float,
+    alone: Interval,
+    design: Design = PLAIN,
+    power: int = 1,
+    root: bool = False,
+) -> Interval:
+    """Difference of the errors one - other by fits to all rows; `gain` are the nats by which a relation explains more.
+
+    `one` and `other` are records of rows left out in closed form, losses the power of what a row is missed by, and
+    `alone` the error of `other` in folds.
+    """
+    if not np.any(differences(*(np.asarray(r["losses"], dtype=float) for r in (one, other)))):
+        return Interval(0.0, 0.0, 0.0, 0.0)
+    weights, times = _weights(one["rows"], design), 1.0 if root else float(power)  # logs of powers are that many times
+    means = [
+        [np.average(v, weights=weights) for v in (r["losses"], np.asarray(r["std"], dtype=float) ** power)]
+        for r in (one, other)
+    ]
+    missed, expected = np.log(np.divide(*means)) / power
+    moved = np.tanh(max(abs(missed), abs(expected)) / BEND)
+    law = Mixture(
+        float(expit(gain - COST)),
+        float(np.arcsinh(HOLDS * (missed + expected) / 2.0 / BEND)),
+        float(STILL + WITH * moved),
+        float(STILL + WITHOUT * moved),
+    )
+    mean, low, high = at_size(alone, *(times * law.quantile(p) for p in (0.5, 1.0 - END, END)))
+    spread = (high - low) / (2.0 * float(student.ppf(END, DF)))
+    return Interval(mean, spread, low, high, DF, alone.mean, law)
 
 
 def differences(one: Array, other: Array) -> Array:
@@ -240,15 +316,6 @@ def of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, A
     ratio = float(np.mean([r["n_test"] / r["n_train"] for r in records]))
     inflation = folds / len(records) + folds * ratio  # 1/R + K n_test/n_train
     return interval(values, inflation, _weights(rows, design), [design.clusters.get(row, row) for row in rows])
-
-
-def widened(found: Interval, std: float) -> Interval:
-    """With a further, independent uncertainty; what is known to be nothing stays so."""
-    if not found.std_error > 0.0:
-        return found
-    se = float(np.hypot(found.std_error, std))
-    half = float(student.ppf(SURE, found.df)) * se
-    return Interval(found.mean, se, found.mean - half, found.mean + half, found.df)
 
 
 def _scaled(found: Interval, by: float, mean: float | None = None) -> Interval:
