@@ -156,7 +156,7 @@ def one_draw(cell: Cell, seed: int, methods: Any = "auto", cv: Any = None) -> di
             )
             errors[key] = error(cell.kind, d["y_test"], ask(model))
         mixture = error(cell.kind, d["y_test"], ask(auto))
-    keep = ("answer", "best", "alone", "difference", "low", "high", "probability", "weights")
+    keep = ("answer", "best", "alone", "difference", "low", "high", "probability", "evidence", "weights")
     return {
         "cell": cell.name,
         "seed": seed,

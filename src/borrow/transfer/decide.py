@@ -6,12 +6,26 @@ Bayesian Analysis 13, 2018). With few rows the maximum jumps from one method to 
 is averaged over the Bayesian bootstrap, that is over random weights of the rows, and a Dirichlet prior worth a fraction
 of a row keeps every method in.
 
-**The claim** is about one method that borrows, against the best that does without the other data: the mean difference
-d of their errors row by row. Training sets of folds and repeats share rows, so the differences are correlated. The
-posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli: A Bayesian approach for comparing cross-validated
-algorithms on multiple data sets. Machine Learning 100, 2015), a Student t about the mean of the differences. Its scale
-is that of C. Nadeau, Y. Bengio (Inference for the generalization error. Machine Learning 52, 2003), written for rows:
-K folds of n_test rows, R times, have the variance (1/(K R) + n_test/n_train) of K times that of the mean of n rows,
+**The claim** is about one method that borrows, against the best that does without the other data. There are two ways to
+it, by fits to all rows and by folds.
+
+*Fits to all rows* (`related`) tell where a method relates the tasks, and rows can be left out in closed form. Few
+held-out rows hardly show which of two errors is lower: of simulated tables with 6 to 50 rows the signs of the
+differences in folds and on fresh rows agreed little more often than not. All rows of all tasks together show much
+better whether there is a relation: by the evidence, the probability of all rows under the joint model over that under a
+GP per task. The gain in nats less COST are the log odds that the relation is real. What it is then worth is in sight
+twice: rows left out in closed form are missed by less, and the model expects to miss them by less. Both are logs of
+ratios; their mean, times HOLDS, is where the log of the ratio of the errors at fresh inputs lies if the relation is
+real, and about zero it lies if not. That log is long-tailed to both sides and varies little where it is small, so the
+two parts of the posterior are Student t of its inverse hyperbolic sine in units of BEND. The constants were found by
+maximum likelihood on simulated tables of known truth (benchmarks/studies/calibrate.py).
+
+*Folds* (`ratio_of`) tell elsewhere: the mean difference d of errors row by row. Training sets of folds and repeats
+share rows, so the differences are correlated. The posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli:
+A Bayesian approach for comparing cross-validated algorithms on multiple data sets. Machine Learning 100, 2015), a
+Student t about the mean of the differences. Its scale is that of C. Nadeau, Y. Bengio (Inference for the generalization
+error. Machine Learning 52, 2003), written for rows: K folds of n_test rows, R times, have the variance (1/(K R) +
+n_test/n_train) of K times that of the mean of n rows,
 
     (1/R + K n_test/n_train) s²/n,    n - 1 degrees of freedom,
 
@@ -20,22 +34,23 @@ rows of a block of time (`time=`), count as one: s² is then of their sums. Rows
 
 That is for the average over fits. The question is about one fit, to all rows, and fits differ: what a fit adds to the
 difference of all rows that it predicts has a variance, which the repeats show, in which every row is predicted by
-several fits. About the rows' own means, it is the variance between fits less that within them (the analysis of
-variance of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds
-for it), and is added. So is one per cent of the error as a standard deviation, where repeats show nothing.
+several fits. About the rows' own means, it is the variance between fits less that within them (the analysis of variance
+of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds for it), and
+is added. So is REFIT²/n, which no fold shows: by how much the error of one training set is off that of its like.
 
 Errors are positive and fits fail by factors, so the Student t is of the logarithm of the ratio of the two errors, A of
-the method and B without the other data. To first order log A/B moves with the rows' a/A - b/B, which take the place
-of their differences a - b. Times B, less B, the interval of the ratio is one of the difference for the error that was
-seen without the other data. That error is itself known from few rows only: the ends move away from it by a factor,
-half of the reach of log B.
+the method and B without the other data. To first order log A/B moves with the rows' a/A - b/B, which take the place of
+their differences a - b.
+
+Times B, less B, the interval of the ratio is one of the difference for the error that was seen without the other data.
+That error is itself known from few rows only: the ends move away from it by a factor, half of the reach of log B.
 
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
 
 no practical difference   d lies in that region with a probability of 90 %; also where nothing was borrowed at all
-helps, hurts              the error falls (rises) with a probability of 97.5 %: the 95 % interval leaves zero out
-probably helps, hurts     with a probability of 85 %
+helps, hurts              the error falls (rises) with a probability of 95 %
+probably helps, hurts     with a probability of 80 %
 cannot tell               everything else
 
 "Hurts" is said only where every method that can drop a relation loses: one that cannot may lose on data that help.
