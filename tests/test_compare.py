@@ -77,7 +77,7 @@ def test_a_focused_model_that_borrows_nothing_is_no_transfer():
     assert found.difference("a", "focused", from_="single")[:2] == (0.0, 0.0)
     verdict = found.verdict()
     assert verdict.answer == "no practical difference"
-    assert "borrowed nothing in any of 2 folds" in verdict.sentence
+    assert "borrowed nothing in the fit to all rows" in verdict.sentence
 
 
 def test_default_folds_suit_the_rows():

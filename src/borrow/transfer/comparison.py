@@ -194,7 +194,7 @@ class Comparison:
     def evidence(self, primary: Any, method: str) -> float:
         """Nats by which a method that relates the tasks explains all rows better than each task's own GP; else NaN."""
         mine, alone = ((self._closed(primary, m) or {}).get("evidence") for m in (method, "single"))
-        return float("nan") if method not in DROPS or mine is None or alone is None else float(mine - alone)
+        return np.nan if method not in DROPS or mine is None or alone is None else float(mine - alone)
 
     def weights(self, primary: Any) -> dict[str, float]:
         """Weight of every method in what `AutoRegressor` predicts, by stacking on the folds of the first repeat."""

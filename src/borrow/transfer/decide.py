@@ -274,11 +274,9 @@ def related(
     if not np.any(differences(*(np.asarray(r["losses"], dtype=float) for r in (one, other)))):
         return Interval(0.0, 0.0, 0.0, 0.0)
     weights, times = _weights(one["rows"], design), 1.0 if root else float(power)  # logs of powers are that many times
-    means = [
-        [np.average(v, weights=weights) for v in (r["losses"], np.asarray(r["std"], dtype=float) ** power)]
-        for r in (one, other)
-    ]
-    missed, expected = np.log(np.divide(*means)) / power
+    sizes = [[r["losses"], np.asarray(r["std"], dtype=float) ** power] for r in (one, other)]
+    mine, theirs = np.log(np.maximum(np.average(sizes, axis=2, weights=weights), np.finfo(float).tiny)) / power
+    missed, expected = mine - theirs
     moved = np.tanh(max(abs(missed), abs(expected)) / BEND)
     law = Mixture(
         float(expit(gain - COST)),

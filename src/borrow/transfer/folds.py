@@ -181,7 +181,7 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
     with capture_warnings() as said, one_thread():
         try:
-            model = train.fit(job.method, job.primary, seed, alone=not job.split.closed)
+            model = train.fit(job.method, job.primary, seed, not job.split.closed)
             record |= _held_out(model, problem, job, scoring)
         except Exception as failure:  # one method that fails must not take the others with it
             record |= {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}

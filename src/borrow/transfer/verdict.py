@@ -165,7 +165,7 @@ def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
         return f"{begin}: no method that borrows could be judged."
     label = label_of(v.best)
     if v.difference == v.low == v.high == 0.0:
-        where = f"in any of {v.folds} folds" if math.isnan(v.evidence) else "from all rows"
+        where = f"in any of {v.folds} folds" if math.isnan(v.evidence) else "in the fit to all rows"
         return f"{begin}: the {label} borrowed nothing {where} and predicts as no transfer does."
     return (
         f"{begin}: {scoring} {alone + v.difference:.3g} by the {label} against {alone:.3g} without the other data "
