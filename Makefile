@@ -67,14 +67,18 @@ check-pages: .venv/dev
 golden: .venv/dev
 	$(BIN)/python benchmarks/golden.py
 
-# Hostile tables, files, stores and signals for so many minutes; prints tried and failed, and leaves a small reproduction of each failure in out/attack.
+# Hostile tables, files, stores and signals for so many minutes; prints tried and failed, and leaves a small reproduction
+# of each failure in out/attack. SAVE=--save writes docs/results/attack.json as well; SEED=2 tries other cases.
 MINUTES ?= 5
+SEED ?= 1
+SAVE ?=
 attack: .venv/dev
-	$(BIN)/python tests/attack/campaigns.py --minutes $(MINUTES)
+	$(BIN)/python tests/attack/campaigns.py --minutes $(MINUTES) --seed $(SEED) $(SAVE)
 
 # Single changes of the source that some test should notice: 300 of them, survivors by line. Goes on where it was.
+# SAVE=--save writes docs/results/mutants.json as well.
 mutants: .venv/dev
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants.py $(SAVE)
 
 # Pictures of what a visitor sees, under docs/figures.
 screens: .venv/dev

@@ -30,8 +30,8 @@ import psutil
 import borrow
 from borrow.data.read import read_training
 from borrow.data.scaling import build
+from borrow.estimators.classifier import ROUGH
 from borrow.estimators.gp import EXACT
-from borrow.estimators.labels import ROUGH
 from borrow.inference import EPInference
 from borrow.inference.likelihoods import Probit
 from borrow.models.focused import model as focused

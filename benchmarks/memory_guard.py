@@ -1,7 +1,7 @@
 """What the memory guard asks for before a fit or an answer, beside what that then takes.
 
     python benchmarks/memory_guard.py                  prints, writes docs/results/memory_guard.json
-    python benchmarks/memory_guard.py --on             those that are not written yet
+    python benchmarks/memory_guard.py --on             those that are not written yet for the present source
     python benchmarks/memory_guard.py --only NAME      the cases whose name holds NAME, anew
     python benchmarks/memory_guard.py --case NAME N    one case in this process
 
@@ -29,7 +29,7 @@ import psutil
 import borrow
 from borrow.kernels import Linear
 from borrow.numerics import memory
-from results import RESULTS, write_result
+from results import RESULTS, provenance, write_result
 
 SIZES = (1100, 1700)
 FEW = 60
@@ -81,6 +81,7 @@ CASES: dict[str, Case] = {
     "hierarchical, labels": Case("HierarchicalGPClassifier", tasks=10),
     "informative vectors": Case("MultiTaskIVMRegressor", {"n_active": 200, "max_iter": 2}, 2, times=12),
     "informative vectors, labels": Case("MultiTaskIVMClassifier", {"n_active": 200, "max_iter": 2}, 2, times=12),
+    "informative vectors, nearly all": Case("MultiTaskIVMRegressor", {"n_active": 0.9, "max_iter": 2}, 2),
     "radial basis functions": Case("MultiTaskRBFRegressor", {"candidates": "all", "n_basis": 10}, 3),
     "regularized": Case("RegularizedMultiTaskClassifier", {}, 3),
     "single, covariance": Case("SingleTaskGPRegressor", asked="covariance"),
@@ -122,6 +123,8 @@ def measure(name: str, n: int) -> dict[str, float]:
     kind, settings, M, what, first, times = CASES[name]
     columns = n // 2 if "linear" in name else 600 if "columns" in name else 2
     n *= times
+    if isinstance(settings.get("n_active"), float):
+        settings = {**settings, "n_active": int(settings["n_active"] * n)}
     asked, compare = [0.0], memory.compare
 
     def noted(n_bytes: float, *args: Any) -> None:
@@ -153,16 +156,18 @@ def main() -> None:
     how, only = sys.argv[1] if sys.argv[1:] else "", sys.argv[2] if sys.argv[2:] else ""
     place = RESULTS / "memory_guard.json"
     known = json.loads(place.read_text())["cases"] if how and place.exists() else []
+    commit = provenance()["commit"]
     for name in (case for case in CASES if only in case):
         for n in SIZES:
-            if how == "--on" and any((k["case"], k["rows"]) == (name, n * CASES[name].times) for k in known):
+            which = {"case": name, "rows": n * CASES[name].times}
+            if how == "--on" and any({**which, "commit": commit}.items() <= k.items() for k in known):
                 continue
             command = [sys.executable, __file__, "--case", name, str(n)]
             out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             ratio = round(out["asked"] / out["taken"], 3)
-            known = [k for k in known if (k["case"], k["rows"]) != (name, n * CASES[name].times)]
-            known.append({"case": name, "rows": n * CASES[name].times, **out, "ratio": ratio})
-            write_result("memory_guard", {"seed": 0, "settings": {"sizes": SIZES, "few": FEW}, "cases": known})
+            known = [k for k in known if not which.items() <= k.items()]
+            known.append({**which, **out, "ratio": ratio, "commit": commit})
+            write_result("memory_guard", {"seed": 0, "settings": {"sizes": SIZES, "few": FEW}, "cases": known}, known)
             per_square = " ".join(f"{out[w] / (8.0 * n * n):6.2f}" for w in ("asked", "taken"))
             print(f"{name:38s} {n:6d} rows  n^2 numbers {per_square}  ratio {ratio:.2f}", flush=True)
 

@@ -20,6 +20,7 @@ import pages_gpu
 import pages_hierarchical
 import pages_large
 import pages_multitask
+import pages_reliability
 import pages_report
 import pages_transfer
 import pages_which
@@ -379,7 +380,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 BLOCKS |= pages_hierarchical.BLOCKS | pages_which.BLOCKS
 BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
-BLOCKS |= pages_report.BLOCKS
+BLOCKS |= pages_report.BLOCKS | pages_reliability.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS
 BLOCKS |= pages_large.BLOCKS

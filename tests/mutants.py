@@ -3,6 +3,7 @@
     python tests/mutants.py --record    which tests run which lines (out/mutants/lines.json); once, and after new tests
     python tests/mutants.py             a seeded sample of 300 mutants; goes on where it was stopped
     python tests/mutants.py --report    what was found so far; --again tries the survivors anew
+                                        --save writes docs/results/mutants.json too, which the pages are made from
 
 A mutant is one token of the folders below turned into another: an operator, a comparison, a number, a truth value,
 `and` or `or`, one of a few functions. Texts, annotations and what is raised or warned are left as they are. Every
@@ -356,11 +357,28 @@ def report(sample):
     return share >= 0.95 and len(same) <= 0.08 * len(sample)
 
 
+def save(sample, seed):
+    """What was found so far as a result of the project: counts, survivors by line, and the equivalent with reasons."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from results import write_result
+
+    results, excused = read_results(), json.loads(EQUIVALENT.read_text())
+    same = [m for m in sample if m.key in excused]
+    tried = [m for m in sample if m.key in results and m.key not in excused]
+    lived = [m for m in tried if results[m.key]["came"] != "killed"]
+    counts = {"sample": len(sample), "equivalent": len(same), "tried": len(tried), "killed": len(tried) - len(lived)}
+    listed = [{"place": f"{m.file}:{m.line}", "change": f"{m.old} to {m.new}", "line": m.text.strip()} for m in lived]
+    reasons = [{"place": f"{m.file}:{m.line}", "change": f"{m.old} to {m.new}", "why": excused[m.key]} for m in same]
+    kept = [{"commit": results[m.key]["commit"]} for m in tried]
+    write_result("mutants", {"seed": seed, **counts, "survivors": listed, "called equivalent": reasons}, kept)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", nargs="*", help="note which tests run which lines; of these files, or of all")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--again", action="store_true", help="try survivors again")
+    parser.add_argument("--save", action="store_true", help="write docs/results/mutants.json")
     parser.add_argument("--only", default="", help="mutants whose key holds this, sampled or not")
     parser.add_argument("--most", type=int, default=SAMPLE)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -376,6 +394,8 @@ def main():
         sample = [m for m in every if given.only in m.key]
     if not given.report:
         run(sample, given.again)
+    if given.save and not given.only:
+        save(sample, given.seed)
     sys.exit(not report(sample))
 
 

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance, Sites
-from borrow.covariance.carrier import InducingBasis, marginal_variances, unit_noise
-from borrow.covariance.inducing import choose_inducing, spread_inducing
+from borrow.covariance.inducing import InducingBasis, choose_inducing, marginal_variances, spread_inducing, unit_noise
 from borrow.covariance.layout import LEAST, MOST_ENTRIES, PADDED, STRETCH, alike
 from borrow.data.cells import merge
 from borrow.kernels import Constant, Matern, SquaredExponential

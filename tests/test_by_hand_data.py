@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import borrow
-from borrow.data import content, encode, labels, read, resolution, scaling
+from borrow.data import content, encode, labels, read, scaling
 from borrow.data.cells import Rows, merge, thin
 from borrow.estimators.base import with_encoder
 
@@ -152,26 +152,26 @@ def test_column_scales_by_hand():
 
 
 def test_grids_by_hand():
-    assert resolution.grid_width(np.array([0.0, 0.5, 0.5, 2.0, 2.0, 0.0])) == 0.5
-    assert resolution.grid_width(np.array([0.0, 0.5, 2.0])) == 0.0  # nothing repeats
-    assert resolution.grid_width(np.array([0.0, 1.0] * 5)) == 0.0  # two values are labels
-    assert resolution.grid_width(np.array([0.0, 0.5, 1.3, 0.0, 0.5, 1.3])) == 0.0  # no multiples
-    assert resolution.grid_width(np.array([1.0, 1.0 + 1e-12, 2.0] * 3)) == 0.0
-    assert resolution.grid_width(np.arange(3.0)) == 0.0
-    assert resolution.grid_width(np.repeat(np.arange(3.0), 2)) == 1.0
+    assert scaling.grid_width(np.array([0.0, 0.5, 0.5, 2.0, 2.0, 0.0])) == 0.5
+    assert scaling.grid_width(np.array([0.0, 0.5, 2.0])) == 0.0  # nothing repeats
+    assert scaling.grid_width(np.array([0.0, 1.0] * 5)) == 0.0  # two values are labels
+    assert scaling.grid_width(np.array([0.0, 0.5, 1.3, 0.0, 0.5, 1.3])) == 0.0  # no multiples
+    assert scaling.grid_width(np.array([1.0, 1.0 + 1e-12, 2.0] * 3)) == 0.0
+    assert scaling.grid_width(np.arange(3.0)) == 0.0
+    assert scaling.grid_width(np.repeat(np.arange(3.0), 2)) == 1.0
     rows = rows_of(np.zeros((6, 1)), [0, 0, 0, 0, 1, 1], [1.0, 2.0, 3.0, 3.0, 2.0, 1.0])
-    np.testing.assert_allclose(resolution.rounding_variance(rows, 2), 1.0 / 12.0)
+    np.testing.assert_allclose(scaling.rounding_variance(rows, 2), 1.0 / 12.0)
     apart = rows_of(np.zeros((8, 1)), [0] * 6 + [1, 1], [1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 0.17, 7.93])
-    np.testing.assert_allclose(resolution.rounding_variance(apart, 2), [4.0 / 12.0, 0.0])
+    np.testing.assert_allclose(scaling.rounding_variance(apart, 2), [4.0 / 12.0, 0.0])
     means = rows_of(np.zeros((6, 1)), [0] * 6, [1.0, 2.0, 3.0, 3.0, 2.0, 1.0], replicates=[2.0] * 6)
-    np.testing.assert_array_equal(resolution.rounding_variance(means, 2), 0.0)
+    np.testing.assert_array_equal(scaling.rounding_variance(means, 2), 0.0)
 
 
 def test_least_noise_by_hand():
     """A task of three equal targets has a tenth of the typical variance 2 over 1 + 3 rows."""
-    found = resolution.least_noise(np.array([0.0, 0.01, 0.01]), np.array([1.0, 4.0, np.nan]), np.array([5.0, 5.0, 3.0]))
+    found = scaling.least_noise(np.array([0.0, 0.01, 0.01]), np.array([1.0, 4.0, np.nan]), np.array([5.0, 5.0, 3.0]))
     np.testing.assert_allclose(found, [0.0, 0.01, 0.1 * 2.0 / 4.0])
-    one = resolution.least_noise(np.zeros(1), np.array([np.nan]), np.array([1.0]))
+    one = scaling.least_noise(np.zeros(1), np.array([np.nan]), np.array([1.0]))
     np.testing.assert_array_equal(one, 0.0)  # a single target is no sign of little noise
 
 
@@ -269,13 +269,13 @@ def test_weights_and_labels_per_row():
 
 def test_largest_numbers_are_still_computed_with():
     ok = np.array([[1e100], [0.0], [np.nan]])
-    read._refuse_sizes(ok, ["y"], 1e-100)
+    read.refuse_sizes(ok, ["y"], 1e-100)
     with pytest.raises(ValueError, match=r"y holds 1\.01e\+100, .* in row 1; choose other units"):
-        read._refuse_sizes(np.array([[1e100], [1.01e100]]), ["y"])
-    read._refuse_sizes(np.zeros((2, 1)), ["y"], 1e-100)  # nothing but zeros is no matter of units
-    read._refuse_sizes(np.zeros((0, 1)), ["y"], 1e-100)
+        read.refuse_sizes(np.array([[1e100], [1.01e100]]), ["y"])
+    read.refuse_sizes(np.zeros((2, 1)), ["y"], 1e-100)  # nothing but zeros is no matter of units
+    read.refuse_sizes(np.zeros((0, 1)), ["y"], 1e-100)
     with pytest.raises(ValueError, match=r"y holds no number larger than 5e-101"):
-        read._refuse_sizes(np.array([[5e-101], [0.0]]), ["y"], 1e-100)
+        read.refuse_sizes(np.array([[5e-101], [0.0]]), ["y"], 1e-100)
 
 
 def test_columns_of_an_array_are_counted_as_they_were_given():

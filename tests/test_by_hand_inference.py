@@ -282,7 +282,7 @@ def matrix(prior):
 def test_prior_of_each_parameter_of_a_kernel_by_hand():
     scales = np.array([2.0, 0.5, 1.0])
     one = priors.kernel_prior(SquaredExponential(3.0, 1.0), scales, log_variance=0.7)
-    names = [n for n, _ in SquaredExponential(3.0, 1.0).free()]
+    names = [n for n, _ in SquaredExponential(3.0, 1.0).free]
     level = float(np.mean(np.log(scales)) + 0.5 * np.log(3.0))
     assert names == ["variance", "lengthscale"]
     np.testing.assert_allclose(one.mean, [0.7, level], atol=1e-15)

@@ -16,8 +16,7 @@ import borrow
 from borrow import kernels
 from borrow.covariance import SharedCovariance
 from borrow.data.labels import encode
-from borrow.estimators.classifier import ClassLink, LeftOut
-from borrow.estimators.labels import LabelModel
+from borrow.estimators.classifier import ClassLink, LabelModel, LeftOut
 from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior
@@ -348,6 +347,20 @@ def test_covariance_of_probabilities_is_that_of_the_latent_functions():
         assert found[i, j] == pytest.approx(both - p[i] * p[j], abs=0.12 * spread)
 
 
+def test_quantiles_of_a_probability_are_those_of_the_latent_function():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    model = borrow.SingleTaskGPClassifier(optimizer=None).fit(
+        X, np.where(X[:, 0] + rng.normal(size=30) > 0, "yes", "no")
+    )
+    new = np.array([[-0.4], [0.3], [2.5]])
+    latent = model.fitted_.model[0]
+    f = latent.posterior.predict(new, np.zeros(3, dtype=np.intp))
+    found = model.probability_quantiles(new, [0.1, 0.5, 0.9])
+    for k, z in enumerate([-1.2815516, 0.0, 1.2815516]):
+        np.testing.assert_allclose(found[:, k], ndtr(f.mean + latent.bias[0] + z * np.sqrt(f.variance)), atol=2e-3)
+
+
 def test_three_classes_have_a_covariance_of_probabilities_and_a_linear_reference_has_none():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(45, 2))
@@ -360,3 +373,7 @@ def test_three_classes_have_a_covariance_of_probabilities_and_a_linear_reference
     assert np.diag(C).max() < 0.25
     line = borrow.RegularizedMultiTaskClassifier().fit(X, y, tasks=tasks)
     assert line.probability_covariance(X[:4], tasks="a") is None
+    low, high = model.probability_quantiles(X[:4], (0.05, 0.95), tasks="a").T
+    p = model.predict_proba(X[:4], tasks="a")[:, -1]
+    assert ((low > 0) & (low < p) & (p < high) & (high < 1)).all()
+    assert line.probability_quantiles(X[:4], tasks="a") is None

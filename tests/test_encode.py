@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
-from borrow.data.encode import Dates, LeftOut, Levels, Numbers, Ordered, decide, needs_encoding
+from borrow.data.encode import Dates, LeftOut, Levels, Numbers, Ordered, Times, decide, needs_encoding
 
 RNG = np.random.default_rng(0)
 N = 48
@@ -108,7 +108,7 @@ DECISIONS = {
     "objects": ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)], Dates("c", 1.0, 0, 18262.0, ())),
     "one date": ([datetime.date(2020, 1, 1)] * 2, LeftOut("c", "it is one date in every row")),
     "spans": ([datetime.timedelta(hours=36), datetime.timedelta(0)], Numbers("c", 0.75, 0)),
-    "times of day": ([datetime.time(6, 30), datetime.time(8, 30)], Numbers("c", 7.5, 0)),
+    "times of day": ([datetime.time(6, 30), datetime.time(8, 30)], Times("c", 7.5, 0, False)),
 }
 
 

@@ -13,7 +13,7 @@ from borrow import kernels
 from borrow.covariance import Basis, SharedCovariance
 from borrow.covariance.contracts import Sites
 from borrow.data.cells import Cells
-from borrow.estimators.labels import ROUGH
+from borrow.estimators.classifier import ROUGH
 from borrow.inference import EPInference, ep
 from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Logistic, Probit

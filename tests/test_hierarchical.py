@@ -10,12 +10,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import borrow
 from borrow.data.cells import merge
-from borrow.data.pool import read_pool
+from borrow.data.read import read_pool
 from borrow.data.scaling import build
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
-from borrow.models.hierarchical import base_kernel, groups, search
 from borrow.models.hierarchical import basis as bases
+from borrow.models.hierarchical import fit, search
 from borrow.models.hierarchical import model as h
 from borrow.tasks.workers import InProcess
 from oracles import central_difference, gaussian_posterior
@@ -213,7 +213,7 @@ def test_tasks_with_equal_rows_share_one_factor():
     basis = bases.function_basis(Matern(), X)
     rows = [np.arange(len(X))] * 6
     together = as_problem(basis, rows, list(Y.T))
-    assert groups.tasks_of_equal_rows(together.cells) == [list(range(6))]
+    assert bases.tasks_of_equal_rows(together.cells) == [list(range(6))]
     assert [len(s.groups) for s in together.tasks.cut(False)[1]] == [1]
     closed = InProcess()
     closed.close()
@@ -302,7 +302,7 @@ def test_gradient_of_the_base_evidence(kernel):
     twice = np.vstack([X, X[:6]]), np.vstack([as_wide(len(X), rows, y), as_wide(len(X), rows, y)[:6] + 0.4])
     pool, _ = read_pool(borrow.HierarchicalGPRegressor(), *twice)
     cells = build(pool.rows, False).cells
-    objective = base_kernel.base_objective(kernel, pool.X, cells)
+    objective = fit.base_objective(kernel, pool.X, cells)
     theta = kernel.theta
 
     def value(v):
@@ -515,6 +515,23 @@ def test_exact_mean_is_where_steps_of_em_end():
     fast = h.with_exact_mean(start, problem, replace(own, exact_mean=True))
     assert_allclose(fast.mu, slow.mu, atol=1e-8)
     assert h.with_exact_mean(start, problem, own) is start
+
+
+def test_a_step_from_rows_is_that_of_the_sums_written_out(monkeypatch):
+    """Tasks of equal rows, inputs seen twice and rows held out: S and the mean as rows make them, and in full."""
+    X, rows, y = small_problem(sizes=(5, 3, 2))
+    rows, y = [*rows, rows[0]], [*y, y[0][::-1]]
+    own = h.Strengths(pi=0.7, tau=2.0, exact_mean=True)
+    found = {}
+    for few in (0.0, 1.5):
+        monkeypatch.setattr(h, "FEW_ROWS", few)
+        whole = as_problem(h.function_basis(Matern(1.0, 1.0, nu=1.5), X), rows, y)
+        problem = whole.holding_out(np.isin(whole.cells.X[:, 0], [rows[0][1], rows[1][0]]))
+        assert problem.by_rows is (few > 0.0)
+        *_, (state, moments) = iterate(problem, own, 0.5, 4)
+        found[few] = state.mu, state.K, state.noise, moments.mean, moments.evidence
+    for dense, by_rows in zip(found[0.0], found[1.5], strict=True):
+        assert_allclose(by_rows, dense, rtol=1e-9, atol=1e-11)
 
 
 def test_properties_before_a_fit_say_so():

@@ -16,8 +16,7 @@ import borrow
 from borrow.data.labels import encode
 from borrow.kernels import Constant, SquaredExponential
 from borrow.models.ivm.model import Selection
-from borrow.models.ivm.noise import rows_left_out
-from borrow.models.ivm.rounds import Settings, alternate, overlap
+from borrow.models.ivm.problems import Settings, alternate, overlap, rows_left_out
 from borrow.numerics import progress
 from borrow.numerics.optimise import Optimum
 

@@ -88,8 +88,8 @@ FOR_EM = [
     {"intercept": True},
     {"specific_kernel": "auto"},
     {"task_features": FEATURES},
-    {"inducing": 3},
-    {"inducing": np.zeros((1, 2))},
+    {"rank": 1, "inducing": 3},
+    {"rank": 1, "diagonal": "isotropic", "inducing": np.zeros((1, 2))},
     {"task_covariance": "diagonal"},
 ]
 

@@ -16,9 +16,9 @@ from borrow.data.scaling import column_scales
 from borrow.inference.priors import kernel_prior, noise_prior
 from borrow.kernels import Matern, SquaredExponential
 from borrow.models.multitask.em import em_step, maximise_by_em, update_kernel, update_noise, update_task_covariance
-from borrow.models.multitask.model import Setup, condition, objective_of
+from borrow.models.multitask.model import AS_PRINTED, Setup, condition, objective_of
 from borrow.models.multitask.search import optimise
-from borrow.models.multitask.task_covariance import FreeForm
+from borrow.models.multitask.task_covariance import FreeForm, LowRank
 from borrow.tasks.placed import PlacedTasks
 
 ROUGH = Matern(1.0, 0.7, nu=0.5, fixed=("variance",))
@@ -52,6 +52,15 @@ def setup_of(X, Y, strength=None, share_noise=False, path=None, kernel=ROUGH):
 def values_of(setup, share_noise=False):
     noise = np.log([0.2]) if share_noise else np.log(NOISE)
     return {"kernel": setup.kernel.theta, "noise": noise, **setup.form.of_matrix(B)}
+
+
+def ppca_setup(X, Y, strength=None, rank=1):
+    setup = setup_of(X, Y, strength)
+    return replace(setup, form=LowRank(3, rank, "isotropic", strength))
+
+
+def nystrom_setup(X, Y, strength=None, inducing=(0, 2, 4, 6, 8), kernel=ROUGH):
+    return replace(setup_of(X, Y, strength, kernel=kernel), path=AS_PRINTED, Z=X[list(inducing)])
 
 
 @pytest.mark.parametrize("case", ["complete", "complete, dense", "missing"])
@@ -266,3 +275,102 @@ def test_em_reaches_the_optimum_with_a_smooth_kernel_on_close_inputs(lengthscale
     assert np.linalg.cond(kernel.with_theta(found.values["kernel"])(X)) > 1e12
     gradient = optimise(setup, start, X.std(axis=0), "auto", 1000)
     assert found.objective == pytest.approx(gradient.objective, abs=1e-3)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_ppca_update_is_the_printed_one(missing, rank):
+    X, Y = observations(missing)
+    setup = ppca_setup(X, Y, rank=rank)
+    values = {"kernel": ROUGH.theta, "noise": np.log(NOISE), **setup.form.of_matrix(B)}
+    K_f = setup.form.parts(values).B
+    np.testing.assert_allclose(K_f, oracle.ppca(B, rank), rtol=0, atol=1e-12)
+    moment, noise = oracle.em_updates(ROUGH(X), K_f, NOISE, Y)
+    new = em_step(values, setup, SCALES, None)
+    np.testing.assert_allclose(setup.form.parts(new).B, oracle.ppca(moment, rank), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.exp(new["noise"]), noise, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.triu(new["loadings"][:rank], 1), 0.0, atol=1e-12)  # an incomplete Cholesky factor
+
+
+def test_ppca_in_closed_form_is_the_most_likely():
+    """-log|K| - tr(K^-1 B) is largest there over all R R' + s^2 I near it."""
+    form, rng = LowRank(3, 1, "isotropic", None), np.random.default_rng(0)
+    best = form.of_matrix(B)
+
+    def of(values):
+        K = form.parts(values).B
+        return -np.linalg.slogdet(K)[1] - np.trace(np.linalg.solve(K, B))
+
+    for _ in range(200):
+        other = {n: v + 0.02 * rng.normal(size=v.shape) for n, v in best.items()}
+        assert of(other) < of(best)
+    singular = form.of_matrix(np.ones((3, 3)))
+    assert np.isfinite(singular["own"]).all()
+    np.testing.assert_allclose(form.parts(singular).B, 1.0, atol=1e-6)
+
+
+def test_low_rank_without_a_diagonal_keeps_its_range_under_the_printed_update():
+    """Why solver="em" refuses it: <F'(K^x)^-1 F> has the range of the K^f that it was found at."""
+    X, Y = observations(True)
+    r = np.array([1.0, 0.5, -0.4])
+    moment, _ = oracle.em_updates(ROUGH(X), np.outer(r, r), NOISE, Y)
+    np.testing.assert_allclose(moment, np.outer(r, r) * moment[0, 0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_nystrom_update_is_that_of_the_pseudo_inverse(missing):
+    """Q in place of N: with the printed N^-1 a step from the optimum would shrink K^f."""
+    X, Y = observations(missing)
+    setup = nystrom_setup(X, Y)
+    values = values_of(setup)
+    V = np.linalg.solve(np.linalg.cholesky(ROUGH(setup.Z)), ROUGH(setup.Z, X)).T
+    expected_B, expected_noise = oracle.em_updates(V @ V.T, B, NOISE, Y, rank=len(setup.Z))
+    joint, y = np.kron(B, V @ V.T), Y.T.ravel()
+    seen = np.isfinite(y)
+    evidence = oracle.evidence(joint[np.ix_(seen, seen)], y[seen], np.repeat(NOISE, len(X))[seen])
+    assert objective_of(setup, SCALES, None)(values)[0] == pytest.approx(evidence, abs=1e-9)
+    new = em_step(values, setup, SCALES, None)
+    np.testing.assert_allclose(setup.form.parts(new).B, expected_B, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.exp(new["noise"]), expected_noise, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("prior", ["auto", None])
+@pytest.mark.parametrize("strength", [None, 3.0])
+@pytest.mark.parametrize("kind", [ppca_setup, nystrom_setup], ids=["ppca", "nystrom"])
+def test_a_step_of_section_3_never_decreases_the_objective(kind, strength, prior):
+    for seed in range(2):
+        setup = kind(*observations(True, seed), strength)
+        objective = objective_of(setup, SCALES, prior)
+        values = {"kernel": ROUGH.theta, "noise": np.log(NOISE), **setup.form.of_matrix(B)}
+        before = objective(values)[0]
+        for _ in range(4):  # plain steps, nothing kept back
+            values = em_step(values, setup, SCALES, prior)
+            after = objective(values)[0]
+            assert after >= before - 1e-9
+            before = after
+
+
+@pytest.mark.parametrize("kind", [ppca_setup, nystrom_setup], ids=["ppca", "nystrom"])
+def test_em_and_gradient_agree_under_section_3(kind):
+    X, Y = observations(True, 4, N=12)
+    setup = kind(X, Y, 3.0)
+    start = {"kernel": ROUGH.theta, "noise": np.log(np.full(3, 0.1))}
+    found, trace = maximise_by_em(setup, start, SCALES, "auto", 4000)
+    assert found.converged
+    assert np.all(np.diff(trace) >= 0)
+    assert found.objective == pytest.approx(optimise(setup, start, SCALES, "auto", 500).objective, abs=2e-3)
+
+
+def test_estimator_says_on_which_path_em_ran():
+    X, Y = observations(True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the optimiser stopped after", ConvergenceWarning)  # enough here
+        ppca = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, rank=1, diagonal="isotropic", max_iter=4).fit(
+            X, Y
+        )
+        nystrom = borrow.MultiTaskGPRegressor(solver="em", kernel=ROUGH, inducing=5, max_iter=4).fit(X, Y)
+    assert (ppca.path_, nystrom.path_) == ("dense", "low rank, as printed")
+    e = np.linalg.eigvalsh(ppca.task_covariance_)
+    assert e[0] == pytest.approx(e[1])
+    assert e[2] > e[1]
+    assert np.isfinite(nystrom.predict(X)).all()

@@ -10,10 +10,17 @@ import borrow
 from borrow import kernels
 from borrow.inference import priors
 from borrow.models.multitask import search
-from borrow.models.multitask.model import condition, objective_of
-from borrow.models.multitask.sharing import COST, Alone, price_of_sharing, sharing_setup, without
-from borrow.models.multitask.task_covariance import SharingTasks, penalty_of_sharing
-from borrow.numerics.optimise import pack, unpack
+from borrow.models.multitask.model import condition, log_prior_of, objective_of
+from borrow.models.multitask.sharing import (
+    Alone,
+    alike_setup,
+    gains_of_sharing,
+    price_of_sharing,
+    sharing_setup,
+    without,
+)
+from borrow.models.multitask.task_covariance import SharingTasks, Uniform, penalty_of_sharing
+from borrow.numerics.optimise import Optimum, pack, unpack
 
 COLUMNS = 4
 
@@ -114,10 +121,34 @@ def test_ten_small_tasks_without_anything_in_common_lose_nothing():
     assert np.max(ratios) < 1.15
 
 
+@pytest.mark.parametrize("labels", [False, True])
+def test_many_small_tasks_of_one_kind_share_one_function_and_differ_alike(labels):
+    rng = np.random.default_rng(19)
+    task, X = np.repeat(np.arange(12), 9), rng.normal(size=(108, 3))
+    slopes = np.array([1.5, -1.0, 0.0]) + 0.4 * rng.normal(size=(12, 3))
+    y = (slopes[task] * X).sum(axis=1) + 0.5 * rng.normal(size=108)
+    new, which = rng.normal(size=(1200, 3)), np.repeat(np.arange(12), 100)
+    truth = (slopes[which] * new).sum(axis=1)
+    if labels:
+        y = (y > 0).astype(int)
+    kind = "Classifier" if labels else "Regressor"
+    shared, alone = (getattr(borrow, name + kind)().fit(X, y, tasks=task) for name in ("MultiTaskGP", "SingleTaskGP"))
+    B = shared.task_covariance_
+    B = B[np.ix_(np.diagonal(B) > 0, np.diagonal(B) > 0)]
+    assert len(B) >= 10
+    np.testing.assert_allclose(B, B[0, 1] + (B[0, 0] - B[0, 1]) * np.eye(len(B)), rtol=1e-12)
+    if labels:
+        wrong = [np.mean((m.predict(new, which) == 1) != (truth > 0)) for m in (shared, alone)]
+        assert wrong[0] < 0.7 * wrong[1]
+    else:
+        error = [np.sqrt(np.mean((m.predict(new, which) - truth) ** 2)) for m in (shared, alone)]
+        assert error[0] < 0.7 * error[1]
+
+
 def test_price_of_sharing_counts_the_tasks_and_the_ways_to_choose_them():
     for m in (2, 5, 6):
         ways = sum(1 for _ in itertools.combinations(range(6), m))
-        assert price_of_sharing(6, m) == pytest.approx(COST * (m - 1) + np.log(ways))
+        assert price_of_sharing(6, m, 0.7) == pytest.approx(0.7 * (m - 1) + np.log(ways))
 
 
 def test_correlations_count_the_functions_of_the_tasks_own():
@@ -184,14 +215,65 @@ def test_objective_of_some_sharing_tasks_has_the_right_slope():
         assert slope[i] == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-5)
 
 
+def alike_model(members, labels=False):
+    """Tasks that are alike, the others by themselves; values away from any optimum, and every task alone."""
+    setup, values = joint_model(labels)
+    own = setup.specific[0]
+    alike = alike_setup(setup, own, members)
+    theta = [values["specific"][p] for p in setup.specific_parts]
+    left = [theta[t] for t in range(3) if t not in members]
+    values = {n: v for n, v in values.items() if n in ("kernel", "noise")} | {"uniform": np.log([0.6, 0.3])}
+    values |= {"specific": np.concatenate(left)} if left else {}
+    noise = list(np.log([[0.4], [0.5], [0.6]]))
+    return alike, values, own, Alone(theta, noise, np.zeros(3), np.array([-9.0, -8.0, -7.0]), 1, True)
+
+
+@pytest.mark.parametrize("path", ["dense", "blocks"])
+@pytest.mark.parametrize("members", [(0, 1, 2), (0, 2)])
+def test_objective_of_tasks_that_are_alike_has_the_right_slope(members, path):
+    setup, values, *_ = alike_model(members)
+    B = setup.form.parts(values).B
+    np.testing.assert_allclose(np.diagonal(B), [0.9 if t in members else 0.0 for t in range(3)])
+    assert B[0, 2] == pytest.approx(0.6)
+    setup = replace(setup, path=path)
+    objective = objective_of(setup, np.ones(COLUMNS), "auto")
+    x, slope = pack(values), pack(objective(values)[1])
+    for i, e in enumerate(1e-6 * np.eye(len(x))):
+        up, down = (objective(unpack(x + s * e, values))[0] for s in (1.0, -1.0))
+        assert slope[i] == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-5)
+
+
+def test_gain_of_a_task_is_what_the_objective_loses_where_it_shares_no_more():
+    setup, values, own, alone = alike_model((0, 1, 2))
+    scales = np.ones(COLUMNS)
+
+    def value(model, at):
+        return condition(at, model).evidence + model.form.log_prior(at)[0] + log_prior_of(model, scales)(at)[0]
+
+    best = Optimum(values, value(setup, values), 1, 0, True, "")
+    found = gains_of_sharing(setup, best, scales, own, alone)
+    for t in range(3):
+        fewer, moved = without(setup, values, {t}, own, alone)
+        assert isinstance(fewer.form, Uniform)
+        assert moved["noise"][t] == alone.noise[t][0]
+        rows = setup.cells.of(t)
+        K = own.with_theta(alone.theta[t])(setup.cells.X[rows]) + np.exp(alone.noise[t][0]) * np.eye(
+            len(setup.cells.y[rows])
+        )
+        y = setup.cells.y[rows]
+        by_itself = -0.5 * (y @ np.linalg.solve(K, y) + np.linalg.slogdet(2 * np.pi * K)[1])
+        expected = best.objective - value(fewer, moved) + by_itself - alone.evidence[t]
+        assert found[t] == pytest.approx(expected, abs=1e-8)
+
+
 def test_task_that_leaves_is_by_itself_and_the_others_are_as_if_it_were_not_there():
     setup, values = joint_model()
     everyone = replace(setup, form=SharingTasks(3, (0, 1, 2), 1.0))
     B = np.array([[1.0, 0.4, 0.5], [0.4, 1.0, 0.3], [0.5, 0.3, 0.8]])
     values = {**values, **everyone.form.of_matrix(B)}
     theta = [values["specific"][p] for p in setup.specific_parts]
-    alone = Alone([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), 1, True)
-    fewer, moved = without(everyone, values, {1}, alone)
+    alone = Alone([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), np.zeros(3), 1, True)
+    fewer, moved = without(everyone, values, {1}, setup.specific[0], alone)
     assert fewer.form.members == (0, 2)
     np.testing.assert_allclose(fewer.form.parts(moved).B, B * np.outer([1, 0, 1], [1, 0, 1]), atol=1e-12)
     K, cells = np.zeros((24, 24)), setup.cells

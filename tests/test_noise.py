@@ -5,8 +5,7 @@ import pytest
 
 import borrow
 from borrow.data.cells import Rows
-from borrow.data.resolution import grid_width, least_noise, rounding_variance
-from borrow.data.scaling import build
+from borrow.data.scaling import build, grid_width, least_noise, rounding_variance
 from borrow.inference.priors import NOISE_MEAN, NOISE_SD, independent_noise_prior, noise_prior
 
 ESTIMATORS = {

@@ -95,7 +95,13 @@ def test_labels_are_drawn_as_probabilities_over_inputs_that_are_given(rows):
     with pytest.raises(ValueError, match="keeps no rows to draw over; give X="):
         model.plot()
     x, p = curve(model.plot(X=X, tasks="a"), "a").T
-    np.testing.assert_allclose(p, model.predict_proba(x[:, None], tasks=["a"] * len(x))[:, 1])
+    asked = {"tasks": ["a"] * len(x)}
+    np.testing.assert_allclose(p, model.predict_proba(x[:, None], **asked)[:, 1])
+    ax = model.plot(X=X, tasks="a")
+    edges = model.probability_quantiles(x[:, None], (0.025, 0.975), **asked)
+    np.testing.assert_allclose([line.get_ydata() for line in ax.lines[:2]], edges.T)
+    line = borrow.RegularizedMultiTaskClassifier().fit(X, np.where(y > 0, "up", "down"), tasks=tasks)
+    assert len(line.plot(X=X, tasks="a").lines) == 1  # no distribution of functions, no band
     with pytest.raises(ValueError, match="learns no correlations between tasks"):
         model.plot_tasks()
 

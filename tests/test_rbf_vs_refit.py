@@ -10,7 +10,16 @@ from borrow import MultiTaskRBFRegressor
 from borrow.data.cells import Rows, merge
 from borrow.data.scaling import Scaling
 from borrow.datasets.shared_data import load_school
-from borrow.models.rbf.designs import Settings, Sizes, best_path, fit_two_levels, joint_fits, network_of, sized
+from borrow.models.rbf.designs import (
+    Settings,
+    Sizes,
+    best_path,
+    joint_fits,
+    network_of,
+    search_two_levels,
+    sized,
+    two_level_network,
+)
 from borrow.models.rbf.model import (
     Basis,
     Candidates,
@@ -189,7 +198,8 @@ def two_levels(seed=10):
     y = X[:, 0] + 0.5 * task * X[:, 1] + 0.3 * rng.normal(size=50)
     stack = stack_of(X, y, task, 4)
     settings = Settings(4, (0.03,), by_leave_one_out=True)
-    return X, y, task, stack, fit_two_levels(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings)
+    found = search_two_levels(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings)
+    return X, y, task, stack, two_level_network(stack, found)
 
 
 def dense(network):

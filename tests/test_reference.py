@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import borrow
-from borrow.estimators.classifier import GPClassifier, TaskClassifier
-from borrow.estimators.labels import EPClassifier
+from borrow.estimators.classifier import EPClassifier, GPClassifier, TaskClassifier
 from borrow.estimators.regressor import GPRegressor, TaskRegressor
 from run_page import ROOT
 

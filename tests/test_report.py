@@ -354,7 +354,9 @@ def test_several_classes():
     found = report.summary(comparison, table=table)
     assert strict(found) == found
     assert "of the class predicted" in found["parts"][0]["calibration"]["lead"]
-    assert found["predictions"]["panels"][0]["low"] is None
+    panel = found["predictions"]["panels"][0]
+    assert (np.array(panel["low"]) <= panel["mean"]).all()
+    assert max(panel["high"]) <= 1.0
     page.render(found)
 
 
@@ -378,6 +380,21 @@ def test_classification_report():
     curve = found["predictions"]["curves"][0]
     assert all(low < mean < high for low, mean, high in zip(curve["low"], curve["mean"], curve["high"], strict=True))
     assert "Can the probabilities be trusted?" in page.render(found)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_curves_and_maps_of_a_probability_say_how_sure_they_are(d):
+    table = make_table(d=d, kind="classification")
+    comparison = compare(table, "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False)
+    found = report.summary(comparison, table=table)["predictions"]
+    if d == 1:
+        low, mean, high = (np.array(found["panels"][0][name]) for name in ("low", "mean", "high"))
+        assert ((low >= 0) & (low <= mean) & (mean <= high) & (high <= 1)).all()
+        assert (high - low).max() > 0.3
+        assert "90 % for the probability" in found["caption"]
+    else:
+        assert 0 < np.min(found["std"]) < np.max(found["std"]) < 0.5
+        assert "half the width of a 68 % band" in found["std_heading"]
 
 
 def test_suggestions_become_a_table(compared):
@@ -646,23 +663,41 @@ def test_brier_score_is_that_of_scikit_learn():
     assert score_labels(np.array([0, 1]), q, "Brier score")["error"] == pytest.approx((0.38 + 1.46) / 2)
 
 
+def run_code(use):
+    """What the code of a page makes, after its commands have run too; the files are in the working folder."""
+    names = {}
+    exec(use["python"], names)
+    for line in use["shell"].replace("\\\n", " ").splitlines():
+        done = CliRunner().invoke(main, shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
+    return names
+
+
 @pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
 def test_code_of_the_page_runs(tmp_path, monkeypatch, text):
     frame = pd.DataFrame(make_table(n=10, tasks=("a", "it's <b>")))
     if text:
-        frame["assay"] = np.where(np.arange(len(frame)) % 2, "A", "B")
+        levels = ["1st", "2nd", "3rd"]
+        frame["rank"] = pd.Categorical([levels[i % 3] for i in range(len(frame))], levels, ordered=True)
     found = compare(frame, "y", "task", "a", methods=["pooled"], cv=2, random_state=0)
     use = report.summary(found, table=frame, suggestions=False)["use"]
-    assert ("TableEncoder" in use["python"]) == text
+    assert ("TableEncoder('task', orders={'rank': ['1st', '2nd', '3rd']})" in use["python"]) == text
     monkeypatch.chdir(tmp_path)
     frame.to_csv("table.csv", index=False)
     frame[frame["task"] == "a"].drop(columns="y").to_csv("new.csv", index=False)
-    names = {}
-    exec(use["python"], names)
+    names = run_code(use)
     assert len(names["mean"]) == len(names["std"]) == (frame["task"] == "a").sum()
-    for line in use["shell"].replace("\\\n", " ").splitlines():
-        done = CliRunner().invoke(main, shlex.split(line)[1:])
-        assert done.exit_code == 0, done.output
+
+
+def test_code_of_the_page_of_a_wide_table_runs(tmp_path, monkeypatch):
+    hour = np.linspace(0.0, 6.0, 14)
+    frame = pd.DataFrame({"hour": hour, "s 1": np.sin(hour), "s 2": np.sin(hour) + 0.1 * hour})
+    found = compare(frame, targets=["s 1", "s 2"], primary="s 1", methods=["pooled"], cv=2, random_state=0)
+    use = report.summary(found, suggestions=False)["use"]
+    monkeypatch.chdir(tmp_path)
+    frame.to_csv("table.csv", index=False)
+    frame[["hour"]].to_csv("new.csv", index=False)
+    assert np.abs(run_code(use)["mean"] - frame["s 1"]).max() < 0.3
 
 
 def test_a_table_as_csv_keeps_digits_and_no_formula():

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 import borrow
 from borrow.data.read import read_training
 from borrow.data.scaling import build
-from borrow.estimators.labels import LIKELIHOODS, ROUGH
+from borrow.estimators.classifier import LIKELIHOODS, ROUGH
 from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused

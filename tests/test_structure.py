@@ -10,6 +10,7 @@ import pytest
 
 import borrow
 from absent import without
+from run_page import ROOT, blocks
 
 SOURCE = Path(borrow.__file__).parent
 # data -> kernel -> covariance -> inference -> model -> answer; imports only point to the left.
@@ -168,3 +169,35 @@ def test_contracts_are_typed(name):
     path = SOURCE / f"{name}.py"
     assert path.exists()
     assert "Any" not in {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+
+
+def code_lines(path):
+    """Numbers and texts of the lines of code: no imports, docstrings, signatures, fields without a value, comments."""
+    text, left_out = path.read_text(), set()
+    for node in ast.walk(ast.parse(text)):
+        said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        declared = isinstance(node, ast.AnnAssign) and node.value is None
+        if said or declared or isinstance(node, (ast.Import, ast.ImportFrom)):
+            left_out.update(range(node.lineno, node.end_lineno + 1))
+        elif isinstance(node, ast.FunctionDef):
+            left_out.update(range(node.lineno, node.body[0].lineno))
+    lines = [(i, line.strip()) for i, line in enumerate(text.splitlines(), 1) if i not in left_out]
+    return [(i, line) for i, line in lines if len(line) > 3 and not line.startswith("#")]
+
+
+def test_no_six_lines_stand_twice():
+    """What is said in two places is said once, in a function of its own."""
+    places = {}
+    for name, path in MODULES.items():
+        lines = code_lines(path)
+        for k in range(len(lines) - 5):
+            run = tuple(line for _, line in lines[k : k + 6])
+            assert run not in places, f"{name}:{lines[k][0]} repeats {places[run]}"
+            places[run] = f"{name}:{lines[k][0]}"
+
+
+def test_examples_of_contributing_are_short():
+    """A kernel, a covariance, a likelihood and a model: each takes less than sixty lines. `test_docs` runs them."""
+    examples = blocks(ROOT / "CONTRIBUTING.md")
+    assert len(examples) == 5  # the imports and the data that they are tried on come first
+    assert all(code.count("\n") < 60 for _, code, _ in examples)

@@ -16,7 +16,9 @@ one at a time, noise of each task and the prior on K^f; our free form (both); th
 by evidence); rank 1 + diagonal; the model chosen for each program by leave-one-out absolute error among `CHOICES`;
 ridge per program (main effects).
 
-Every fit is a record in out/bonilla2008_<data>.jsonl with its commit and seed, and is not repeated.
+Every fit is a record in out/bonilla2008_<data>_fits.jsonl with its commit and seed, and is not repeated. With all
+methods of a replication the result is bonilla2008_<data>.json and the figure; with some (`--methods`, "no transfer"
+among them), bonilla2008_<data>_part.json, every method beside no transfer on the same replications.
 """
 
 from __future__ import annotations
@@ -171,18 +173,16 @@ def sizes_of(data: str, results: list[dict]) -> list[int]:
     return [n for n in SIZES[data] if any(r["n"] == n for r in results)]
 
 
-def summarise(data: str, results: list[dict]) -> dict:
-    table = load(data)
-    rows, programs = [], []
+def rows_of(data: str, results: list[dict]) -> list[dict]:
+    """Every method at every size, over the replications that it has in common with no transfer."""
+    rows = []
     for n in sizes_of(data, results):
-        part = [r for r in results if r["n"] == n]
-        base = np.array([np.mean(r["error"]["no transfer"]) for r in part])
         for method in METHODS:
-            if not all(method in r["error"] for r in part):
+            part = [r for r in results if r["n"] == n and {method, "no transfer"} <= set(r["error"])]
+            if not part:
                 continue
-            each = np.array([r["error"][method] for r in part])  # replications x programs
-            mean = each.mean(axis=1)
-            ratio = mean / base
+            base = np.array([np.mean(r["error"]["no transfer"]) for r in part])
+            mean = np.array([r["error"][method] for r in part]).mean(axis=1)  # replications x programs
             rows.append(
                 {
                     "settings": n,
@@ -191,18 +191,26 @@ def summarise(data: str, results: list[dict]) -> dict:
                     "error": round(float(mean.mean()), 5),
                     "sd over replications": round(float(mean.std(ddof=1)), 5) if len(part) > 1 else None,
                     "error / no transfer": round(float(mean.mean() / base.mean()), 3),
-                    "better than no transfer, replications": int(np.sum(ratio < 1)),
+                    "better than no transfer, replications": int(np.sum(mean < base)),
                     "median seconds": round(float(np.median([r["seconds"].get(method, 0.0) for r in part])), 2),
                     "optimiser warnings": int(sum(r["warnings"].get(method, 0) for r in part)),
                 }
             )
+    return rows
+
+
+def summarise(data: str, results: list[dict]) -> dict:
+    table = load(data)
+    programs = []
+    for n in sizes_of(data, results):
+        part = [r for r in results if r["n"] == n]
         own = np.array([r["error"]["no transfer"] for r in part]).mean(axis=0)
         for method in ("free form", "rank 1 + diagonal", "diagonal", "chosen"):
             ours = np.array([r["error"][method] for r in part]).mean(axis=0)
             lost = {table.tasks[t]: round(float(ours[t] / own[t]), 3) for t in np.flatnonzero(ours > own)}
             programs.append({"settings": n, "method": method, "programs where sharing loses": lost})
     chosen = {c: sum(r.get("choice", []).count(c) for r in results) for c in CHOICES}
-    return {"table": rows, "losses": programs, "choices": chosen}
+    return {"table": rows_of(data, results), "losses": programs, "choices": chosen}
 
 
 def per_program(data: str, results: list[dict]) -> dict:
@@ -314,15 +322,18 @@ def main() -> None:
     given = parser.parse_args()
     for data in given.data:
         records = run(data, given.replications, given.jobs, given.sizes, given.methods)
-        results = [r for r in with_chosen(records) if "chosen" in r["error"]]
-        if not results:
-            continue
-        found = summarise(data, results)
-        found["per program"] = per_program(data, results)
+        every = with_chosen(records)
+        results = [r for r in every if "chosen" in r["error"]]
         made_with = {m: repr(model) for m, model in models(load(data)).items()}
-        content = {"seeds": "[replication, settings]", "settings": made_with, **found}
-        write_result(f"bonilla2008_{data}", content, records)
-        figures.save(draw(data, found), FIGURES / f"bonilla2008_{data}")
+        content = {"seeds": "[replication, settings]", "settings": made_with}
+        if results:
+            found = summarise(data, results)
+            found["per program"] = per_program(data, results)
+            write_result(f"bonilla2008_{data}", {**content, **found}, records)
+            figures.save(draw(data, found), FIGURES / f"bonilla2008_{data}")
+        else:
+            found = {"table": rows_of(data, every)}
+            write_result(f"bonilla2008_{data}_part", {**content, **found}, records)
         for row in found["table"]:
             sys.stdout.write(f"{data} {row}\n")
 

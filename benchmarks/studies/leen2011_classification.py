@@ -1,6 +1,7 @@
 """Table 1 and Figure 5 of Leen, Peltonen & Kaski (2011), on EEG: the paper's fMRI recordings were never published.
 
     python benchmarks/studies/leen2011_classification.py [--repetitions 3] [--fresh] [--report] [--small]
+    python benchmarks/studies/leen2011_classification.py --methods NAME ... [--counts 20] [--repetitions 1]
 
 Primary: "one picture (S1_obj) or not" of one subject, each of 16 in turn. Secondaries: five other subjects, three with
 the same question and two with another (S2_match or not). 14 or all (about 30) primary trials of one half of the
@@ -19,7 +20,8 @@ Our defaults were chosen by `leen2011_classification_choice.py`, which scores ea
 Every finished job (a primary, a direction, a repetition, a size; all methods) goes to
 out/leen2011_classification.jsonl, with its commit and seed, and is not repeated; --fresh starts anew, --report writes
 up the directions and repetitions that are complete, without a new fit; --small is two subjects and one secondary size,
-and writes nothing.
+and writes nothing. With --methods these alone are fitted beside single-task, late trials to test, and the result is
+leen2011_classification_part.json, with the problems that are done.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from sklearn.preprocessing import StandardScaler
 from borrow import plot as figures
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import binary_data
 from borrow.kernels import SquaredExponential
 from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
@@ -90,8 +92,8 @@ REFERENCES: dict[str, Any] = {
 
 def chosen_settings() -> dict[str, dict[str, Any]]:
     """By method, what `leen2011_classification_choice.py` found; empty before it was run."""
-    path = RESULTS / "leen2011_classification_choice.json"
-    others = json.loads(path.read_text()).get("others", {}) if path.exists() else {}
+    path = RESULTS / "leen2011_classification_others.json"
+    others = json.loads(path.read_text())["others"] if path.exists() else {}
     return {method: found["chosen"] for method, found in others.items()}
 
 
@@ -126,7 +128,7 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 
 def single(X: np.ndarray, y: np.ndarray, scales: np.ndarray, X_test: np.ndarray) -> np.ndarray:
     """The primary alone, with the priors in the units of the whole table."""
-    data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
+    data = binary_data(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
     return SingleTaskGPClassifier()._fit_binary(data).probability(X_test, np.zeros(len(X_test), dtype=np.intp))
 
 
@@ -206,9 +208,15 @@ def shares_of(model: FocusedGPClassifier, at: np.ndarray) -> list[float]:
 
 
 def one_job(
-    subject: int, early: bool, repetition: int, few: bool, counts: tuple[int, ...] = COUNTS, known: Any = None
+    subject: int,
+    early: bool,
+    repetition: int,
+    few: bool,
+    counts: tuple[int, ...] = COUNTS,
+    known: Any = None,
+    names: tuple[str, ...] = tuple(MAKE),
 ) -> list[dict]:
-    """All methods on the problems of one primary: one record a size of the secondaries.
+    """All methods, or some, on the problems of one primary: one record a size of the secondaries.
 
     `known` are such records of an earlier run; only the methods that they lack are fitted.
     """
@@ -229,7 +237,7 @@ def one_job(
                 alone["logistic"] = scores(y_test, logistic(X_own, y_own, X_test))
             scales = column_scales(problem.X, np.ones(len(problem.X)))
             found |= {"single": scores(y_test, single(X_own, y_own, scales, X_test)), **alone}
-        for name in (m for m in MAKE if m not in record["seconds"]):
+        for name in (m for m in names if m not in record["seconds"]):
             p = problem.same_question() if "same question" in name else problem
             p = p.shuffled(subject) if "shuffled" in name else p
             start = time.process_time()
@@ -268,6 +276,43 @@ def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path
         done[job] = kept.add({"job": job, "records": found})["records"]
     missing = {(j[1], j[2]) for j in jobs if j not in done}
     return [record for job in jobs if (job[1], job[2]) not in missing for record in done[job]]
+
+
+def collect_some(names: tuple[str, ...], counts: tuple[int, ...], repetitions: int) -> list[dict]:
+    """Some methods beside single-task, late trials to test: what is not yet in a file of their own is run."""
+    kept = Records(ROOT / "out" / "leen2011_classification_part.jsonl")
+    done = {(*r["job"], r["count"], m): r for r in kept for m in r["scores"]}
+    sizes = [(few, c) for c in counts for few in (True, False)]
+    jobs = [(s, True, r, *size) for r in range(repetitions) for s in range(16) for size in sizes]
+    for *job, count in jobs:
+        missing = tuple(m for m in names if (*job, count, m) not in done)
+        if missing:
+            (found,) = one_job(*job, counts=(count,), names=missing)
+            kept.add({"job": job, **found})
+    return list(kept)
+
+
+def part_table(records: list[dict]) -> list[dict]:
+    """By size, means and paired differences of every method over the problems that it has been run on."""
+    table = []
+    for few, count in sorted({(r["few"], r["count"]) for r in records}, reverse=True):
+        cell = [r for r in records if r["few"] == few and r["count"] == count]
+        for m in sorted({m for r in cell for m in r["seconds"]}):
+            part = [r for r in cell if m in r["scores"]]
+            table.append(
+                {
+                    "primary trials": FEW if few else "all",
+                    "trials a secondary": "all" if count == ALL else count,
+                    "method": m,
+                    "problems": len(part),
+                    "mean": {k: round(float(by_subject(part, m, k).mean()), 4) for k in METRICS},
+                    "single": {k: round(float(by_subject(part, "single", k).mean()), 4) for k in METRICS},
+                    "against single": {k: paired(part, m, k, "single") for k in METRICS},
+                    "median seconds": round(float(np.median([r["seconds"][m] for r in part])), 3),
+                    "fits with a warning": int(sum(r["warnings"][m] > 0 for r in part)),
+                }
+            )
+    return table
 
 
 def by_subject(records: list[dict], method: str, metric: str, against: str | None = None) -> np.ndarray:
@@ -405,7 +450,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--report", action="store_true", help="no new fits")
     parser.add_argument("--small", action="store_true", help="two subjects, four trials a secondary; writes nothing")
     parser.add_argument("--store", type=Path, default=ROOT / "out" / "leen2011_classification.jsonl")
+    parser.add_argument("--methods", nargs="+", choices=list(MAKE), help="these alone, into a record of their own")
+    parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="trials a secondary, with --methods")
     chosen = parser.parse_args(arguments)
+    made_with = {m: repr(make()) for m, make in MAKE.items()}
+    if chosen.methods:
+        some = collect_some(tuple(chosen.methods), tuple(chosen.counts), chosen.repetitions)
+        content = {"seeds": "[repetition, number of the subject]", "settings": made_with, "table": part_table(some)}
+        write_result("leen2011_classification_part", content, some)
+        return content
     records = collect(chosen.repetitions, chosen.small, chosen.fresh, chosen.report, chosen.store)
     table = cell_table(records)
     for row in table:
@@ -424,7 +477,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "repetitions": len({r["repetition"] for r in records}),
         "directions": len({r["early"] for r in records}),
         "seeds": "[repetition, number of the subject]",
-        "settings": {m: repr(make()) for m, make in MAKE.items()},
+        "settings": made_with,
         "targets": checked,
         "table": table,
     }

@@ -7,7 +7,8 @@ The problems are those of `leen2011_classification.py` with other seeds, and the
 real labels or, at full size, shuffled. Scored are subjects 0, 2, ... 14. So the direction "late trials to test" and
 all of the other eight subjects are untouched by the choice.
 The methods that the paper compares with are given eight settings each (`OTHERS`), and the one with the least mean log
-loss over the same problems with real labels is what `leen2011_classification.py` runs as "chosen settings".
+loss over the same problems with real labels is what `leen2011_classification.py` runs as "chosen settings"
+(leen2011_classification_others.json; `--only` without a name runs them alone).
 Every fit goes to out/leen2011_classification_choice.jsonl, with its commit and seed, and is not repeated.
 """
 
@@ -38,8 +39,7 @@ from sklearn.metrics import log_loss
 
 from borrow.data.scaling import column_scales
 from borrow.datasets.shared_data import load_eeg
-from borrow.estimators.classifier import BinaryData
-from borrow.estimators.labels import EPClassifier
+from borrow.estimators.classifier import EPClassifier, binary_data
 from borrow.inference import priors
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
@@ -140,7 +140,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
             stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))
         stack.enter_context(patch.object(EPClassifier, "_inference", infer))
         X, y = p.X[p.own], p.y[p.own]
-        data = BinaryData(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
+        data = binary_data(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
         alone = SingleTaskGPClassifier(kernel=kernel)._fit_binary(data).probability(p.X_test, at_primary)
         model = FocusedGPClassifier(
             primary="primary",
@@ -169,7 +169,7 @@ def loss_of(problem: Problem, method: str, settings: dict[str, Any]) -> float:
 
 
 def choose_others(kept: Records) -> dict[str, Any]:
-    """For each of the other methods the setting with the least mean log loss, and all means."""
+    """For each of the other methods the setting with the least mean log loss, and all means, over the same problems."""
     done = {(r["method"], r["setting"], r["subject"], *r["cell"]): r["loss"] for r in kept if "method" in r}
     out: dict[str, Any] = {}
     for method, tried in OTHERS.items():
@@ -187,7 +187,7 @@ def choose_others(kept: Records) -> dict[str, Any]:
             means.append(round(float(np.mean(found)), 4))
         shown = {", ".join(f"{k}={v:g}" for k, v in s.items()): m for s, m in zip(tried, means, strict=True)}
         out[method] = {"chosen": tried[int(np.argmin(means))], "mean log loss": shown}
-    return out
+    return {"others": out}
 
 
 def summary(records: list[dict], name: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def summary(records: list[dict], name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--only", nargs="*", default=list(VARIANTS), help="of our settings; none: the other methods")
     arguments = parser.parse_args()
     kept = Records(ROOT / "out" / "leen2011_classification_choice.jsonl")
     records = [r for r in kept if "variant" in r]
@@ -230,14 +230,13 @@ def main() -> None:
                 records.append(kept.add({**record, "seed": [SEED, draw, subject]}))
         sys.stdout.write(json.dumps(summary(records, name), indent=1) + "\n")
         sys.stdout.flush()
+    content: dict[str, Any] = {"seeds": f"[{SEED}, draw, number of the subject]", "subjects": list(SUBJECTS)}
     if arguments.only == list(VARIANTS):
-        content = {
-            "seeds": f"[{SEED}, draw, number of the subject]",
-            "subjects": list(SUBJECTS),
-            "table": [summary(records, name) for name in VARIANTS],
-            "others": choose_others(kept),
-        }
-        write_result("leen2011_classification_choice", content, kept)
+        table = [summary(records, name) for name in VARIANTS]
+        write_result("leen2011_classification_choice", {**content, "table": table}, records)
+    if arguments.only in ([], list(VARIANTS)):
+        others = choose_others(kept)
+        write_result("leen2011_classification_others", {**content, **others}, [r for r in kept if "method" in r])
 
 
 if __name__ == "__main__":

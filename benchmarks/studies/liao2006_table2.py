@@ -37,8 +37,7 @@ import borrow
 from borrow import plot as figures
 from borrow.data.read import read_training
 from borrow.datasets.shared_data import School, load_school
-from borrow.models.rbf.designs import best_path, network_of, search_two_levels, two_level_network
-from borrow.models.rbf.problem import prepare
+from borrow.models.rbf.designs import best_path, network_of, prepare, search_two_levels, two_level_network
 from results import FIGURES, write_result
 
 LITERAL = ("multi-task", "independent", "one")

@@ -95,15 +95,25 @@ class Draw:
                 test[self.pool[own]] = False
                 f, y = F[test, j], self.data.member[test, t]
                 areas.append(area(f, y))
-                share = self.data.member[self.pool[own], t].mean()
-                threshold = np.sort(f)[::-1][max(round(share * len(f)), 1) - 1] if match else 0.0
-                given = f >= threshold if match else f > 0
-                counts.append([np.sum(given & y), np.sum(given & ~y), np.sum(~given & y)])
-            tp, fp, fn = np.array(counts, dtype=float).T
+                counts.append(counted(f, y, self.data.member[self.pool[own], t].mean() if match else None))
             out[f"AUC {name}"] = float(np.nanmean(areas))
-            out[f"micro F {name}"] = float(2 * tp.sum() / max(2 * tp.sum() + fp.sum() + fn.sum(), 1))
-            out[f"macro F {name}"] = float(np.mean(2 * tp / np.maximum(2 * tp + fp + fn, 1)))
+            out |= {f"{what} {name}": value for what, value in F_values(counts).items()}
         return out
+
+
+def counted(f: np.ndarray, y: np.ndarray, share: float | None) -> list[int]:
+    """True positives, false positives, false negatives where f > 0, or of the best-scored share of the documents."""
+    given = f > 0 if share is None else f >= np.sort(f)[::-1][max(round(share * len(f)), 1) - 1]
+    return [int(np.sum(given & y)), int(np.sum(given & ~y)), int(np.sum(~given & y))]
+
+
+def F_values(counts: list[list[int]]) -> dict[str, float]:
+    """F over the counts of all topics together, and the mean of the topics' own."""
+    tp, fp, fn = np.array(counts, dtype=float).T
+    return {
+        "micro F": float(2 * tp.sum() / max(2 * tp.sum() + fp.sum() + fn.sum(), 1)),
+        "macro F": float(np.mean(2 * tp / np.maximum(2 * tp + fp + fn, 1))),
+    }
 
 
 def area(f: np.ndarray, y: np.ndarray) -> float:

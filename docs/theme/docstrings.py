@@ -17,7 +17,7 @@ import griffe
 
 #: Names that are not public, but have an entry in the reference.
 BASES = {
-    "EPClassifier": "borrow.estimators.labels",
+    "EPClassifier": "borrow.estimators.classifier",
     "GPClassifier": "borrow.estimators.classifier",
     "GPRegressor": "borrow.estimators.regressor",
     "TaskClassifier": "borrow.estimators.classifier",

@@ -4,8 +4,13 @@ Reading order: numerics -> data -> kernels -> tasks -> covariance -> inference -
 report -> command line. Nothing is imported before it is asked for; estimators come from the registry.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # `typing` takes as long to import as all else that comes before a command, deaf to Ctrl-C
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 

@@ -86,10 +86,15 @@ def edges(mean: Any, std: Any, level: float = BAND) -> tuple[Any, Any]:
 
 def band(ax: Axes, x: Any, mean: Any, std: Any, colour: str, level: float = BAND) -> None:
     """A mean and the central band around it."""
-    lower, upper = edges(mean, std, level)
-    ax.fill_between(x, lower, upper, color=colour, alpha=0.20, linewidth=0, zorder=2)
-    for edge in (lower, upper):
-        ax.plot(x, edge, color=colour, linewidth=0.5, alpha=0.5, zorder=2)
+    between(ax, x, mean, *edges(mean, std, level), colour)
+
+
+def between(ax: Axes, x: Any, mean: Any, lower: Any, upper: Any, colour: str) -> None:
+    """A mean between the edges of its band, or alone where they are None."""
+    if lower is not None:
+        ax.fill_between(x, lower, upper, color=colour, alpha=0.20, linewidth=0, zorder=2)
+        for edge in (lower, upper):
+            ax.plot(x, edge, color=colour, linewidth=0.5, alpha=0.5, zorder=2)
     ax.plot(x, numbers(mean), color=colour, linewidth=2.0, zorder=4, solid_capstyle="round")
 
 

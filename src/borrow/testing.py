@@ -69,8 +69,7 @@ def _check_matrix(kernel: Kernel, X: Array, Z: Array) -> None:
     values = np.linalg.eigvalsh(K)
     assert values[0] > -1e-12 * values[-1]
     assert_allclose(kernel.diag(X), np.diagonal(K), rtol=1e-12)
-    stacked = kernel(np.vstack([X, Z]))
-    assert_allclose(kernel(X, Z), stacked[: len(X), len(X) :], rtol=1e-11)
+    assert_allclose(kernel(X, Z), kernel(np.vstack([X, Z]))[: len(X), len(X) :], rtol=1e-11)
     assert_allclose(kernel(Z, X), kernel(X, Z).T, rtol=1e-11)
     assert_allclose(kernel(X, X), K, rtol=1e-11)
 
@@ -105,20 +104,17 @@ def _check_gradients(kernel: Kernel, X: Array, Z: Array) -> None:
     bXZ, bd = random.normal(size=(len(X), len(Z))), random.normal(size=len(X))
     bXX = bXX + bXX.T
 
-    g = _pull(kernel.evaluate(X), bXX)
-    assert g.Z is None
-    assert_same_gradient(g.theta, numerical_gradient(lambda t: np.vdot(bXX, kernel.with_theta(t)(X)), theta))
-    assert_same_gradient(g.X, numerical_gradient(lambda x: np.vdot(bXX, kernel(x)), X))
+    def check(evaluated: tuple[Array, Pullback], b: Array, value: Callable[[Kernel, Array, Array], Any]) -> None:
+        g = _pull(evaluated, b)
+        assert_same_gradient(g.theta, numerical_gradient(lambda t: value(kernel.with_theta(t), X, Z), theta))
+        assert_same_gradient(g.X, numerical_gradient(lambda x: value(kernel, x, Z), X))
+        assert (g.Z is not None) == (b is bXZ)
+        if g.Z is not None:
+            assert_same_gradient(g.Z, numerical_gradient(lambda z: value(kernel, X, z), Z))
 
-    g = _pull(kernel.evaluate(X, Z), bXZ)
-    assert_same_gradient(g.theta, numerical_gradient(lambda t: np.vdot(bXZ, kernel.with_theta(t)(X, Z)), theta))
-    assert_same_gradient(g.X, numerical_gradient(lambda x: np.vdot(bXZ, kernel(x, Z)), X))
-    assert_same_gradient(g.Z, numerical_gradient(lambda z: np.vdot(bXZ, kernel(X, z)), Z))
-
-    g = _pull(kernel.evaluate_diag(X), bd)
-    assert g.Z is None
-    assert_same_gradient(g.theta, numerical_gradient(lambda t: bd @ kernel.with_theta(t).diag(X), theta))
-    assert_same_gradient(g.X, numerical_gradient(lambda x: bd @ kernel.diag(x), X))
+    check(kernel.evaluate(X), bXX, lambda k, x, z: np.vdot(bXX, k(x)))
+    check(kernel.evaluate(X, Z), bXZ, lambda k, x, z: np.vdot(bXZ, k(x, z)))
+    check(kernel.evaluate_diag(X), bd, lambda k, x, z: bd @ k.diag(x))
 
 
 def _pull(evaluated: tuple[Array, Pullback], b: Array) -> Gradient:
@@ -213,8 +209,7 @@ def check_likelihood(likelihood: Any, density: Callable[[float, Array], Array] |
     up, down = (likelihood.moments(y, mean + h, variance) for h in (STEP, -STEP))
     assert_allclose(d1, (up[0] - down[0]) / (2.0 * STEP), rtol=1e-6, atol=1e-8)
     assert_allclose(d2, (up[1] - down[1]) / (2.0 * STEP), rtol=1e-6, atol=1e-8)
-    other = likelihood.moments(-y, mean, variance)[0]
-    assert_allclose(np.exp(log_z) + np.exp(other), 1.0, rtol=1e-9)
+    assert_allclose(np.exp(log_z) + np.exp(likelihood.moments(-y, mean, variance)[0]), 1.0, rtol=1e-9)
     assert np.all(d2 <= 0.0)
     assert np.all(d2 * variance > -1.0 - 1e-9)  # so that no site has a negative precision
     if density is not None:
@@ -293,8 +288,7 @@ def _answers(model: Any, X: Array, tasks: Sequence[Any]) -> dict[str, Any]:
     assert_allclose(again, mean, rtol=1e-8, atol=1e-8)
     assert_allclose(np.sqrt(np.diagonal(covariance)), std, rtol=1e-5, atol=1e-6)
     noisy = model.predict(X, tasks=tasks, return_std=True, include_noise=True)[1]
-    noise = np.array([model.noise_[t] for t in tasks])
-    assert_allclose(noisy**2, std**2 + noise, rtol=1e-6)
+    assert_allclose(noisy**2, std**2 + np.array([model.noise_[t] for t in tasks]), rtol=1e-6)
     return {"mean": mean, "std": std}
 
 

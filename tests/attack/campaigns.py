@@ -1,7 +1,8 @@
 """Campaigns of hostile cases. Each takes a random generator and seconds, and returns how many it tried and what failed.
 
 A failure leaves a small reproduction under out/attack/. `python tests/attack/campaigns.py --minutes 30` runs them all;
-stopped, it goes on where it was when it is called again.
+stopped, it goes on where it was when it is called again. With `--save` what came of it is written to
+docs/results/attack.json, from which `benchmarks/pages.py` makes the table of docs/reliability.md.
 """
 
 import argparse
@@ -427,7 +428,19 @@ def slices(name, seconds, seed):
         begun["seconds"] += time.monotonic() - start
         OUT.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(begun))
-    return begun["tried"], begun["failures"]
+    return begun
+
+
+def save(found, seed, minutes):
+    """What came of all campaigns as a result of the project, for the pages."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from results import write_result
+
+    cases = [
+        {"campaign": name, "tried": f["tried"], "failed": len(f["failures"]), "seconds": round(f["seconds"])}
+        for name, f in found.items()
+    ]
+    write_result("attack", {"seed": seed, "minutes": minutes, "campaigns": cases})
 
 
 def main():
@@ -436,15 +449,17 @@ def main():
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="campaigns whose name holds this")
+    parser.add_argument("--save", action="store_true", help="write docs/results/attack.json")
     given = parser.parse_args()
-    chosen = [name for name in CAMPAIGNS if given.only in name]
-    failed = 0
-    for name in chosen:
-        tried, failures = slices(name, 60 * given.minutes / len(CAMPAIGNS), given.seed)
+    found = {}
+    for name in (name for name in CAMPAIGNS if given.only in name):
+        found[name] = slices(name, 60 * given.minutes / len(CAMPAIGNS), given.seed)
+        tried, failures = found[name]["tried"], found[name]["failures"]
         sys.stdout.write(f"{name}: tried {tried:,}, failed {len(failures)}\n" + "".join(f"  {f}\n" for f in failures))
         sys.stdout.flush()
-        failed += len(failures)
-    sys.exit(failed > 0)
+    if given.save and len(found) == len(CAMPAIGNS):
+        save(found, given.seed, given.minutes)
+    sys.exit(any(f["failures"] for f in found.values()))
 
 
 if __name__ == "__main__":

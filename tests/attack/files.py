@@ -211,7 +211,9 @@ class SignalCase:
                 ]
             call = [sys.executable, "-m", "borrow", *words]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": place}
+            here = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell lets what runs behind it ignore Ctrl-C
             process = subprocess.Popen(call, env={**os.environ, "TMPDIR": folder}, **pipes)
+            signal.signal(signal.SIGINT, here)
             time.sleep(float(rng.uniform(0.3, 6.0)))
             process.send_signal(how)
             said = process.communicate(timeout=600)[1]

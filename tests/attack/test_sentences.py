@@ -1,9 +1,12 @@
 """What nobody should give, from Python and from the command line: a sentence each time, and never a traceback."""
 
+import gzip
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -49,6 +52,11 @@ OF_Y = {
 OF_X = {
     "1e154": (np.where(X > 5.5, 1e154, X), f"column 0 of X holds 1e\\+154, {HUGE}"),
     "a whole number of 400 digits": ([[1, 10**400]] * 18, "column 1 of X holds a number too large .* in row 0"),
+    "complex numbers": (X + 1j, "column 0 of X holds complex numbers"),
+    "hidden entries": (np.ma.masked_array(X, X > 5.5), "X holds NaN or infinity .*; drop or fill these rows"),
+    "an iterator": (iter(X), "X is .*iterator; give a table"),
+    "nothing": (None, "X is NoneType; give a table"),
+    "rows of two lengths": ([[1.0, 2.0], [3.0]] * 9, "the rows of X differ in their length; expected a table"),
     "complex": (X.astype(object) + 1j, r"column 0 of X holds the complex number \(.*\+1j\) in row 0"),
     "1e-200": (np.column_stack([X[:, 0], np.full(18, 1e-200)]), f"column 1 of X holds {TINY}"),
 }
@@ -93,6 +101,27 @@ def test_numbers_of_jobs_that_are_none(value):
         make("AutoRegressor", n_jobs=value).fit(X, Y, tasks=TASKS)
 
 
+COMPARED = {
+    "targets of 1e200": ({"y": 1e200 * Y}, r"the target 'y' holds .*e\+199, too large to be computed with"),
+    "inputs of 1e200": ({"x": 1e200 * X[:, 0]}, r"column 'x' holds .*e\+200, too large to be computed with"),
+    "targets of 1e-200": ({"y": 1e-200 * Y}, "the target 'y' holds no number larger than .*, too small"),
+    "a whole number of 400 digits": ({"y": [10**400] * 18}, "the target 'y' holds a number too large"),
+    "complex": ({"y": Y + 1j}, "the target 'y' holds the complex number"),
+    "complex64": ({"y": list(np.complex64(1j) * Y)}, "the target 'y' holds the complex number"),
+    "a name that is no text": ({("y", 1): Y}, r"the column \('y', 1\) has no text for a name"),
+}
+
+
+@pytest.mark.parametrize("what", COMPARED)
+def test_tables_that_cannot_be_compared(what):
+    """Each method would fail at every fold, and the answer would be a table of dashes."""
+    given, sentence = COMPARED[what]
+    table = {"x": X[:, 0], "y": Y, "who": TASKS, **given}
+    target = next((name for name in given if name != "x"), "y")
+    with pytest.raises(ValueError, match=sentence):
+        borrow.compare(table, target, "who", "a", ["single"], cv=2, features="x")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_labels_of_columns_and_tasks_are_only_names(name, tmp_path):
     """Columns named by pairs, and task labels of several kinds: the answers are those of plain ones, stored as well."""
@@ -110,6 +139,36 @@ def test_odd_labels_of_columns_and_tasks_are_only_names(name, tmp_path):
 def test_classes_of_several_kinds_are_refused():
     with pytest.raises(ValueError, match=r"y holds labels of several kinds \(1, 'b'\); give numbers or texts alone"):
         borrow.SingleTaskGPClassifier().fit(X, np.array([1, "b"] * 9, object))
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([("a", 1), ("b", 2)], r"y holds the label \['a', '1'\]; a class label is text, a whole number or a truth"),
+        ([1, 10**400], "y holds the label 10{39}; a class label is text, a whole number"),
+        ([1j, 2j], "Complex data not supported: y holds complex numbers"),
+        ([True, 2], r"y holds labels of several kinds \(True, 2\)"),
+        ([1, 2.0], r"y holds labels of several kinds \(1, 2.0\)"),
+    ],
+)
+def test_labels_that_are_no_class(labels, sentence):
+    y = np.full(18, None)
+    y[:] = labels * 9
+    with pytest.raises(ValueError, match=sentence):
+        borrow.SingleTaskGPClassifier(optimizer=None).fit(X, y if 2j not in labels else y.astype(complex))
+
+
+def test_what_a_mask_hides_was_not_observed():
+    hidden = Y > 0.5
+    for name in ("SingleTaskGPRegressor", "SingleTaskGPClassifier"):
+        y = targets(name)
+        masked = make(name).fit(X, np.ma.masked_array(y, hidden), tasks=TASKS)
+        without = make(name).fit(X[~hidden], y[~hidden], tasks=TASKS[~hidden])
+        np.testing.assert_array_equal(masked.predict(X, TASKS), without.predict(X, TASKS))
+    with pytest.raises(ValueError, match="the task is missing"):
+        make("SingleTaskGPRegressor").fit(X, Y, tasks=np.ma.masked_array(TASKS, hidden))
+    with pytest.raises(ValueError, match="sample_weight must be finite"):
+        make("SingleTaskGPRegressor").fit(X, Y, tasks=TASKS, sample_weight=np.ma.masked_array(Y + 2.0, hidden))
 
 
 def test_labels_that_differ_in_blanks_alone_are_named():
@@ -152,6 +211,8 @@ def test_names_that_a_file_says_by_itself(tmp_path):
     for odd in (np.nan, {1, 2}, kernel):
         with pytest.raises(ValueError, match="about holds what JSON has not"):
             store.save(kernel, tmp_path / "k", about={"mine": odd})
+    with pytest.raises(TypeError, match="about is list; expected a dict"):
+        store.save(kernel, tmp_path / "k", about=[1])
     assert not (tmp_path / "k").exists()
 
 
@@ -244,6 +305,30 @@ def test_marks_that_turn_text_around_are_escaped_in_json(tmp_path):
         assert answer.exit_code == 0
         assert "\u202e" not in answer.output
         assert "\\u202e" in answer.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+def test_a_table_from_a_pipe_is_read_once_and_whole(tmp_path):
+    """`borrow info <(zcat table.csv.gz)`, say: what was looked at is not lost, and nothing waits for another writer."""
+    place, pipe = table(tmp_path, LINES), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for content in (place.read_bytes(), gzip.compress(place.read_bytes())):
+        writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+        writer.start()
+        command = [sys.executable, "-m", "borrow", "info", str(pipe), "--json"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        writer.join()
+        assert (said.returncode, said.stderr) == (0, "")
+        assert json.loads(said.stdout)["rows"] == len(LINES)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors of POSIX")
+def test_standard_output_that_is_closed(tmp_path):
+    place = table(tmp_path, LINES)
+    assert run("fit", place, *USUAL, "--save", tmp_path / "m").exit_code == 0
+    command = [sys.executable, "-m", "borrow", "predict", str(tmp_path / "m"), str(place)]
+    said = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *command], stderr=subprocess.PIPE, text=True)
+    assert (said.returncode, said.stderr.count("standard output is closed; give --output")) == (2, 1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -1,9 +1,12 @@
 """The command line. Nothing of it is imported before `main` is called."""
 
-import signal
+from __future__ import annotations
+
 import sys
-import threading
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 INSTALL = "the command line needs packages that are not installed ({}): pip install 'borrow[app]'"
 
@@ -19,6 +22,9 @@ def main(*arguments: Any, **options: Any) -> Any:
 
 def _load() -> Any:
     """The command; Ctrl-C waits until it is there: packages written in other languages panic when they are stopped."""
+    import signal
+    import threading
+
     pressed: list[int] = []
     before = signal.getsignal(signal.SIGINT)
     waits = callable(before) and threading.current_thread() is threading.main_thread()

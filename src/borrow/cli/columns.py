@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -12,12 +12,11 @@ import polars as pl
 from borrow.cli.output import fail, tell
 from borrow.cli.read import CLOSENESS, Source, open_source
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
+from borrow.data.written import DECIMAL, THOUSANDS
 
 #: What stands for no value in a CSV file, beside nothing at all.
-MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none"]
-#: A decimal comma; and numbers whose comma or point could as well separate thousands.
-DECIMAL = r"^([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)$"
-THOUSANDS = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}
+WORDS = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "none", "#DIV/0!", "#VALUE!"]
+MISSING = ["", *WORDS, "?", "-", "--", "."]
 #: Digits in groups, between which commas, points, blanks or other signs stand.
 GROUPED = r"^[-+]?\d{1,3}(?:[,.' _’\u00a0\u202f]\d{2,3})+(?:[.,]\d+)?$"
 
@@ -67,6 +66,7 @@ def open_table(
     drop_missing: bool | None = False,
     targets: Sequence[str] | None = None,
     keep: Sequence[str] = (),
+    order: Sequence[str] | None = None,
 ) -> Table:
     """The columns that are needed of a file, or of standard input for `-`, read and checked.
 
@@ -75,10 +75,27 @@ def open_table(
     if targets:
         if target is not None or task is not None:
             fail("--targets has a column per task; leave out --target and --task")
-        return read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing)
-    if target is None:
+        table = read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing)
+    elif target is None:
         fail("--target is missing: the column to predict; or --targets, where every task has a column of its own")
-    return read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
+    else:
+        table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
+    return replace(table, frame=table.frame.with_columns(*(in_order(text, table) for text in order or [])))
+
+
+def in_order(text: str, table: Table) -> pl.Series:
+    """A text column as levels from least to most, as `column=least,...,most` says."""
+    name, sign, levels = text.rpartition("=")
+    known = [level.strip() for level in levels.split(",")]
+    if not sign or len(set(known)) < max(len(known), 2):
+        fail(f"--order {text!r}: expected column=least,...,most, each level once")
+    if name not in table.features:
+        near = did_you_mean(name, table.features)
+        fail(f"--order names {name!r}, which is not an input; inputs are {list_labels(table.features)}{near}")
+    column = table.frame[name].cast(pl.String)
+    if strange := sorted(set(column.drop_nulls()) - set(known)):
+        fail(f"--order {name!r} lacks {list_labels(strange)}, which the column holds")
+    return column.cast(pl.Enum(known))
 
 
 def read_wide(

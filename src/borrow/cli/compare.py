@@ -90,6 +90,7 @@ def run(
     ] = False,
     features: o.Features = None,
     ignore: o.Ignore = None,
+    order: o.Order = None,
     targets: o.Targets = None,
     kind: o.Kind = "auto",
     labels: o.Labels = False,
@@ -128,7 +129,7 @@ def run(
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
     extra = [name for name in (group, time) if name is not None]
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, extra)
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, extra, order)
     target, task, kind = table.target, table.task, chosen_kind(table, kind, labels, numbers)
     if task is None:
         fail("--task is missing: the column that names the task of a row; or --targets, a column per task")
@@ -180,6 +181,7 @@ def run(
                 repeats=None if folds is None else repeats,
                 features=features,
                 ignore=ignore,
+                order=order,
                 seed=seed,
                 group=group,
                 time=time,

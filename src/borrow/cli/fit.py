@@ -65,6 +65,7 @@ def run(
     save: Annotated[Path, typer.Option("--save", "-o", help="File for the model.")] = Path("model.borrow"),
     features: o.Features = None,
     ignore: o.Ignore = None,
+    order: o.Order = None,
     targets: o.Targets = None,
     kind: o.Kind = "auto",
     labels: o.Labels = False,
@@ -76,7 +77,7 @@ def run(
 ) -> None:
     """Learn a model from a table and save it to a file."""
     check_files({"DATA": data}, {"--save": save})
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets)
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, order=order)
     kind = chosen_kind(table, kind, labels, numbers)
     label = find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)

@@ -109,19 +109,22 @@ def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
         for values in part:
             columns[values.name].take(values, source.separator)
     becomes = {values.name: as_input(values, source.separator) for values in pl.concat(first)}
-    about = [{**column.about(rows), "becomes": becomes[name]} for name, column in columns.items()]
+    about = [{**column.about(rows), **becomes[name]} for name, column in columns.items()]
     return {"rows": rows, "delimiter": source.separator or None, "columns": about}
 
 
-def as_input(column: pl.Series, separator: str) -> str:
-    """What a model would make of a column, by its first rows; or why it cannot be read."""
-    from borrow.data.encode import decide
+def as_input(column: pl.Series, separator: str) -> dict[str, str]:
+    """What a model would make of a column, by its first rows, or why it cannot be read; and what the text in it is."""
+    from borrow.data.encode import Dates, Measured, Times, decide
 
     found = to_numbers(column, separator)
     try:
-        return decide(column.name, found.values if found.odd is None else as_text(column)).sentence() or "as it is"
+        decision = decide(column.name, found.values if found.odd is None else as_text(column))
     except ValueError as problem:
-        return str(problem)
+        return {"becomes": str(problem)}
+    kinds = {Dates: "dates", Times: "times", Measured: "numbers"}
+    kind = {"kind": kinds[type(decision)]} if column.dtype == pl.String and type(decision) in kinds else {}
+    return {"becomes": decision.sentence() or "as it is", **kind}
 
 
 @dataclass
@@ -153,11 +156,7 @@ class Column:
             low = min((v for v in least if v is not None), default=None)
             high = max((v for v in most if v is not None), default=None)
             return {**about, "kind": "numbers", "infinite": sum(infinite), "least": low, "most": high}
-        from borrow.data.encode import are_dates
-
         kind = "text" if all(numbers) or self.dtype == pl.String else str(self.dtype)
-        if self.dtype == pl.String and self.values and are_dates(self.values):
-            kind = "dates"
         return {**about, "kind": kind, "values": to_json(list(self.values)[:LISTED])}
 
 

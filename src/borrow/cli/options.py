@@ -14,6 +14,10 @@ Features = Annotated[
     list[str] | None, typer.Option("--features", "-x", help="Input columns, as a,b or repeated; default: all others.")
 ]
 Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="Columns to leave out, as a,b or repeated.")]
+Order = Annotated[
+    list[str] | None,
+    typer.Option("--order", help="Levels of a text column from least to most, as dose=low,mid,high; may be repeated."),
+]
 Kind = Annotated[
     str,
     typer.Option(

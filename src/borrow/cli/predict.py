@@ -264,6 +264,8 @@ def write_table(parts: Iterable[pl.DataFrame], output: Path) -> None:
     from borrow.numerics.files import write_atomically
 
     if str(output) == "-":
+        if sys.stdout is None:
+            fail("standard output is closed; give --output with the name of a file")
         for i, part in enumerate(parts):
             sys.stdout.write(part.write_csv(include_header=i == 0))
         return

@@ -219,20 +219,26 @@ def open_source(place: str, delimiter: str | None = None, known: Sequence[str] =
         if sys.stdin is None or sys.stdin.isatty():
             what = "closed" if sys.stdin is None else "a terminal"
             fail(f"standard input is {what}; pipe a table into the command, or give a file")
-        stream = sys.stdin.buffer
-        head = stream.read(BLOCK)
-        if head[:4] == PARQUET:  # its table of contents is at the end
-            head += stream.read()
-            return _source("standard input", lambda: io.BytesIO(head), delimiter, known)
-        return _source("standard input", lambda: nullcontext(_Chained(head, stream)), delimiter, known)
+        return _streamed("standard input", sys.stdin.buffer, delimiter, known)
     path = Path(place)
     refuse_absent(path)
     if path.is_dir():
         fail(f"{place!r} is a folder; give a CSV or Parquet file")
     try:
+        if not path.is_file():  # a pipe, such as that of <(zcat table.csv.gz)
+            return _streamed(repr(place), path.open("rb"), delimiter, known)
         return _source(repr(place), lambda: path.open("rb"), delimiter, known)
     except OSError as problem:
         fail(f"{place!r} cannot be read: {problem.strerror}")
+
+
+def _streamed(name: str, stream: BinaryIO, delimiter: str | None, known: Sequence[str]) -> Source:
+    """A table that can be read once."""
+    head = stream.read(BLOCK)
+    if head[:4] == PARQUET:  # its table of contents is at the end
+        head += stream.read()
+        return _source(name, lambda: io.BytesIO(head), delimiter, known)
+    return _source(name, lambda: nullcontext(_Chained(head, stream)), delimiter, known)
 
 
 def refuse_absent(path: Path) -> None:

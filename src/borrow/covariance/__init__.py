@@ -1,15 +1,15 @@
 """Covariances over all tasks. Each conditions on diagonal Gaussian sites and owns the algebra that makes it cheap."""
 
-from borrow.covariance.carrier import Basis
 from borrow.covariance.contracts import Adjoints, Covariance, Moments, Posterior, Prediction, Sites
-from borrow.covariance.dense import DensePosterior, DenseTasks
+from borrow.covariance.dense import DensePosterior, DenseTasks, evidence_of_rows
 from borrow.covariance.design import Design
-from borrow.covariance.inducing import choose_inducing, spread_inducing
+from borrow.covariance.inducing import LOG_2PI, Basis, choose_inducing, spread_inducing
 from borrow.covariance.kronecker import CompleteTasks
 from borrow.covariance.lowrank import LowRankTasks
 from borrow.covariance.shared import SharedCovariance, SharedPosterior
 
 __all__ = [
+    "LOG_2PI",
     "Adjoints",
     "Basis",
     "CompleteTasks",
@@ -25,5 +25,6 @@ __all__ = [
     "SharedPosterior",
     "Sites",
     "choose_inducing",
+    "evidence_of_rows",
     "spread_inducing",
 ]

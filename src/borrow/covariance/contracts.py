@@ -9,13 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from borrow.data.cells import Cells
+from borrow.data.cells import Cells, Codes
 from borrow.numerics.linalg import Array, to_host
-
-Codes = npt.NDArray[np.intp]
 
 
 class AnySites(Protocol):

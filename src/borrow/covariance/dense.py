@@ -21,10 +21,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI, marginal_variances, unit_noise
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
-from borrow.covariance.design import Design
-from borrow.covariance.rebuilt import Rebuilt
+from borrow.covariance.design import Design, Rebuilt
+from borrow.covariance.inducing import LOG_2PI, marginal_variances, unit_noise
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
@@ -54,10 +53,6 @@ class DenseTasks(Rebuilt):
         self.Kx, self.back = self.kernel.evaluate(self.inputs)
         self.own_parts = [self._own(t) for t in range(len(self.specific))]
 
-    def rows(self, t: int) -> slice:
-        """Where the rows of task t stand among all rows, which are stacked by task."""
-        return self.design.rows(t)
-
     def specific_of(self, t: int) -> Any:
         """The kernel of task t's own, None where it has none."""
         return self.specific[t] if self.specific else None
@@ -79,11 +74,11 @@ class DenseTasks(Rebuilt):
         A = wBw * self.Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
-                at = self.rows(t)
+                at = self.design.rows(t)
                 A[at, at] += (self.intercept * w[at])[:, None] * w[at]
         for t, (block, _) in enumerate(self.own_parts):
             if block is not None:
-                at = self.rows(t)
+                at = self.design.rows(t)
                 A[at, at] += w[at][:, None] * block * w[at]
         return A, wBw
 
@@ -104,7 +99,7 @@ class DenseTasks(Rebuilt):
         return bK if self.index is None else self.design.gather(bK)
 
     def _own(self, t: int) -> tuple[Array | None, Any]:
-        kernel, at = self.specific[t], self.rows(t)
+        kernel, at = self.specific[t], self.design.rows(t)
         if kernel is None or at.start == at.stop:
             return None, None
         return kernel.evaluate(self.X[at])
@@ -144,7 +139,7 @@ class DensePosterior(Rebuilt):
         noise = to_host(w * w * linalg.diagonal(Q))
         intercept, specific = 0.0, []
         for t in range(len(prior.B)) if prior.intercept or prior.specific else ():
-            at = prior.rows(t)
+            at = prior.design.rows(t)
             block = w[at][:, None] * Q[at, at] * w[at]
             intercept += float(block.sum())
             kernel, back = prior.specific_of(t), prior.own_parts[t][1] if prior.specific else None
@@ -166,7 +161,7 @@ class DensePosterior(Rebuilt):
         """
         P, found = linalg.inverse_from_factor(self.L), []
         for t in range(len(self.prior.B)):
-            at = self.prior.rows(t)
+            at = self.prior.design.rows(t)
             L = linalg.cholesky(linalg.copy(P[at, at]), overwrite=True)
             half = linalg.solve_lower(L, self.alpha[at])
             rows = at.stop - at.start
@@ -213,7 +208,7 @@ class DensePosterior(Rebuilt):
         old = prior.kernel(X, prior.inputs)
         cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(as_type_of(X, prior.B[task]))
         for t in np.unique(task) if prior.intercept or prior.specific else ():
-            at, here = prior.rows(int(t)), np.flatnonzero(task == t)
+            at, here = prior.design.rows(int(t)), np.flatnonzero(task == t)
             cross[here, at] += prior.intercept
             if prior.specific_of(t) is not None:
                 cross[here, at] += prior.specific_of(t)(X[here], prior.X[at])
@@ -229,6 +224,28 @@ class DensePosterior(Rebuilt):
                 here = np.flatnonzero(task == t)
                 variance[here] += prior.specific_of(t).diag(X[here])
         return Prediction(to_host(mean), to_host((variance - linalg.column_dots(half, half)).clip(0.0)))
+
+
+def evidence_of_rows(
+    kernel: Kernel, X: Array, tau: Array, Y: Array, own: Array | None = None
+) -> tuple[float, Array, Array]:
+    """log N(Y; 0, K + 1/tau) of every column of Y, summed; by the kernel's theta; and by 1/tau of each row.
+
+    C = K + 1/tau is never formed: with w = sqrt(tau), A = I + w K w and beta = A^-1 w y,
+    log N = -1/2 (w y)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 y = w beta, C^-1 = w A^-1 w. So the
+    adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w for each column. `own` is multiplied
+    with K: 1 where two rows are of one task, 0 elsewhere; None for 1 everywhere.
+    """
+    K, pullback = kernel.evaluate(X)
+    w, k = namespace(K).sqrt(as_type_of(K, tau)), Y.shape[1]
+    scale = w * w[:, None] if own is None else as_type_of(K, own) * w * w[:, None]
+    A, S = K * scale, w[:, None] * as_type_of(K, Y)
+    linalg.add_diagonal(A, 1.0)
+    L = linalg.cholesky(A, overwrite=True)
+    beta = linalg.solve(L, S)
+    value = float(np.log(tau).sum()) - linalg.log_determinant(L) - len(tau) * LOG_2PI
+    bK = 0.5 * k * linalg.gram_minus_inverse(beta / k**0.5, L) * scale
+    return 0.5 * (k * value - float(linalg.inner(S, beta))), pullback(bK).theta, to_host(linalg.diagonal(bK))
 
 
 def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:

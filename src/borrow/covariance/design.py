@@ -1,20 +1,20 @@
-"""Where the rows of all tasks lie: distinct inputs, which row is at which, and whether every task has every one."""
+"""Where the rows of all tasks lie: distinct inputs, which row is at which, and whether every task has every one.
+
+Matrices over all of it are made again from a design where they are needed, and do not travel (`Rebuilt`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from borrow.data.cells import Cells
+from borrow.data.cells import Cells, Codes
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, is_tensor
-
-Codes = npt.NDArray[np.intp]
+from borrow.numerics.linalg import Array, rows_first, sparse_product
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,8 @@ class Design:
     def gather(self, A: Any) -> Array:
         """(n, n) summed over the rows at each pair of distinct inputs, (N, N)."""
         n = len(A)
-        if is_tensor(A):
-            onto = A.new_zeros((len(self.inputs), n))
-            onto[self.put(self.index), self.put(np.arange(n))] = 1.0
-            return onto @ A @ onto.T
         onto = sparse.csr_array((np.ones(n), (self.index, np.arange(n))), shape=(len(self.inputs), n))
-        return onto @ (onto @ A).T
+        return sparse_product(rows_first(sparse_product(A, onto).T), onto)
 
     @cached_property
     def complete(self) -> bool:
@@ -70,3 +66,21 @@ class Design:
             return False
         count = self.count.reshape(M, N)
         return bool(np.array_equal(count * count[0, 0], np.multiply.outer(count[:, 0], count[0])))
+
+
+class Rebuilt:
+    """A dataclass that computes matrices from its fields in `__post_init__`. Only the fields travel.
+
+    Closures and what lies on a device cannot travel; hyper-parameters, rows and sites can. What is missing in a copy
+    is computed again when it is first asked for.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return state | {"sites": state["sites"].on_host()} if "sites" in state else state
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or len(self.__dict__) > len(fields(self)):  # type: ignore[arg-type]
+            raise AttributeError(name)
+        self.__post_init__()
+        return getattr(self, name)

@@ -18,10 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
-from borrow.covariance.design import Design
-from borrow.covariance.rebuilt import Rebuilt
+from borrow.covariance.design import Design, Rebuilt
+from borrow.covariance.inducing import LOG_2PI
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
@@ -64,8 +63,7 @@ class CompletePosterior(Rebuilt):
         self.g, self.V = self._eigen(prior.B_beside, self.by_task)
         self.l, self.U = self._eigen(prior.Kx, self.by_input)
         self.shrink = 1.0 / (1.0 + self.g[:, None] * self.l)
-        S = (nu / self.w).reshape(M, N)
-        rotated = self.V.T @ S @ self.U
+        rotated = self.V.T @ (nu / self.w).reshape(M, N) @ self.U
         shrunk = rotated * self.shrink
         self.alpha = self.V @ shrunk @ self.U.T  # (M, N)
         self.log_determinant = -float(xp.log(self.shrink).sum())
@@ -81,11 +79,15 @@ class CompletePosterior(Rebuilt):
         """The diagonal of A^-1, by row."""
         return (self.V**2 @ self.shrink @ (self.U**2).T).ravel()
 
+    @cached_property
+    def coefficients(self) -> Array:
+        """w alpha, (M, N): what a covariance with the rows is multiplied with."""
+        return self.by_task[:, None] * self.alpha * self.by_input
+
     def by_inputs(self) -> Array:
         """The adjoint of k on the inputs."""
         d = self.g @ self.shrink
-        left = self.by_task[:, None] * self.alpha * self.by_input
-        bK = left.T @ self.prior.B_beside @ left
+        bK = self.coefficients.T @ self.prior.B_beside @ self.coefficients
         half = self.by_input[:, None] * self.U * namespace(d).sqrt(d)
         bK -= half @ half.T
         bK *= 0.5
@@ -93,17 +95,15 @@ class CompletePosterior(Rebuilt):
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, B, and the noise of each row."""
-        left = self.by_task[:, None] * self.alpha * self.by_input
         half = self.by_task[:, None] * self.V * namespace(self.l).sqrt(self.shrink @ self.l)
-        bB = 0.5 * (left @ self.prior.Kx @ left.T - half @ half.T)
+        bB = 0.5 * (self.coefficients @ self.prior.Kx @ self.coefficients.T - half @ half.T)
         noise = 0.5 * self.w**2 * (self.alpha.ravel() ** 2 - self.inverse_diagonal)
         by_sites = self.sites.by_parameters(to_host(noise))
         return Adjoints(by_sites, [self.prior.back(self.by_inputs()).theta], B=to_host(bB))
 
     def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row: w K w = A - I."""
-        left = self.by_task[:, None] * self.alpha * self.by_input
-        mean = (self.prior.B_beside @ left @ self.prior.Kx).ravel()
+        mean = (self.prior.B_beside @ self.coefficients @ self.prior.Kx).ravel()
         found = Moments(mean, (1.0 - self.inverse_diagonal) / self.w**2)
         return found if is_tensor(self.sites.nu) else Moments(*map(to_host, found))
 
@@ -112,8 +112,7 @@ class CompletePosterior(Rebuilt):
         prior = self.prior
         X = as_type_of(prior.Kx, X)
         cross = prior.kernel(X, prior.inputs)
-        left = self.by_task[:, None] * self.alpha * self.by_input
-        mean = linalg.row_dots(cross, (prior.B_beside @ left)[task])
+        mean = linalg.row_dots(cross, (prior.B_beside @ self.coefficients)[task])
         p = (prior.B_beside * self.by_task) @ self.V
         q = (cross * self.by_input) @ self.U
         if full:

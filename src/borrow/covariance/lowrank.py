@@ -2,7 +2,7 @@
 
 Task t is  f_t = sum_p R[t, p] h_p + b_t,  K^f = R R' of rank P, b_t ~ N(0, c) a random intercept. Each h_p ~ GP(0, k)
 is carried by whitened values u_p at Z:  h_p(x) = v(x)'u_p + residual, v = L^-1 k(Z, x), L = chol k(Z, Z). With Z all
-distinct inputs this is exact; with fewer it is Nystrom's, the lost variance kept on the diagonal.
+distinct inputs this is exact; with fewer it is Nystrom's, the lost variance kept on the diagonal (`keeps`).
 
 Row i of task t at the distinct input j, with precision tau (a site, see `shared`), has residual variance
 e = |R_t|^2 r_j, D = 1/(1 + tau e) and weight omega = tau D. The intercept is integrated out of every task by
@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from borrow.covariance.carrier import Basis, InducingBasis, unit_noise
-from borrow.covariance.contracts import Adjoints, AnySites, Codes
+from borrow.covariance.contracts import AnySites, Codes
 from borrow.covariance.design import Design
+from borrow.covariance.inducing import Basis, InducingBasis, unit_noise
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
@@ -112,7 +112,7 @@ class SecondPass:
         return np.einsum("ip,ip->i", R, to_host(V @ self.a.T)[index])
 
     def adjoints(self, inducing: bool) -> tuple[Any, ...]:
-        """By sites, R and the intercepts' variance; then by theta, V'bV and Z of the basis, less the shared part."""
+        """By sites, R, no own kernels and the intercepts' variance; then theta, V'bV, Z, less the shared part."""
         prior, first = self.prior, self.first
         d, R, V, c = prior.design, prior.R, prior.carried.V, prior.intercept
         n_functions, m = R.shape[1], V.shape[1]
@@ -122,7 +122,7 @@ class SecondPass:
         bR: Array = np.stack(
             [np.bincount(d.task, beta * f[d.index], minlength=d.n_tasks) for f in to_host(V @ self.a.T).T], axis=1
         )
-        spread = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
+        quadratic = np.zeros(len(beta))  # (v_j - kappa v_t)' P_t (v_j - kappa v_t), P_t = sum_pq R_tp R_tq P_pq
         at_task = np.zeros(d.n_tasks)  # v_t' P_t v_t
         for p, q in first.pairs:
             both = 1.0 + (p != q)
@@ -140,11 +140,11 @@ class SecondPass:
                 y = y - first.kappa[d.task] * (2.0 * cross - (first.kappa * vPv)[d.task])
                 moved -= first.kappa * vPv
                 at_task += both * RR * vPv
-            spread += both * RR[d.task] * y
+            quadratic += both * RR[d.task] * y
             bR[:, p] -= moved * R[:, q]
             if p != q:
                 bR[:, q] -= moved * R[:, p]
-        noise = 0.5 * first.tau * (self.alpha**2 + first.tau * first.D**2 * spread - self._inverse_diagonal())
+        noise = 0.5 * first.tau * (self.alpha**2 + first.tau * first.D**2 * quadratic - self._inverse_diagonal())
         bR += 2.0 * R * np.bincount(d.task, noise * prior.residual[d.index], minlength=d.n_tasks)[:, None]
         bresidual = first.by_input(np.einsum("tp,tp->t", R, R)[d.task] * noise)
         left = 1.0 - first.kappa * first.weight
@@ -152,7 +152,7 @@ class SecondPass:
         by_intercept = np.sum(by_task**2 + left**2 * at_task - first.weight * left)
         intercept = 0.5 * float(by_intercept) if c else 0.0
         by_basis = prior.carried.pullback(bV, as_type_of(V, bresidual), inducing)
-        return [first.sites.by_parameters(noise)], [bR], intercept, *by_basis
+        return [first.sites.by_parameters(noise)], [bR], [], intercept, *by_basis
 
     def _inverse_diagonal(self) -> Array:
         """The diagonal of every task's A^-1 given the shared functions."""
@@ -171,11 +171,11 @@ class SecondPass:
         by_task = np.bincount(d.task, first.w * self.alpha, minlength=d.n_tasks)
         mean = self._shared_mean(prior.R[d.task], prior.carried.V, d.index)
         mean += first.residual * first.w * self.alpha + prior.intercept * by_task[d.task]
-        spread = np.empty(len(mean))
-        for at in _blocks(len(mean)):
+        quadratic = np.empty(len(mean))
+        for at in (slice(i, i + BLOCK) for i in range(0, len(mean), BLOCK)):
             J = self._coefficients(prior.R[d.task[at]], prior.carried.V[d.index[at]], d.task[at])
-            spread[at] = to_host(row_dots(J, J))
-        return mean, (1.0 - self._inverse_diagonal() + first.tau * first.D**2 * spread) / first.tau
+            quadratic[at] = to_host(row_dots(J, J))
+        return mean, (1.0 - self._inverse_diagonal() + first.tau * first.D**2 * quadratic) / first.tau
 
     def moments_at(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean and variance of the functions at new rows."""
@@ -211,6 +211,11 @@ class LowRankParameters:
     R: Array
     intercept: float
 
+    @property
+    def basis_of(self) -> list[int]:
+        """One basis carries all functions."""
+        return [0] * self.R.shape[1]
+
     def part(self, tasks: slice) -> LowRankParameters:
         """Those of some tasks."""
         return replace(self, R=self.R[tasks])
@@ -221,8 +226,10 @@ class LowRankTasks(TwoPassCovariance):
 
     parameters: LowRankParameters
 
-    def __init__(self, tasks: PlacedTasks, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0) -> None:
-        super().__init__(tasks, LowRankParameters([InducingBasis(Basis(kernel, Z), tasks.device)], R, intercept))
+    def __init__(
+        self, tasks: PlacedTasks, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0, keeps: bool = True
+    ) -> None:
+        super().__init__(tasks, LowRankParameters([InducingBasis(Basis(kernel, Z, keeps), tasks.device)], R, intercept))
 
     def condition(self, sites: AnySites) -> LowRankPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
@@ -233,26 +240,3 @@ class LowRankPosterior(TwoPassPosterior):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
     prior: LowRankTasks
-
-    def adjoints(self, inducing: bool = False) -> Adjoints:
-        """Derivatives of the evidence by theta, R, the intercepts' variance, and by what the sites are."""
-        noise, weights, intercept, theta, by_diagonal, S, by_Z = self._total("adjoints", inducing)
-        P = self.prior.parameters.R.shape[1]
-        a, covariance = self.a.reshape(P, -1), self.shared.covariance
-        m = a.shape[1]
-        shared = a.T @ a
-        linalg.add_diagonal(shared, -float(P))
-        for at in (slice(p * m, (p + 1) * m) for p in range(P)):
-            shared += covariance[at, at]
-        more, shared_Z = self.prior.carriers[0].pullback(shared + S, inducing)
-        return Adjoints(
-            np.concatenate(noise),
-            [theta + more + by_diagonal],
-            weights=np.concatenate(weights),
-            intercept=intercept,
-            inducing=[None if shared_Z is None else by_Z + shared_Z],
-        )
-
-
-def _blocks(n: int) -> list[slice]:
-    return [slice(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]

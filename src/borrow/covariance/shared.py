@@ -28,16 +28,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from borrow.covariance import layout as layouts
-from borrow.covariance.carrier import LOG_2PI, Basis, InducingBasis, marginal_variances, unit_noise
-from borrow.covariance.contracts import Adjoints, AnySites, Codes
-from borrow.covariance.factors import DenseFactor, DiagonalFactor
-from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
+from borrow.covariance.contracts import AnySites, Codes
+from borrow.covariance.inducing import LOG_2PI, Basis, InducingBasis, marginal_variances, unit_noise
+from borrow.covariance.layout import DenseFactor, DiagonalFactor
+from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior, columns_of
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
@@ -51,7 +50,8 @@ class ShardPrior:
     def __init__(self, parameters: SharedParameters, shard: TaskShard) -> None:
         cells = shard.cells
         X, self.starts = shard.X, cells.starts
-        self.basis_of, self.weights, self.columns = parameters.basis_of, parameters.weights, parameters.columns
+        self.basis_of, self.weights = parameters.basis_of, parameters.weights
+        self.columns = columns_of(parameters.carriers, self.basis_of)
         self.specific = parameters.specific
         if is_tensor(X):
             self.specific = stacked = TaskKernels.of(parameters.specific)
@@ -196,7 +196,7 @@ class SecondPass:
         return (-0.5 * found,)
 
     def adjoints(self, inducing: bool) -> tuple[Any, ...]:
-        """By sites, weights and own kernels; then by theta, V'bV and Z of every basis, less the shared part."""
+        """By sites, weights, own kernels and no intercept; then theta, V'bV, Z of every basis, less the shared part."""
         prior, w, xp = self.prior, self.first.w, namespace(self.first.w)
         R = linalg.right_solve_transposed(self.H, self.LB)
         noise = xp.empty_like(w)
@@ -219,12 +219,11 @@ class SecondPass:
                 specific[t] = own
         bG = linalg.right_solve(R, self.LB)  # H P
         del R
-        outer = self.alpha[:, None] * self.a
-        bG = xp.subtract(outer, bG, out=bG)
+        bG = xp.subtract(self.alpha[:, None] * self.a, bG, out=bG)
         bG *= w[:, None]
         by_sites = self.first.sites.by_parameters(to_host(prior.layout.collect(noise)))
         weights, bases = self._adjoints_of_functions(bG, noise, inducing)
-        return [by_sites], [weights], specific, *(v for basis in bases for v in basis)
+        return [by_sites], [weights], specific, 0.0, *(v for basis in bases for v in basis)
 
     def _adjoints_of_functions(self, bG: Array, noise: Array, inducing: bool) -> tuple[Array, list[Any]]:
         """To the weights, and to each basis through all functions that it carries; overwrites bG."""
@@ -327,12 +326,6 @@ class SharedParameters:
     weights: Array
     specific: Sequence[Kernel | None]
 
-    @property
-    def columns(self) -> list[slice]:
-        """Where each shared function lies among the columns of G."""
-        ends = np.cumsum([0, *(len(self.carriers[b].basis.Z) for b in self.basis_of)])
-        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
-
     def part(self, tasks: slice) -> SharedParameters:
         """Those of some tasks."""
         return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
@@ -400,20 +393,3 @@ class SharedPosterior(TwoPassPosterior):
     def evidence_alone(self) -> Array:
         """The evidence of each task's unit-noise observations, where nothing is shared and no task is without rows."""
         return np.concatenate([part for (part,) in self._ask("evidence_alone")])
-
-    def adjoints(self, inducing: bool = False) -> Adjoints:
-        """Derivatives of the evidence by everything that the prior was built from, and by what the sites are."""
-        noise, weights, specific, *by_basis = self._total("adjoints", inducing)
-        parameters, a = self.prior.parameters, self.a
-        aaP = a[:, None] * a + self.shared.covariance
-        linalg.add_diagonal(aaP, -1.0)
-        bases, by_Z = [], []
-        for b, carrier in enumerate(parameters.carriers):
-            theta, by_diagonal, S, own_Z = by_basis[4 * b : 4 * b + 4]
-            shared = S * 0.0
-            for at in (at for at, other in zip(parameters.columns, parameters.basis_of, strict=True) if other == b):
-                shared += aaP[at, at]
-            more, shared_Z = carrier.pullback(shared + S, inducing)
-            bases.append(theta + more + by_diagonal)
-            by_Z.append(None if shared_Z is None else own_Z + shared_Z)
-        return Adjoints(np.concatenate(noise), bases, weights=np.concatenate(weights), specific=specific, inducing=by_Z)

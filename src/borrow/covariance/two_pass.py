@@ -12,20 +12,20 @@ What a posterior knows of single tasks lies with their rows; it holds the sites,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI, InducingBasis
-from borrow.covariance.contracts import AnySites, Codes, Moments, Prediction
+from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
+from borrow.covariance.inducing import LOG_2PI, InducingBasis
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
-from borrow.tasks.cache import CacheKey
-from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.placed import CacheKey, PlacedTasks, TaskShard
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Parameters(Protocol):
     """What a covariance is built from besides the rows: it travels, in parts, and builds there what it needs.
 
     `prior(parameters, shard)` is the prior of a shard's tasks; `first(prior, sites)` the first pass, whose `sums()` are
-    what these add to B and b; `second(first, shared)` answers for them given the shared functions.
+    what these add to B and b; `second(first, shared)` answers for them given the shared functions. The shared function
+    q is carried by `carriers[basis_of[q]]`.
     """
 
     prior: ClassVar[Callable[..., Any]]
@@ -61,6 +62,12 @@ class Parameters(Protocol):
 
     def part(self, tasks: slice) -> Parameters:
         """Those of some tasks."""
+
+
+def columns_of(carriers: Sequence[InducingBasis], basis_of: Sequence[int]) -> list[slice]:
+    """Where each shared function lies among the columns of G."""
+    ends = np.cumsum([0, *(len(carriers[b].basis.Z) for b in basis_of)])
+    return [slice(int(i), int(j)) for i, j in pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ class TwoPassCovariance:
 
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
-        self.jitter = max([c.jitter for c in self.carriers], default=0.0)  # the largest that a k(Z, Z) needed
+        self.jitter = max([c.jitter for c in parameters.carriers], default=0.0)  # the largest that a k(Z, Z) needed
 
     def __getstate__(self) -> dict[str, Any]:
         return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
@@ -155,12 +162,6 @@ class TwoPassCovariance:
         """Under which shards keep what they make of this prior."""
         self._key = self._key or CacheKey()
         return self._key
-
-    @property
-    def carriers(self) -> list[InducingBasis]:
-        """The bases that carry the shared functions."""
-        found: list[InducingBasis] = self.parameters.carriers
-        return found
 
 
 class TwoPassPosterior:
@@ -220,6 +221,22 @@ class TwoPassPosterior:
         """log N(s; 0, I + w K w) of the sites as unit-noise observations."""
         quadratic = float(self._known()[0] + self.a @ self.a)
         return -0.5 * (quadratic + self.log_determinant + len(self.prior.tasks.cells.y) * LOG_2PI)
+
+    def adjoints(self, inducing: bool = False) -> Adjoints:
+        """Derivatives of the evidence by everything that the prior was built from, and by what the sites are."""
+        noise, weights, specific, intercept, *by_basis = self._total("adjoints", inducing)
+        parameters, a, P = self.prior.parameters, self.a, self.shared.covariance
+        columns, bases, by_Z = columns_of(parameters.carriers, parameters.basis_of), [], []
+        for b, carrier in enumerate(parameters.carriers):
+            theta, by_diagonal, S, own_Z = by_basis[4 * b : 4 * b + 4]
+            for at in (at for at, other in zip(columns, parameters.basis_of, strict=True) if other == b):
+                S = S + (a[at][:, None] * a[at] + P[at, at])
+                linalg.add_diagonal(S, -1.0)
+            more, shared_Z = carrier.pullback(S, inducing)
+            bases.append(theta + more + by_diagonal)
+            by_Z.append(None if shared_Z is None else own_Z + shared_Z)
+        weights, noise = np.concatenate(weights), np.concatenate(noise)
+        return Adjoints(noise, bases, weights, intercept=intercept, specific=specific, inducing=by_Z)
 
     def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row."""

@@ -70,7 +70,7 @@ class Cells(Stacked):
     A cell is the mean of its rows; `count` is its precision in units of one row. What the rows say beyond
     their means is kept per task: `dof` rows more than cells, `scatter` their sum of squares around the means,
     `log_count` the constant, so that the evidence equals that of the rows written out. `least_noise` is the variance
-    that the resolution of the targets leaves in each row (`data.resolution`); None where nothing is known of it.
+    that the resolution of the targets leaves in each row (`data.scaling`); None where nothing is known of it.
     """
 
     X: Array

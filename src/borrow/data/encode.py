@@ -4,10 +4,12 @@
 |--------------------------------|-------------------------------------------------------------------------------------|
 | numbers, truth values          | themselves                                                                          |
 | numbers with gaps              | the median in the gaps, and a column that marks them                                |
+| numbers with a unit (5 %, $3)  | the numbers; decimal commas are read where they can be nothing else                 |
 | two levels of text             | one column, 0 and 1                                                                 |
 | more levels                    | one column each; the rarest share one where there are more than `max_levels`        |
-| ordered levels                 | their place in the order, from 0                                                    |
+| ordered levels                 | their place in the order, from 0; low, medium, high and their like have one         |
 | dates and times                | days since the first; sine and cosine of day, week or year where these come round   |
+| times of day                   | hours; sine and cosine of the day where they are more than half a day apart         |
 | a different text in every row  | nothing: it names the row                                                           |
 
 Gaps among levels are a level. Free text is refused: nothing here reads it.
@@ -16,11 +18,9 @@ Gaps among levels are a level. Free text is refused: nothing here reads it.
 from __future__ import annotations
 
 import datetime
-import logging
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -31,10 +31,18 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
+from borrow.data.written import (
+    Units,
+    are_times,
+    day_first,
+    looks_like_dates,
+    read_date,
+    read_time,
+    scale_of,
+    units_of,
+)
 from borrow.numerics.linalg import Array
-from borrow.numerics.warned import warn
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log, warn
 
 #: Levels that have a column each; where there are more, the rarest share the last one.
 MOST_LEVELS = 20
@@ -44,13 +52,14 @@ LONG, WORDY = 40, 5
 CYCLES = {"day": (1.0, 1.0 / 24.0), "week": (7.0, 1.0), "year": (365.2425, 30.44)}
 #: A cycle is taken where the dates span nearly two of it and fall on at least so many parts of it.
 SPANNED, PARTS = 1.9, 4
+#: The two columns of a cycle; times of day go round it where they are so many hours apart.
+WAYS = {"sine": np.sin, "cosine": np.cos}
+HALF_A_DAY = 12.0
 #: What stands for no value where levels are listed.
 MISSING = "(missing)"
 #: The reason for leaving out a column that `drop` names.
 AS_ASKED = "as asked"
 
-_ISO = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?(Z|[+-]\d{2}:?\d{2})?)?)?")
-_LOCAL = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -73,6 +82,10 @@ class Decision(ABC):
         """The decision in words; nothing where the column stays as it is."""
         return ""
 
+    def written(self, numbers: Array) -> str:
+        """What stood in the column, from the numbers of one row that it became."""
+        return f"{numbers[0]:.4g}"
+
 
 @dataclass(frozen=True)
 class Filled(Decision):
@@ -94,6 +107,14 @@ class Filled(Decision):
         filled = np.where(gaps, self.fill, found)
         return np.column_stack([filled, gaps]) if self.gaps else filled[:, None]
 
+    def written(self, numbers: Array) -> str:
+        """What stood there, or that nothing did."""
+        return MISSING if self.gaps and numbers[-1] else self.value(float(numbers[0]))
+
+    def value(self, number: float) -> str:
+        """A number as it may have been written."""
+        return f"{number:.4g}"
+
     def told(self, before: str = "", value: str = "") -> str:
         """What became of the gaps, where there were some."""
         has = "gaps have" if self.gaps > 1 else "gap has"
@@ -110,12 +131,63 @@ class Numbers(Filled):
         return self.marked(str(self.name))
 
     def encode(self, values: Any) -> Array:
-        """The numbers."""
+        """The column as numbers, gaps filled."""
         return self.filled(_numbers(values, self.name))
 
     def sentence(self) -> str:
         """How many gaps there were."""
         return self.told(value=f" {self.fill:.4g}")
+
+
+@dataclass(frozen=True)
+class Measured(Filled):
+    """Numbers that are written with a unit or with decimal commas; numbers themselves are taken to be in the unit."""
+
+    units: Units
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column itself, and the one that marks its gaps."""
+        return self.marked(str(self.name))
+
+    def encode(self, values: Any) -> Array:
+        """The numbers."""
+        return self.filled(_measures(values, self.name, self.units))
+
+    def value(self, number: float) -> str:
+        """With its unit."""
+        return f"{self.units.before}{number:.4g} {self.units.after}".strip()
+
+    def sentence(self) -> str:
+        """How they are written, and how many gaps there were."""
+        return f"numbers with {self.units}{self.told('; ', f' {self.fill:.4g}')}"
+
+
+@dataclass(frozen=True)
+class Times(Filled):
+    """Times of day: hours since midnight, and where in the day they are where they go round it."""
+
+    round: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Hours, the cycle, and the column that marks gaps."""
+        turns = [f"{self.name} (day, {way})" for way in WAYS if self.round]
+        return self.marked(f"{self.name} (hours)", *turns)
+
+    def encode(self, values: Any) -> Array:
+        """Hours, and sine and cosine of the day."""
+        filled = self.filled(_hours(values, self.name))
+        turns = [way(2.0 * np.pi * filled[:, 0] / 24.0) for way in WAYS.values() if self.round]
+        return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+
+    def value(self, number: float) -> str:
+        """Hours and minutes."""
+        return f"{int(number):02d}:{round(60 * (number % 1)):02d}"
+
+    def sentence(self) -> str:
+        """Whether the day is a cycle."""
+        return f"times of day, as hours{', and where in the day' if self.round else ''}{self.told('; ')}"
 
 
 @dataclass(frozen=True)
@@ -151,6 +223,11 @@ class Levels(Decision):
             return np.where(codes < 0, 0.5, codes)[:, None]
         return (codes[:, None] == np.arange(len(self.names))).astype(float)
 
+    def written(self, numbers: Array) -> str:
+        """The level."""
+        at = round(float(numbers[0])) if self._two else int(np.argmax(numbers))
+        return self.levels[at] if at < len(self.levels) else "(other)"
+
     def sentence(self) -> str:
         """How many levels, and what becomes of them."""
         if self._two:
@@ -179,6 +256,10 @@ class Ordered(Filled):
         _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
         return self.filled(np.array([place.get(v, np.nan) for v in found]), told=True)
 
+    def value(self, number: float) -> str:
+        """The level at a place."""
+        return self.levels[round(number)]
+
     def sentence(self) -> str:
         """The ends of the order."""
         last = len(self.levels) - 1
@@ -197,15 +278,20 @@ class Dates(Filled):
     @property
     def names(self) -> tuple[str, ...]:
         """Days, two columns per cycle, and the column that marks gaps."""
-        turns = [f"{self.name} ({cycle}, {way})" for cycle in self.cycles for way in ("sine", "cosine")]
+        turns = [f"{self.name} ({cycle}, {way})" for cycle in self.cycles for way in WAYS]
         return self.marked(f"{self.name} (days)", *turns)
 
     def encode(self, values: Any) -> Array:
         """Days since the first date of `fit`, and the cycles."""
         filled = self.filled(_days(values, self.name, self.day_first) - self.origin)
         angles = [2.0 * np.pi * (filled[:, 0] + self.origin) / CYCLES[cycle][0] for cycle in self.cycles]
-        turns = [way(angle) for angle in angles for way in (np.sin, np.cos)]
+        turns = [way(angle) for angle in angles for way in WAYS.values()]
         return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+
+    def value(self, number: float) -> str:
+        """The date, with its time where it has one."""
+        at = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=round((number + self.origin) * 1440.0) / 1440.0)
+        return at.isoformat(" ", "minutes").removesuffix(" 00:00")
 
     def sentence(self) -> str:
         """From when, and which cycles."""
@@ -222,15 +308,15 @@ class LeftOut(Decision):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """None."""
+        """A column that is left out becomes no column."""
         return ()
 
     def encode(self, values: Any) -> Array:
-        """No columns."""
+        """As many rows, and no columns."""
         return np.empty((len(values), 0))
 
     def sentence(self) -> str:
-        """The reason."""
+        """The reason why it is left out."""
         return f"left out: {self.why}"
 
 
@@ -375,10 +461,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """The columns that `transform` needs, without the task column."""
         return tuple(d.name for d in self.columns_ if d.names and not isinstance(d, TaskColumn))
 
+    def written(self, row: Array) -> dict[str, str]:
+        """What the columns held, by name, from the numbers of one row; without those that are left out."""
+        at, out = 0, {}
+        for decision in self.columns_:
+            if decision.names and not isinstance(decision, TaskColumn):
+                out[str(decision.name)] = decision.written(row[at : at + len(decision.names)])
+                at += len(decision.names)
+        return out
+
     def report(self) -> str:
         """What became of the columns, one line per column that did not stay as it was."""
         check_is_fitted(self)
         return "\n".join(said(d) for d in self.columns_ if d.sentence())
+
+
+def read_days(values: Any, name: Hashable) -> Array:
+    """A column of dates as days since 1970, NaN in gaps, however they are written."""
+    texts = [v.strip() for v in _plain_list(values) if isinstance(v, str) and v.strip()]
+    return _days(values, name, day_first(name, texts))
 
 
 def said(decision: Decision) -> str:
@@ -431,6 +532,8 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
     if not text:
         if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
             return _dates_of(name, values, None)
+        if all(isinstance(v, datetime.time) for v in entries):
+            return _times_of(name, values)
         return _numbers_of(name, values)
     return _of_text(name, values, entries, max_levels)
 
@@ -448,13 +551,17 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
             "nothing is known"
         )
     texts = [str(v).strip() for v in entries]
-    if are_dates(texts):
-        return _dates_of(name, values, None)
-    if all(_LOCAL.fullmatch(v) for v in texts):
-        return _dates_of(name, values, _day_first(name, texts))
+    if looks_like_dates(texts):
+        return _dates_of(name, values, day_first(name, texts))
+    if are_times(texts):
+        return _times_of(name, values)
+    if (units := units_of(name, texts)) is not None:
+        return _measured_of(name, values, units)
     distinct = Counter(texts)
     if len(distinct) == 1:
         return LeftOut(name, f"it is {texts[0]!r} in every row" + (" that has one" if len(texts) < len(values) else ""))
+    if (scale := scale_of(distinct)) is not None:
+        return _ordered_of(name, values, scale)
     if len(distinct) > max(max_levels, len(texts) / 2) or len(distinct) == len(texts):
         length, words = (sum(map(f, texts)) / len(texts) for f in (len, lambda v: len(v.split())))
         if length >= LONG or words >= WORDY:
@@ -468,15 +575,26 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     return _levels_of(name, values, max_levels)
 
 
-def are_dates(texts: Iterable[str]) -> bool:
-    """Whether every text is a date such as 2020-12-31, with or without a time."""
-    return all(_ISO.fullmatch(v) for v in texts)
-
-
 def _numbers_of(name: Hashable, values: Any) -> Numbers:
     """Numbers, their median, and how many are missing."""
     found = _numbers(values, name)
     return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
+
+
+def _measured_of(name: Hashable, values: Any, units: Units) -> Measured:
+    """Numbers with a unit, their median, and how many are missing."""
+    found = _measures(values, name, units)
+    return Measured(name, float(np.nanmedian(found)), int(np.isnan(found).sum()), units)
+
+
+def _times_of(name: Hashable, values: Any) -> Decision:
+    """Hours, and whether they go round the day."""
+    found = _hours(values, name)
+    known = found[np.isfinite(found)]
+    if np.ptp(known) == 0.0:
+        return LeftOut(name, "it is one time in every row")
+    median, gaps = float(np.median(known)), len(found) - len(known)
+    return Times(name, median, gaps, bool(np.ptp(known) > HALF_A_DAY))
 
 
 def _levels_of(name: Hashable, values: Any, max_levels: int) -> Levels:
@@ -552,7 +670,7 @@ def _plain_list(values: Any) -> list[Any]:
 
 
 def _numbers(values: Any, name: Hashable) -> Array:
-    """A column as floats, NaN in gaps; spans of time in days, times of day in hours."""
+    """A column as floats, NaN in gaps; spans of time in days."""
     found = _floats(values)
     if found is None:
         found = to_floats(np.array([_as_number(v) for v in _plain_list(values)], dtype=object), f"column {name!r}")
@@ -577,8 +695,6 @@ def _as_number(value: Any) -> Any:
         return value / datetime.timedelta(days=1)
     if isinstance(value, np.timedelta64):
         return value / np.timedelta64(1, "D")
-    if isinstance(value, datetime.time):
-        return value.hour + value.minute / 60.0 + value.second / 3600.0
     return value
 
 
@@ -605,54 +721,50 @@ def _own_order(values: Any) -> Sequence[Any] | None:
     return None
 
 
-def _days(values: Any, name: Hashable, day_first: bool | None) -> Array:
-    """Dates as days since 1970, NaN in gaps; each distinct text is read once."""
+def _each(values: Any, name: Hashable, read: Callable[[Any], float], expected: str) -> Array:
+    """The entries of a column as numbers, NaN in gaps; each distinct one is read once."""
     entries = _plain_list(values)
-    read: dict[Any, float] = {}
-    for i, v in enumerate(entries):
-        if isinstance(v, Hashable) and v not in read:
+    found: dict[Any, float] = {}
+    for i, value in enumerate(entries):
+        if isinstance(value, Hashable) and value not in found:
+            text = value.strip() if isinstance(value, str) else value
             try:
-                read[v] = _day(v, day_first)
-            except (ValueError, TypeError):
-                raise ValueError(f"column {name!r} holds {v!r} in row {i} where dates are expected") from None
-    return np.array([read[v] for v in entries], dtype=float)
+                found[value] = float("nan") if is_missing(text) or text == "" else read(text)
+            except (ValueError, TypeError, AttributeError):
+                raise ValueError(f"column {name!r} holds {value!r} in row {i} where {expected} are expected") from None
+    return np.array([found[v] for v in entries], dtype=float)
 
 
-def _day(value: Any, day_first: bool | None) -> float:
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
-        return float("nan")
-    if isinstance(value, np.datetime64):
-        return float("nan") if np.isnat(value) else float((value - np.datetime64(0, "D")) / np.timedelta64(1, "D"))
-    if isinstance(value, str):
-        value = _date_of_text(value.strip(), day_first)
-    if isinstance(value, datetime.datetime):
-        clock = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
-        return (clock - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
-    return float((value - _EPOCH).days)
+def _measures(values: Any, name: Hashable, units: Units) -> Array:
+    """Numbers with a unit as floats."""
+    return _each(values, name, lambda v: units.read(v) if isinstance(v, str) else float(v), f"numbers with {units}")
 
 
-def _date_of_text(text: str, day_first: bool | None) -> datetime.date:
-    if day_first is None:
-        return datetime.datetime.fromisoformat(f"{text}-01" if len(text) == 7 else text)
-    local = _LOCAL.fullmatch(text)
-    if local is None:
-        raise ValueError(text)
-    first, second, year = int(local[1]), int(local[3]), int(local[4])
-    return datetime.date(year, *((second, first) if day_first else (first, second)))
+def _hours(values: Any, name: Hashable) -> Array:
+    """Times of day as hours since midnight."""
+
+    def hours(value: Any) -> float:
+        if isinstance(value, str):
+            return read_time(value)
+        return float(value.hour + value.minute / 60.0 + (value.second + 1e-6 * value.microsecond) / 3600.0)
+
+    return _each(values, name, hours, "times of day")
 
 
-def _day_first(name: Hashable, texts: list[str]) -> bool:
-    """Whether the day stands before the month: always between points, else where some first number is above 12."""
-    parts = [m for v in texts if (m := _LOCAL.fullmatch(v))]
-    first, second = (max(int(m[k]) for m in parts) for k in (1, 3))
-    if parts[0][2] == "." or first > 12:
-        return True
-    if second > 12:
-        return False
-    raise ValueError(
-        f"column {name!r} holds dates such as {texts[0]!r}, and nothing tells whether the day or the month comes "
-        "first; write them as 2020-12-31"
-    )
+def _days(values: Any, name: Hashable, day_first: bool | None) -> Array:
+    """Dates as days since 1970."""
+
+    def days(value: Any) -> float:
+        if isinstance(value, np.datetime64):
+            return float((value - np.datetime64(0, "D")) / np.timedelta64(1, "D"))
+        if isinstance(value, str):
+            value = read_date(value, day_first)
+        if isinstance(value, datetime.datetime):
+            clock = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+            return (clock - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+        return float((value - _EPOCH).days)
+
+    return _each(values, name, days, "dates")
 
 
 def _warn_unseen(name: Hashable, found: list[str], known: Mapping[str, Any], what: str) -> None:

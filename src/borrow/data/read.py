@@ -3,6 +3,10 @@
 Forms: a frame (pandas, polars, Arrow) with a task column; an array with a task column by position; `tasks=` beside X;
 `y` of shape (N, M) with NaN for what was not observed; a list of (X, y) pairs, or a dict of them by label. Rows are
 counted from 0 in messages, as pandas, polars and NumPy count positions.
+
+Models that live on the distinct inputs of all tasks read a `Pool`, dense or sparse (CSR, never made dense). A wide y is
+the natural form there: every input once, one column per task, NaN where a task has no label. Inputs without any label
+join the pool as well; they come after the labelled ones.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import datetime
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -23,6 +28,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from borrow.data.cells import Codes, Rows
 from borrow.data.content import content_order
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
+from borrow.data.scaling import column_scales
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
@@ -101,8 +107,6 @@ def read_table(
     Rows of weight zero are left out. With `pooled`, X may be sparse (CSR then), and an input that a wide y says nothing
     of is one row without a target, not one per task.
     """
-    if estimator.unseen not in ("error", "population"):
-        raise ValueError(f"unseen={estimator.unseen!r}: expected 'error', or 'population' to answer for new tasks")
     X, y, tasks = _unfold(estimator, X, y, tasks)
     inputs, values, schema = _split_task(estimator, X, tasks, estimator.task, True, pooled)
     name, n = type(estimator).__name__, inputs.shape[0]
@@ -382,12 +386,28 @@ def as_frame(X: Any) -> Any:
 
 def _array(X: Any) -> Any:
     """X with a dtype and a shape; lists keep numbers and text apart."""
-    if hasattr(X, "dtype") or hasattr(X, "toarray"):
+    if hasattr(X, "toarray"):
         return X
+    if hasattr(X, "dtype"):
+        return _unmasked(X)
     if isinstance(X, Mapping):
         raise ValueError("X is a dict; expected a data frame, an array, or a dict of (X, y) pairs by task")
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError("the rows of X differ in their length; expected a table, rows by columns") from None
+    if array.ndim == 0 and array.dtype.kind == "O":
+        raise ValueError(f"Expected 2D array: X is {type(X).__name__}; give a table, rows by columns")
     return np.array(X, dtype=object) if array.dtype.kind in "US" else array
+
+
+def _unmasked(values: Any) -> Any:
+    """The values with None where a masked array hides an entry, which is one that was not observed."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    out = values.data.astype(object)
+    out[np.ma.getmaskarray(values)] = None
+    return out
 
 
 def _numbers(
@@ -400,7 +420,7 @@ def _numbers(
     if sparse.issparse(X):
         taken = "csr" if accept_sparse else False
         X = check_array(X, accept_sparse=taken, dtype=np.float64, estimator=estimator, input_name="X")
-        _refuse_sizes(X.data[:, None], ["X"], least)
+        refuse_sizes(X.data[:, None], ["X"], least)
         return X
     frame, names = as_frame(X), []
     if frame is not None:
@@ -408,7 +428,7 @@ def _numbers(
         X = _float_columns([frame.get_column(c).to_numpy() for c in frame.columns], names, "X", len(frame))
     elif np.ndim(X) == 2:
         names = [str(j + (skipped is not None and j >= skipped)) for j in range(np.shape(X)[1])]
-        if getattr(X, "dtype", np.dtype(float)).kind in "OUSmM":
+        if getattr(X, "dtype", np.dtype(float)).kind in "OUSmMc":
             X = _float_columns(np.asarray(X).T, names, "X", len(X))
     inputs = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
     if len(bad := np.argwhere(~np.isfinite(inputs))):
@@ -418,11 +438,11 @@ def _numbers(
             f"X holds NaN or infinity (inf) in {name_some(rows)}, column {', '.join(which[:6])}; drop or fill "
             "these rows first (borrow.TableEncoder does; NaN is allowed in y only, for rows that were not observed)"
         )
-    _refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
+    refuse_sizes(inputs, [f"column {name} of X" for name in names], least)
     return inputs
 
 
-def _refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None:
+def refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None:
     """Refuse columns with numbers whose products overflow, and those whose largest is below `least`, if not zero."""
     size = np.where(np.isfinite(table), np.abs(table), 0.0)
     largest = size.max(axis=0, initial=0.0)
@@ -490,7 +510,7 @@ def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
         names = [repr(c) for c in frame.columns]
         array = _float_columns([frame.get_column(c).to_numpy() for c in frame.columns], names, "y", len(frame))
     else:
-        array = np.asarray(y)
+        array = np.asarray(_unmasked(y))
         if array.ndim == 2 and array.shape[1] > 1:
             array = _float_columns(array.T, [str(j) for j in range(array.shape[1])], "y", len(array))
         else:
@@ -501,7 +521,7 @@ def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
             f"Input y contains infinity or a value too large for dtype('float64') in {name_some(rows)}; use NaN "
             "for what was not observed"
         )
-    _refuse_sizes(array.reshape(-1, 1), ["y"], SMALLEST)
+    refuse_sizes(array.reshape(-1, 1), ["y"], SMALLEST)
     if array.ndim == 2 and array.shape[1] > 1:
         return array, None if frame is None else tuple(frame.columns)
     return column_or_1d(array, warn=True), None
@@ -513,9 +533,11 @@ def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None,
     The columns of a wide y share their classes. `name` is that of the estimator, for messages.
     """
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
-    values = np.asarray(frame.to_numpy() if isinstance(frame, (nw.DataFrame, nw.Series)) else y)
+    values = np.asarray(frame.to_numpy() if isinstance(frame, (nw.DataFrame, nw.Series)) else _unmasked(y))
     if values.dtype.kind in "US" and isinstance(y, (list, tuple)):
         values = np.asarray(y, dtype=object)  # NumPy makes text of all entries of a list that holds some
+    if values.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y holds complex numbers")
     wide = values.ndim == 2 and values.shape[1] > 1
     values = values if wide else column_or_1d(values, warn=True)
     missing = np.array([v is None or v != v for v in values.ravel().tolist()], dtype=bool).reshape(values.shape)
@@ -528,9 +550,12 @@ def read_classes(y: Any, name: str) -> tuple[Array, tuple[Hashable, ...] | None,
         seen = seen.astype(int) if np.all(seen == np.round(seen)) and missing.any() else seen
     elif seen.dtype.kind == "O" and len({type(v) for v in seen.tolist()}) == 1:
         seen = np.array(seen.tolist())
-    elif seen.dtype.kind == "O" and not all(isinstance(v, (int, float, np.number, np.bool_)) for v in seen.tolist()):
+    elif seen.dtype.kind == "O":
         first = next(v for v in seen.tolist() if type(v) is not type(seen[0]))
         raise ValueError(f"y holds labels of several kinds ({seen[0]!r}, {first!r}); give numbers or texts alone")
+    if seen.dtype.kind in "Oc" or seen.ndim > 1:  # numbers of hundreds of digits, pairs
+        largest = f"{max(map(str, seen.tolist()), key=len):.40}"
+        raise ValueError(f"y holds the label {largest}; a class label is text, a whole number or a truth value")
     check_classification_targets(seen)
     classes, found = np.unique(seen, return_inverse=True)
     codes = np.full(values.shape, np.nan)
@@ -542,7 +567,7 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     """One positive number per row (a number stands for all rows; None for 1)."""
     if values is None:
         return np.ones(n)
-    array = np.asarray(values)
+    array = np.asarray(_unmasked(values))
     array = to_floats(array.ravel(), name).reshape(array.shape)
     array = np.full(n, float(array)) if array.ndim == 0 else array
     if array.ndim != 1:
@@ -617,3 +642,56 @@ def name_some(rows: list[int], most: int = 8) -> str:
     """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
     more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
     return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Distinct inputs, and rows whose only input column is the position among them."""
+
+    X: Any  # (n, d), dense or CSR; inputs that some task labels come first
+    n_labelled: int
+    rows: Rows
+    column_scales: Array
+
+
+def read_pool(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    tasks: Any = None,
+    sample_weight: Any = None,
+    replicates: Any = None,
+    classes: bool = False,
+) -> tuple[Pool, Schema]:
+    """Everything `fit` was given, as a pool; with `classes`, y holds labels, and targets are their codes."""
+    X, rows, schema = read_table(estimator, X, y, tasks, sample_weight, replicates, classes, pooled=True)
+    assert rows.number is not None  # of a table that was read
+    kept, number = np.unique(rows.number, return_inverse=True)
+    distinct, code = _distinct(X[kept], rows.columns)
+    code = code[number]
+    labelled = np.zeros(distinct.shape[0], dtype=bool)
+    labelled[code[np.isfinite(rows.y)]] = True
+    order = np.argsort(~labelled, kind="stable")
+    place = np.argsort(order)
+    distinct, n = distinct[order], int(labelled.sum())
+    seen = distinct[:n]
+    if sparse.issparse(seen):  # one scale for all columns, so that their squares add up to a row's mean square
+        size = max(float(seen.multiply(seen).sum()) / n, 1e-300)
+        scales = np.full(seen.shape[1], np.sqrt(size / seen.shape[1]))
+    else:
+        scales = column_scales(seen, np.ones(n))
+    return Pool(distinct, n, replace(rows, X=place[code][:, None].astype(np.float64), columns=None), scales), schema
+
+
+def _distinct(X: Any, columns: Any) -> tuple[Any, Codes]:
+    """Distinct rows in an order that does not depend on that of the rows, and which of them each row is."""
+    back, X = np.argsort(columns), X[:, columns]
+    if not sparse.issparse(X):
+        values, code = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0: minus zero is zero
+        return values[:, back], code.ravel()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in pairwise(X.indptr)]
+    places = {key: i for i, key in reversed(list(enumerate(keys)))}
+    order = {key: i for i, key in enumerate(sorted(places))}
+    return X[[places[key] for key in order]][:, back], np.array([order[key] for key in keys], dtype=np.intp)

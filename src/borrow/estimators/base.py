@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from borrow.data.cells import Cells, Codes
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, read_new
-from borrow.estimators.settings import check_seed
+from borrow.estimators.settings import Allowed, check_allowed, check_seed, one_of
 from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
@@ -58,18 +58,25 @@ class TaskEstimator(BaseEstimator):
     random_state: Any = 0
     unseen: str = "error"
 
+    #: What the settings may be, by name; a class adds its own to those of its bases.
+    allowed: ClassVar[Allowed] = {
+        "unseen": one_of("error", "population", said="'error', or 'population' to answer for new tasks")
+    }
     #: Whether what is learnt from some tasks says something of another one.
     shares_tasks: ClassVar[bool] = True
 
     _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
 
     def _unfitted(self) -> Self:
-        """The same settings without what a fit found; validation by scikit-learn may leave its attributes on it."""
+        """The same settings, checked, without what a fit found; scikit-learn may leave attributes of its own on it."""
         check_seed(self.random_state)
+        self._check_settings()
         return type(self)(**self.get_params(deep=False))
 
     def _check_settings(self) -> None:
         """Refuse constructor arguments that the estimator cannot use."""
+        for kind in reversed(type(self).__mro__):
+            check_allowed(self, vars(kind).get("allowed", {}))
 
     def _read_attributes(self) -> dict[str, Any]:
         """What scikit-learn's validation left on this copy: the number of columns and their names."""
@@ -99,8 +106,9 @@ class TaskEstimator(BaseEstimator):
     def plot(self, inputs: Any = None, tasks: Any = None, X: Any = None, ax: Any = None) -> Any:
         """Draw what the model predicts over one or two inputs; returns the Axes. Needs `borrow[plot]`.
 
-        Over one input: a curve for each task, with the 95 % band of the function (labels: the probability of the last
-        class) and the targets that were measured. Over two: a map for one task, with lines of equal standard deviation.
+        Over one input: a curve for each task, with the 95 % band of the function (labels: of the probability of the
+        last class) and the targets that were measured. Over two: a map for one task, with lines of equal standard
+        deviation (labels: of half the width of a 68 % band).
 
         Parameters
         ----------

@@ -1,5 +1,7 @@
 """What every classifier shares: reading labels, one against the rest, probabilities at the public edge. No formula.
 
+Classifiers by expectation propagation have a likelihood, and a model that turns posteriors into odds (`EPClassifier`).
+
 A concrete classifier answers `_fit_binary`: given rows of all tasks with targets -1 and +1, return something that has
 `decision(X, task)` (a real number, positive for +1) and `probability(X, task)` (of +1).
 """
@@ -8,51 +10,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Protocol, Self
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, ndtri
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 
-from borrow.data.cells import Codes, Rows, Stacked
-from borrow.data.labels import encode
+from borrow.covariance.contracts import Sites
+from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
-from borrow.data.scaling import column_scales
+from borrow.data.scaling import Scaling, TaskData, column_scales
 from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks, shown
 from borrow.estimators.gp import GPEstimator
+from borrow.estimators.settings import Allowed, one_of
+from borrow.inference import EP, EPInference, Inference, Result
+from borrow.inference.ep import cavity, class_bias
+from borrow.inference.likelihoods import Logistic, Probit
 from borrow.numerics import memory
-from borrow.numerics.linalg import Array
+from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import together
+from borrow.numerics.warned import together, warn
+from borrow.tasks.placed import PlacedTasks
 
 #: Standard deviations of the priors of a link's parameters; probabilities are kept so far from 0 and 1.
 SHARPNESS_SD, REST_SD, TINY = 0.5, 0.5, 1e-9
-#: Draws of latent functions that the covariance of probabilities is made of.
+#: Draws of latent functions that the covariance and the quantiles of probabilities are made of.
 DRAWS = 400
-
-
-@dataclass(frozen=True)
-class BinaryData(Stacked):
-    """Labelled rows of all tasks, stacked by task, with targets -1 and +1; nothing is merged."""
-
-    X: Array
-    y: Array
-    starts: Codes  # (M + 1,)
-    labels: tuple[Hashable, ...]
-    unlabelled: tuple[Array, ...]  # inputs without a label, by task
-    column_scales: Array
-    number: Codes | None = None  # of the row of X that each came from
-
-    def only(self, label: Hashable) -> BinaryData:
-        """One task as the only one, on the column scales of all."""
-        t = int(encode([label], self.labels)[0])
-        at = self.of(t)
-        rows = {name: value[at] for name in ("X", "y", "number") if (value := getattr(self, name)) is not None}
-        return replace(
-            self, **rows, starts=np.array([0, len(rows["y"])]), labels=(label,), unlabelled=(self.unlabelled[t],)
-        )
 
 
 class BinaryModel(Protocol):
@@ -146,7 +132,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     @abstractmethod
-    def _fit_binary(self, data: BinaryData, place: Place) -> BinaryModel:
+    def _fit_binary(self, data: TaskData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
     def _with_left_out(self, model: Any) -> Any:
@@ -165,7 +151,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
-        self._check_settings()
         rows, self._schema = read_training(self, X, y, tasks, classes=True)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
@@ -175,7 +160,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _fit_classes(self, rows: Rows, place: Place) -> list[BinaryModel]:
         """One model where there are two classes, else one per class against the rest."""
-        models = [self._fit_binary(_binary(rows, k), place) for k in positives(self._schema.classes)]
+        models = [self._fit_binary(_against_rest(rows, k), place) for k in positives(self._schema.classes)]
         return [self._with_left_out(m) for m in models] if len(models) > 1 else models
 
     def _published(self, schema: Schema, classes: Any, models: list[Any], link: ClassLink | None = None) -> Fitted:
@@ -220,12 +205,30 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         memory.require(8.0 * 3 * n * (n + DRAWS), f"the covariance of {n:,} probabilities", "ask for fewer rows")
         z = np.random.default_rng(0).normal(size=(len(models), n, DRAWS))
         drawn = np.stack([m.probability_draws(rows, task, e) for m, e in zip(models, z, strict=True)], axis=-1)
-        last = probabilities(drawn.reshape(-1, len(models)), self)[:, -1].reshape(-1, DRAWS)
-        return np.cov(last)
+        return np.cov(probabilities(drawn.reshape(-1, len(models)), self)[:, -1].reshape(-1, DRAWS))
+
+    def probability_quantiles(self, X: Any, quantiles: Any = (0.05, 0.95), tasks: Any = None) -> Array | None:
+        """Quantiles of the probability of `classes_[-1]`, as the latent functions are not known; one column for each.
+
+        Two classes: those of the latent function, put through the likelihood. More: by draws, always the same ones.
+        None where a model has no distribution of latent functions.
+        """
+        models = self._fit_of().model
+        rows, task = self._read_new(X, tasks)
+        if task is None or not all(hasattr(m, "probability_of") for m in models):
+            return None
+        rng, even = np.random.default_rng(0), ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
+        drawn = []
+        for m in models:
+            mean, variance = m.moments(rows, task)
+            f = mean[:, None] + np.sqrt(variance)[:, None] * rng.permutation(even)
+            drawn.append(m.probability_of(f.ravel(), np.zeros(f.size)))
+        last = probabilities(np.column_stack(drawn), self)[:, -1].reshape(-1, DRAWS)
+        return np.quantile(last, quantiles, axis=1).T
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)
+        likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)  # first: it refuses what is not fitted
         return self.classes_[likeliest]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -291,9 +294,141 @@ def probabilities(p: Array, fitted: Any) -> Array:
     return np.exp(ClassLink(**fitted.class_link_).log_shares(p))
 
 
-def _binary(rows: Rows, positive: int) -> BinaryData:
+def binary_data(
+    X: Array,
+    y: Array,
+    starts: Codes,
+    labels: tuple[Hashable, ...],
+    unlabelled: tuple[Array, ...],
+    scales: Array,
+    number: Codes | None = None,
+) -> TaskData:
+    """Rows stacked by task with targets -1 and +1: every one is a cell of its own, and there are no units to scale."""
+    zero = np.zeros(len(labels))
+    cells = Cells(X, y, np.ones(len(y)), starts, zero, zero, zero)
+    return TaskData(labels, cells, unlabelled, Scaling(zero, zero + 1.0, 0.0), scales, number)
+
+
+def _against_rest(rows: Rows, positive: int) -> TaskData:
     """One class against the rest."""
     seen, free = rows.labelled()
     y = np.where(seen.y == positive, 1.0, -1.0)
     starts = np.searchsorted(seen.task, np.arange(len(rows.labels) + 1))
-    return BinaryData(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+    return binary_data(seen.X, y, starts, rows.labels, free, column_scales(seen.X, seen.weight), seen.number)
+
+
+#: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
+#: The evidence is stationary in the sites, so its error is of the order of the residual squared; that of its gradient
+#: at frozen sites is of the order of the residual, times how much sites answer to hyper-parameters: up to a thousand.
+ROUGH, FINE = 1e-5, 1e-9
+LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
+
+
+@dataclass(eq=False, repr=False)
+class EPClassifier(GPClassifier):
+    """What every GP classifier by EP shares. Abstract.
+
+    Parameters
+    ----------
+    likelihood : "probit", or "logistic", which is a little slower and has heavier tails.
+    task, kernel, prior, optimizer, max_iter, random_state, device : as in every `GPClassifier`.
+    unseen : as in every `GPClassifier`.
+    """
+
+    _: KW_ONLY
+    likelihood: str = "probit"
+
+    allowed: ClassVar[Allowed] = {"likelihood": one_of(*LIKELIHOODS, said="'probit' or 'logistic'")}
+
+    def _inference(self) -> EPInference:
+        """EP with the likelihood that the constructor names."""
+        return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
+
+    def _arrange(self, data: TaskData) -> TaskData:
+        """The rows as the model groups them."""
+        return data
+
+    def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> EPLabels:
+        table, infer = self._arrange(data), self._inference()
+        fit = self._fit_gp(table, place(table.cells), infer, {})
+        bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
+        return EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
+
+    def _with_left_out(self, model: Any) -> Any:
+        return replace(model, left_out=model.without_each())
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """A posterior, and what turns it into probabilities."""
+
+    posterior: Any  # its `predict(X, task)` is of the latent functions
+    bias: Array  # (M,)
+    likelihood: Any
+    evidence: float
+    n_iter: int
+    converged: bool
+    left_out: LeftOut | None = field(default=None, kw_only=True)  # until classes are put together
+
+    def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
+        """Mean (bias included) and variance of the latent function."""
+        p = self.posterior.predict(X, task)
+        return p.mean + self.bias[task], p.variance
+
+    def decision(self, X: Array, task: Codes) -> Array:
+        """(mean + bias) / sqrt(1 + variance): for the probit, Phi^-1 of the probability."""
+        mean, variance = self.moments(X, task)
+        return mean / np.sqrt(1.0 + variance)
+
+    def probability(self, X: Array, task: Codes) -> Array:
+        """P(+1), the latent function integrated out."""
+        mean, variance = self.moments(X, task)
+        return self.probability_of(mean, variance)
+
+    def probability_of(self, mean: Array, variance: Array) -> Array:
+        """P(+1) of a latent function of this mean, bias included, and variance."""
+        return np.exp(self.likelihood.moments(np.ones(len(mean)), mean, variance)[0])
+
+    def probability_draws(self, X: Array, task: Codes, z: Array) -> Array:
+        """P(+1) at each row for draws of the latent function, one per column of the standard normal numbers z."""
+        p = self.posterior.predict(X, task, True)
+        e, U = np.linalg.eigh(p.covariance)
+        f = (p.mean + self.bias[task])[:, None] + (U * np.sqrt(np.maximum(e, 0.0))) @ z
+        return self.probability_of(f.ravel(), np.zeros(f.size)).reshape(f.shape)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes that all GP classifiers have."""
+        return {"bias_": dict(zip(labels, self.bias.tolist(), strict=True))}
+
+
+@dataclass(frozen=True)
+class EPLabels(LabelModel):
+    """A GP model fitted to labels by EP: its posterior is the fit of the model."""
+
+    def without_each(self) -> LeftOut:
+        """Every row from all others: its cavity, which EP has at hand."""
+        cells, posterior = self.posterior.cells, self.posterior.posterior
+        parts = [p.sites.on_host() for p in (posterior if isinstance(posterior, list) else [posterior])]
+        sites = Sites(*(np.concatenate([getattr(s, name) for s in parts]) for name in ("nu", "tau")))
+        mean, variance = self.posterior.marginals()
+        mean, variance = cavity(to_host(mean), to_host(variance), sites)
+        return LeftOut(self.probability_of(mean + self.bias[cells.task], variance), cells.y)
+
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The public attributes."""
+        return {**super().attributes(labels), **self.posterior.own_attributes(labels)}
+
+
+def at_final_tolerance(infer: Inference) -> Inference:
+    """The same inference for the fit that is kept."""
+    return replace(infer, tol=FINE, max_sweeps=300) if isinstance(infer, EPInference) else infer
+
+
+def warn_ep(fit: Result, where: str = "") -> None:
+    """Warn where EP did not reach its fixed point; exact inference has nothing to say."""
+    if isinstance(fit, EP) and not fit.converged:
+        warn(
+            f"EP{where} stopped after {fit.n_sweeps} sweeps with a residual of {fit.residual:.1e}; probabilities may "
+            "be off by about that much: scale the inputs, or give a kernel with a smaller variance",
+            ConvergenceWarning,
+        )

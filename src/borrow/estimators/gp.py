@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -17,14 +16,13 @@ from borrow import kernels
 from borrow.data.labels import list_labels
 from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place, TaskEstimator
+from borrow.estimators.settings import Allowed, one_of, whole
 from borrow.inference import ExactInference, Inference
-from borrow.numerics import device as devices
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
-from borrow.numerics.warned import warn
+from borrow.numerics.warned import log, warn
 from borrow.tasks.placed import PlacedTasks
 
-log = logging.getLogger("borrow")
 #: So many times more columns than rows are told, from a hundred columns on.
 WIDE = 10
 
@@ -42,27 +40,22 @@ class GPEstimator(TaskEstimator):
     max_iter: int = 500
     device: str = "cpu"
 
+    allowed: ClassVar[Allowed] = {
+        "prior": one_of("auto", None, said="'auto' (weak priors) or None (maximum likelihood)"),
+        "optimizer": one_of("lbfgs", None, said="'lbfgs', or None to keep the given parameters"),
+        "normalize_y": one_of(
+            *(True, False, "common"),
+            said="True (scale each task), 'common' (all tasks by the same figures, for targets in the same units) or "
+            "False",
+        ),
+        "max_iter": whole(1),
+        "n_restarts": whole(0),
+        "background": whole(0),
+    }
+
     @abstractmethod
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> Any:
         """Fit the GP model, for numbers or for labels as `infer` says; `likelihood` has its start values, if any."""
-
-    def _check_settings(self) -> None:
-        """Refuse constructor arguments that no GP estimator can use."""
-        if self.prior not in ("auto", None):
-            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (maximum likelihood)")
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the given parameters")
-        devices.check(self.device)
-        normalize = getattr(self, "normalize_y", True)
-        if normalize not in (True, False, "common"):
-            raise ValueError(
-                f"normalize_y={normalize!r}: expected True (scale each task), 'common' (all tasks by the same "
-                "figures, for targets in the same units) or False"
-            )
-        for name, least in (("max_iter", 1), ("n_restarts", 0), ("background", 0)):
-            value = getattr(self, name, least)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
 
     @contextmanager
     def _places(self, n_rows: int, largest: int, largest_on_device: int) -> Iterator[Place]:

@@ -360,7 +360,6 @@ class GPRegressor(TaskRegressor, GPEstimator):
         return int(np.diff(data.cells.starts).max())
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        self._check_settings()
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         warn_constant(data)

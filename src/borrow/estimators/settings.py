@@ -10,8 +10,10 @@ from sklearn.utils import check_random_state
 
 from borrow.data.labels import list_labels, places_of, sort_labels
 
-#: What settings may be, by name: whether a value fits, and what is expected in words.
-Allowed = Mapping[str, tuple[Callable[[Any], bool], str]]
+#: Whether a value fits, and what is expected in words.
+Check = tuple[Callable[[Any], bool], str]
+#: What settings may be, by name.
+Allowed = Mapping[str, Check]
 
 
 def check_allowed(estimator: Any, allowed: Allowed) -> None:
@@ -21,9 +23,26 @@ def check_allowed(estimator: Any, allowed: Allowed) -> None:
             raise ValueError(f"{name}={value!r}: expected {expected}")
 
 
-def whole(least: int) -> tuple[Callable[[Any], bool], str]:
-    """An entry of `Allowed`: a whole number of at least so much."""
-    return lambda value: is_whole(value, least), f"a whole number of at least {least}"
+def whole(least: int, *also: Any) -> Check:
+    """An entry of `Allowed`: a whole number of at least so much, or one of these values."""
+    return (
+        lambda value: is_whole(value, least) or is_among(value, also),
+        f"{_or(also)}a whole number of at least {least}",
+    )
+
+
+def positive(*also: Any) -> Check:
+    """An entry of `Allowed`: a positive number, or one of these values."""
+    return lambda v: (is_number(v) and v > 0) or is_among(v, also), f"{_or(also)}a positive number"
+
+
+def one_of(*values: Any, said: str) -> Check:
+    """An entry of `Allowed`: one of these values, said in words."""
+    return lambda value: is_among(value, values), said
+
+
+def _or(values: tuple[Any, ...]) -> str:
+    return "".join(f"{value!r} or " for value in values)
 
 
 def is_whole(value: Any, least: int) -> bool:
@@ -31,9 +50,9 @@ def is_whole(value: Any, least: int) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= least
 
 
-def is_among(value: Any, words: tuple[str, ...]) -> bool:
-    """Whether a value is one of these words; an array is none of them."""
-    return isinstance(value, str) and value in words
+def is_among(value: Any, values: tuple[Any, ...]) -> bool:
+    """Whether a value is one of these; an array is none of them."""
+    return np.ndim(value) == 0 and value in values
 
 
 def is_number(value: Any) -> bool:
@@ -79,14 +98,3 @@ def check_seed(value: Any, name: str = "random_state") -> None:
         raise ValueError(
             f"{name}={value!r}: expected a whole number from 0 to {2**32 - 1}, a numpy.random.RandomState, or None"
         ) from None
-
-
-def check_numbers(estimator: Any, *names: str, also: tuple[Any, ...] = (), whole: bool = False) -> None:
-    """Refuse arguments that are neither a positive number, a whole one if it must be, nor among `also`."""
-    for name in names:
-        value = getattr(estimator, name)
-        fits = isinstance(value, (int, np.integer)) and value >= 1 if whole else is_number(value) and value > 0
-        if not fits and not any(type(value) is type(v) and value == v for v in also):
-            other = "".join(f"{v!r} or " for v in also)
-            kind = "a whole number of at least 1" if whole else "a positive number"
-            raise ValueError(f"{name}={value!r}: expected {other}{kind}")

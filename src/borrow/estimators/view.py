@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from borrow.data.labels import list_labels
 from borrow.data.read import InputRows, read_inputs
@@ -64,15 +65,31 @@ class Predictor:
     def ask(self, X: Array, task: Any, full: bool = False) -> tuple[Any, Any]:
         """Mean of the function and its standard deviation (covariance if `full`); for labels, of their probability.
 
-        A probability comes without a standard deviation, and without a covariance where the model has none.
+        The deviation of a probability is half the width of the band that holds what one deviation on either side
+        would. None in its place, and in that of the covariance, where the model has no distribution of functions.
         """
         rows, tasks = InputRows(X), [task] * len(X)
         if self.regression:
             mean, second = self.model.predict(rows, tasks=tasks, return_std=not full, return_cov=full)
             return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
         p = self.model.predict_proba(rows, tasks=tasks)[:, -1]
-        known = full and hasattr(self.model, "probability_covariance")
-        return p, self.model.probability_covariance(rows, tasks=tasks) if known else None
+        if full:
+            return p, self.model.probability_covariance(rows, tasks=tasks)
+        edges = self.model.probability_quantiles(rows, ndtr([-1.0, 1.0]), tasks)
+        return p, None if edges is None else np.diff(edges)[:, 0] / 2.0
+
+    def band(self, X: Array, task: Any, level: float) -> tuple[Any, Any, Any]:
+        """Mean of the function, or the probability, and the edges of its central band; None where there is no band."""
+        if self.regression:
+            mean, std = self.ask(X, task)
+            half = ndtri(0.5 + level / 2.0) * std
+            return mean, mean - half, mean + half
+        rows, tasks = InputRows(X), [task] * len(X)
+        p = self.model.predict_proba(rows, tasks=tasks)[:, -1]
+        edges = self.model.probability_quantiles(rows, [0.5 - level / 2.0, 0.5 + level / 2.0], tasks)
+        if edges is None:
+            return p, None, None
+        return p, np.minimum(edges[:, 0], p), np.maximum(edges[:, 1], p)  # a mean may be outside where few draws are
 
 
 @dataclass(frozen=True)
@@ -166,11 +183,7 @@ def draw(model: Any, inputs: Any, tasks: Any, X: Any, ax: Any) -> Any:
         rows = np.tile(middle, (GRID_LINE, 1))
         rows[:, j] = grid
         for task, colour in zip(shown, plot.CYCLE, strict=False):
-            mean, std = predictor.ask(rows, task)
-            if std is None:
-                ax.plot(grid, mean, color=colour, linewidth=2.0)
-            else:
-                plot.band(ax, grid, mean, std, colour)
+            plot.between(ax, grid, *predictor.band(rows, task, plot.BAND), colour)
             X_own, y_own = points.of(task)
             plot.points(ax, X_own[:, j], y_own, colour)
             ax.lines[-1].set_label(str(task))

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from borrow.inference.likelihoods import hazard
+from borrow.inference.likelihoods import probit_slopes
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, as_type_of, copy, namespace
 
@@ -88,9 +88,7 @@ class ProbitFactors:
 
     def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """g = y r / sqrt(1 + variance), nu = r (z + r) / (1 + variance)."""
-        y, root = self.y[at], namespace(variance).sqrt(1.0 + variance)
-        r, excess = hazard(y * (mean + self.bias[at]) / root)
-        return y * r / root, r * excess / (1.0 + variance)
+        return probit_slopes(self.y[at], mean + self.bias[at], variance)[1:3]
 
     def score(self, at: Any, nu: Array, variance: Array) -> Array:
         """nu variance, which is below 1."""
@@ -102,10 +100,8 @@ class ProbitFactors:
 
     def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
         """tau = nu / (1 - nu variance), m = mean + y sqrt(1 + variance) / (z + r)."""
-        y, root = self.y[at], np.sqrt(1.0 + variance)
-        r, excess = hazard(y * (mean + self.bias[at]) / root)
-        nu = r * excess / (1.0 + variance)
-        return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + y * root / excess
+        _, _, nu, ratio = probit_slopes(self.y[at], mean + self.bias[at], variance)
+        return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + ratio
 
     def part(self, at: slice, device: Device | None) -> ProbitFactors:
         """Those of some rows, where their task is computed."""

@@ -9,14 +9,12 @@ evaluation of `expect` an iteration either way, one more for a step that was tak
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from borrow.numerics.linalg import NotPositiveDefiniteError
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log
 
 State = TypeVar("State")
 Statistics = TypeVar("Statistics")

@@ -18,7 +18,6 @@ Sites can be as weak as 1e-300: nothing is divided by tau.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,9 +31,8 @@ from borrow.inference.contracts import Likelihood
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.optimise import Values
+from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
-
-log = logging.getLogger("borrow")
 
 #: Shares of positives are kept this far from 0 and 1 when they become a bias.
 CLIP = 0.02
@@ -87,9 +85,9 @@ def ep(
         shrink = 1.0 + d2 * cavity_v
         new = Sites((d1 - d2 * cavity_m) / shrink, -d2 / shrink)
         # In units of the cavity: by how much the sites would still move the marginals.
-        spread = xp.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
-        moves = xp.abs(new.tau - sites.tau) * spread**2, xp.abs(new.nu - sites.nu) * spread
-        residual = max(float(m.max()) for m in moves) if len(spread) else 0.0  # a task may have no rows
+        sd = xp.sqrt(cavity_v / (1.0 + sites.tau * cavity_v))
+        moves = xp.abs(new.tau - sites.tau) * sd**2, xp.abs(new.nu - sites.nu) * sd
+        residual = max(float(m.max()) for m in moves) if len(sd) else 0.0  # a task may have no rows
         if residual < tol or n_sweeps >= max_sweeps:
             break
         if residual > last:
@@ -98,7 +96,7 @@ def ep(
         else:
             step = min(1.0, 1.25 * step)
         last = residual
-        sites = past.next(sites, new, step, spread)
+        sites = past.next(sites, new, step, sd)
         del posterior  # its matrices make room for those of the next sweep
     log.debug("EP: %d sweeps, residual %.1e, step %g", n_sweeps, residual, step)
     evidence = ep_evidence(posterior, mean, cavity_m, cavity_v, sites, log_z)
@@ -122,7 +120,7 @@ class Past:
         """Begin again, where the steps do not go towards a fixed point."""
         self._sites, self._moves = [], []
 
-    def next(self, sites: Sites, new: Sites, step: float, spread: Array) -> Sites:
+    def next(self, sites: Sites, new: Sites, step: float, sd: Array) -> Sites:
         """The sites of the next sweep."""
         move = Sites(new.nu - sites.nu, new.tau - sites.tau)
         self._sites, self._moves = [*self._sites, sites][-MEMORY:], [*self._moves, move][-MEMORY:]
@@ -132,12 +130,12 @@ class Past:
 
         def differences(of: list[Sites], name: str) -> Array:
             rows = [getattr(v, name) for v in of]
-            return namespace(spread).stack([b - a for a, b in pairwise(rows)])
+            return namespace(sd).stack([b - a for a, b in pairwise(rows)])
 
-        by = {"nu": spread, "tau": spread**2}
+        by = {"nu": sd, "tau": sd**2}
         parts = [(differences(self._moves, n) * w, getattr(move, n) * w) for n, w in by.items()]
         G, h = (to_host(sum(each)) for each in zip(*((R @ R.T, R @ r) for R, r in parts), strict=True))
-        weights = as_type_of(spread, np.linalg.lstsq(G, h, rcond=1e-10)[0])
+        weights = as_type_of(sd, np.linalg.lstsq(G, h, rcond=1e-10)[0])
         mixed = Sites(
             *(
                 getattr(plain, n) - weights @ (differences(self._sites, n) + step * differences(self._moves, n))

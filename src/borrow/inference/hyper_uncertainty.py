@@ -19,7 +19,6 @@ stretched alike.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -31,8 +30,7 @@ from scipy.special import stdtrit
 from borrow.covariance.contracts import Prediction
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, pack, unpack
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log
 
 #: Above this many rows in all the hyper-parameters are taken as known: they nearly are, and a point costs as they do.
 MOST_ROWS = 1000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance.inducing import LOG_2PI
 from borrow.data.cells import Cells
 from borrow.numerics.linalg import Array, as_type_of, erfcx, log_ndtr, log_sum_exp, namespace
 
@@ -56,10 +56,16 @@ class Probit:
 
     def moments(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z and its first two derivatives by the mean."""
-        root = namespace(variance).sqrt(1.0 + variance)
-        z = y * mean / root
-        r, excess = hazard(z)
-        return log_ndtr(z), y * r / root, -r * excess / (1.0 + variance)
+        z, slope, curvature, _ = probit_slopes(y, mean, variance)
+        return log_ndtr(z), slope, -curvature
+
+
+def probit_slopes(y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+    """z, d1 and -d2 of a probit, and d1 / -d2 = y sqrt(1 + v) / (z + r), which needs no division by r."""
+    root = namespace(variance).sqrt(1.0 + variance)
+    z = y * mean / root
+    r, excess = hazard(z)
+    return z, y * r / root, r * excess / (1.0 + variance), y * root / excess
 
 
 def hazard(z: Array) -> tuple[Array, Array]:
@@ -119,8 +125,8 @@ class Logistic:
         log_z = log_sum_exp(terms)
         share, p = xp.exp(terms - log_z[:, None]), xp.exp(log_p)
         d1 = (share * (1.0 - p)).sum(axis=1)
-        spread = (share * (1.0 - p - d1[:, None]) ** 2).sum(axis=1)
-        return log_z, d1, (spread - (share * p * (1.0 - p)).sum(axis=1)).clip(max=0.0)
+        variance = (share * (1.0 - p - d1[:, None]) ** 2).sum(axis=1)
+        return log_z, d1, (variance - (share * p * (1.0 - p)).sum(axis=1)).clip(max=0.0)
 
     def _wide(self, M: Array, V: Array) -> tuple[Array, Array, Array]:
         xp = namespace(M)

@@ -58,7 +58,7 @@ class GaussianPrior:
         return float(-0.5 * pull @ (value - self.mean)), -pull
 
     def curvature(self, value: Array) -> Array:
-        """P."""
+        """The precision P, whatever the value."""
         return self.pull(np.eye(len(self.mean)))
 
 
@@ -71,35 +71,32 @@ def kernel_prior(kernel: Kernel, scales: Array, log_variance: float = 0.0) -> Ga
     d = len(scales)
     priors = []
     for leaf in kernel.leaves():
-        for name, size in leaf.free():
+        for name, size in leaf.free:
             now = np.log(np.atleast_1d(getattr(leaf, name)))
             if name == "lengthscale":
                 priors.append(_lengthscales(scales, size))
                 continue
-            if name in ("variance", "bias_variance"):
-                from_inputs = type(leaf).__name__ == "Linear"
-                centre = -2.0 * np.log(scales) - np.log(d) if from_inputs else np.zeros(size)
-                if name == "variance" and type(leaf).__name__ != "Constant":
-                    centre = centre + log_variance
-                mean = centre if len(centre) == size else np.full(size, centre.mean())
-                sd = VARIANCE_SD
+            sd = VARIANCE_SD if name in ("variance", "bias_variance") else OTHER_SD
+            if sd == VARIANCE_SD:
+                from_inputs, moved = type(leaf).__name__ == "Linear", name == "variance"
+                now = -2.0 * np.log(scales) - np.log(d) if from_inputs else np.zeros(size)
+                now = now + (log_variance if moved and type(leaf).__name__ != "Constant" else 0.0)
             elif name == "weight_variance":
-                column = -2.0 * np.log(scales)
-                mean = column if size == d else np.full(size, column.mean())
-                sd = OTHER_SD
-            else:
-                mean = now if len(now) == size else np.full(size, now.mean())
-                sd = OTHER_SD
-            priors.append(GaussianPrior(mean, np.full(size, sd**-2)))
+                now = -2.0 * np.log(scales)
+            priors.append(GaussianPrior(_entries(now, size), np.full(size, sd**-2)))
     return join_priors(priors)
+
+
+def _entries(values: Array, size: int) -> Array:
+    """One value per entry of a parameter: as they are, or their mean for all."""
+    return values if len(values) == size else np.full(size, values.mean())
 
 
 def _lengthscales(scales: Array, size: int) -> GaussianPrior:
     """So many log lengthscales of one kernel: the level they have in common, and how each differs from it."""
     column = np.log(scales) + 0.5 * np.log(len(scales))
-    mean = column if size == len(scales) else np.full(size, column.mean())
     a, b = (RELEVANCE_SD**2, LEVEL_SD**2) if size > 1 else (LEVEL_SD**2, 0.0)
-    return GaussianPrior(mean, np.full(size, 1.0 / a), ((slice(0, size), b / (a * (a + size * b))),))
+    return GaussianPrior(_entries(column, size), np.full(size, 1.0 / a), ((slice(0, size), b / (a * (a + size * b))),))
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ def exchangeable_lengthscales(
     for kernel in kernels:
         prior, first = alike[id(kernel)], True
         for leaf in kernel.leaves():
-            for name, size in leaf.free():
+            for name, size in leaf.free:
                 if name == "lengthscale" and size == d and first:
                     parts.append(np.arange(at, at + size))
                     first = False

@@ -127,7 +127,7 @@ class Kernel(ABC):
         return namespace(X).stack(columns, axis=1) if columns else K[:, :0]
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        """K(X, Z)."""
+        """The matrix K(X, Z) alone."""
         return self.evaluate(X, Z)[0]
 
     def diag(self, X: Array) -> Array:
@@ -203,35 +203,32 @@ class Leaf(Kernel):
         vars(new).update(vars(self) | values)
         return new
 
+    @cached_property
     def free(self) -> tuple[tuple[str, int], ...]:
         """Names and numbers of entries in `theta` of the parameters that are not fixed."""
-        return self._free
-
-    @cached_property
-    def _free(self) -> tuple[tuple[str, int], ...]:
         sizes = {n: 1 if self._is_tied(n) else np.size(getattr(self, n)) for n in self.learnable}
         return tuple((n, size) for n, size in sizes.items() if n not in self.fixed)
 
     @cached_property
     def n_theta(self) -> int:
         """Number of free parameters."""
-        return sum(size for _, size in self._free)
+        return sum(size for _, size in self.free)
 
     def _is_tied(self, name: str) -> bool:
         return name == "lengthscale" and getattr(self, "tied", False)
 
     def leaves(self) -> Iterator[Leaf]:
-        """Itself."""
+        """The kernel itself is its only elementary part."""
         yield self
 
     def parameter_names(self) -> list[str]:
         """`lengthscale[0]`, `lengthscale[1]`, ... for vectors."""
-        return [n if size == 1 else f"{n}[{i}]" for n, size in self.free() for i in range(size)]
+        return [n if size == 1 else f"{n}[{i}]" for n, size in self.free for i in range(size)]
 
     @property
     def theta(self) -> Array:
         """Logarithms of the free parameters; a tied vector is represented by its geometric mean."""
-        logs = {name: np.log(np.atleast_1d(getattr(self, name))) for name, _ in self._free}
+        logs = {name: np.log(np.atleast_1d(getattr(self, name))) for name, _ in self.free}
         parts = [v.mean(keepdims=True) if self._is_tied(name) else v for name, v in logs.items()]
         return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -245,7 +242,7 @@ class Leaf(Kernel):
     def _values(self, theta: Array) -> Iterator[tuple[str, Array]]:
         """The free parameters, from the last axis of theta; a tied vector keeps its ratios."""
         at = 0
-        for name, size in self._free:
+        for name, size in self.free:
             step = theta[..., at : at + size]
             if self._is_tied(name):
                 logs = np.log(np.atleast_1d(getattr(self, name)))
@@ -257,13 +254,13 @@ class Leaf(Kernel):
         """Kind, sizes, what is fixed, and the ratios of tied lengthscales, which stay whatever their size."""
         if not self.stackable:
             return None
-        free = dict(self._free)
+        free = dict(self.free)
         held = tuple(getattr(self, f.name) for f in fields(self) if f.name not in free)
         ratios = None
         if self._is_tied("lengthscale"):
             logs = np.log(getattr(self, "lengthscale"))  # noqa: B009  # a kernel without one is not tied
             ratios = tuple(np.atleast_1d(np.round(logs - logs.mean(), 12)).tolist())
-        return type(self).__name__, self._free, held, ratios
+        return type(self).__name__, self.free, held, ratios
 
     def stack(self, theta: Array, X: Array) -> Self:
         """One kernel of this form for each row of theta."""
@@ -294,7 +291,7 @@ class Leaf(Kernel):
         Those that come as tensors are brought to the host, all at once.
         """
         parts = []
-        for name, size in self._free:
+        for name, size in self.free:
             g = by_log[name] if is_tensor(by_log[name]) else np.asarray(by_log[name], dtype=float)
             g = g[..., None] if g.ndim == int(self.stacked) else g
             parts.append(g.sum(axis=-1, keepdims=True) if size == 1 else g)

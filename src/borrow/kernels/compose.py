@@ -179,8 +179,7 @@ class TaskKernels(Sequence[Kernel | None]):
         if isinstance(kernels, TaskKernels):
             return kernels
         thetas = [np.zeros(0) if k is None else k.theta for k in kernels]
-        ends = np.cumsum([0, *map(len, thetas)])
-        parts = [slice(int(i), int(j)) for i, j in pairwise(ends)]
+        parts = [slice(int(i), int(j)) for i, j in pairwise(np.cumsum([0, *map(len, thetas)]))]
         return cls(kernels, np.concatenate(thetas) if thetas else np.zeros(0), parts)
 
     def forms(self) -> list[Hashable]:
@@ -193,5 +192,4 @@ class TaskKernels(Sequence[Kernel | None]):
         """The kernels of these tasks, which have one form, for blocks of X."""
         template = self.templates[tasks[0]]
         assert template is not None
-        theta = np.stack([self.theta[self.parts[t]] for t in tasks])
-        return template.stack(theta, X)
+        return template.stack(np.stack([self.theta[self.parts[t]] for t in tasks]), X)

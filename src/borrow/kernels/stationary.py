@@ -83,7 +83,7 @@ class Stationary(Homogeneous):
 
     def tangents(self, X: Array, weight: Array, v: Array) -> Array:
         """dk/d log l_j = -2 S (a_j - c_j)^2 with the square expanded: two thin matrix products for all columns."""
-        free = dict(self.free())
+        free = dict(self.free)
         if free.pop("lengthscale", 0) != X.shape[1] or free.keys() - {"variance"}:
             return super().tangents(X, weight, v)
         X, _ = _centred(X, None)
@@ -241,8 +241,7 @@ class Periodic(Homogeneous):
         d, l, p = X.shape[1], to_host(self._columns("lengthscale", X)), self._columns("period", X)
         X, Z = _centred(X, Z)
         on_circle = SquaredExponential(self.variance, tuple(np.tile(l, 2).tolist()))
-        warped = self._warp(X, p)
-        K, back = on_circle.evaluate(warped, None if Z is None else self._warp(Z, p))
+        K, back = on_circle.evaluate(self._warp(X, p), None if Z is None else self._warp(Z, p))
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             g = back(bK, inputs=True)

@@ -38,7 +38,7 @@ class Device:
 
     @cached_property
     def torch(self) -> Any:
-        """PyTorch."""
+        """The module of PyTorch, imported when it is first needed."""
         import torch
 
         return torch
@@ -83,20 +83,15 @@ def find_gpu() -> Device:
 
 def resolve(device: Any, rows: int = 0) -> Device | None:
     """The constructor's `device` as a place; None is the host. `rows` of the problem decide what "auto" does."""
-    check(device)
+    if not isinstance(device, str) or device not in ("cpu", "cuda", "auto"):
+        raise ValueError(
+            f"device={device!r}: expected 'cpu', 'cuda' or 'auto' (the GPU where there is one and it pays)"
+        )
     if device == "cpu" or (device == "auto" and (rows < AUTO_ROWS or missing() is not None)):
         return None
     if (reason := missing()) is not None:
         raise RuntimeError(f"device={device!r}: {reason}, or use device='cpu'")
     return find_gpu()
-
-
-def check(device: Any) -> None:
-    """Refuse what is no device."""
-    if not isinstance(device, str) or device not in ("cpu", "cuda", "auto"):
-        raise ValueError(
-            f"device={device!r}: expected 'cpu', 'cuda' or 'auto' (the GPU where there is one and it pays)"
-        )
 
 
 def place(array: Any, device: Device | None) -> Any:

@@ -46,7 +46,7 @@ def solve_lower(L: Tensor, B: Tensor) -> Tensor:
 
 
 def solve_lower_transposed(L: Tensor, B: Tensor) -> Tensor:
-    """L^-T B."""
+    """The solution L^-T B of a triangular system."""
     if B.ndim < L.ndim:
         return torch.linalg.solve_triangular(L.mT, B[..., None], upper=True)[..., 0]
     return torch.linalg.solve_triangular(L.mT, B, upper=True)
@@ -58,7 +58,7 @@ def right_solve_transposed(B: Tensor, L: Tensor) -> Tensor:
 
 
 def right_solve(B: Tensor, L: Tensor) -> Tensor:
-    """B L^-1."""
+    """The solution B L^-1 of a triangular system from the right."""
     return B @ lower_inverse(L)
 
 
@@ -223,7 +223,7 @@ def column_dots(A: Tensor, B: Tensor) -> Tensor:
 
 
 def weigh_rows(w: Tensor, A: Tensor) -> Tensor:
-    """w'A."""
+    """The sum w'A of the rows of A, weighted."""
     return (w[..., None, :] @ A)[..., 0, :]
 
 
@@ -253,7 +253,7 @@ def log_ndtr(z: Tensor) -> Tensor:
 
 
 def erfcx(z: Tensor) -> Tensor:
-    """exp(z^2) erfc(z)."""
+    """The scaled complementary error function exp(z^2) erfc(z)."""
     return torch.special.erfcx(z)
 
 

@@ -1,13 +1,16 @@
-"""One way to warn at the line of the user's program, and one to collect warnings instead of printing them."""
+"""The log, one way to warn at the line of the user's program, and one to collect warnings instead of printing them."""
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+log = logging.getLogger("borrow")
 
 Answer = TypeVar("Answer")
 

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from borrow import __version__
+from borrow.data.encode import Ordered
 from borrow.data.plain import to_json
+from borrow.data.written import scale_of
 from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
@@ -137,7 +139,7 @@ def _of_comparison(
     encoder = None if problem is None else problem.encoder
     if problem is not None:
         for part in parts:
-            part["misses"] = misses.with_inputs(part["misses"], problem.X, problem.features)
+            part["misses"] = misses.with_inputs(part["misses"], problem)
     predictor, alone = _models(comparison, problem, model, verdicts.get(primary))
     covariance = _covariance(comparison, problem, predictor, primary)
     shown = None
@@ -254,8 +256,10 @@ def _in_order_of(predictor: Predictor, problem: Problem) -> Problem:
 
 
 def points_of(problem: Problem) -> Points:
-    """The rows of a table; labels are not drawn as points."""
-    y = problem.y if problem.kind == "regression" else np.full(len(problem.y), np.nan)
+    """The rows of a table; a label is 1 where it is the class whose probability is shown, and else 0."""
+    y = problem.y
+    if problem.kind != "regression":
+        y = [np.nan if v is None else v == problem.classes[-1] for v in problem.y]
     return Points(problem.X, np.asarray(y, dtype=float), problem.tasks)
 
 
@@ -457,6 +461,10 @@ def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] |
         if comparison.kind == "regression"
         else "probability = model.predict_proba(new)"
     )
+    wide = [str(t) for t in comparison.tasks] if (target, task) == (VALUE, TASK) else []
+    orders = {d.name: list(d.levels) for d in getattr(encoder, "columns_", ()) if isinstance(d, Ordered)}
+    orders = {n: levels for n, levels in orders.items() if scale_of(levels) != tuple(levels)}
+    encoding = f"borrow.TableEncoder({task!r}{f', orders={orders!r}' if orders else ''})"
     lines = [
         "import borrow",
         "import pandas as pd",
@@ -464,16 +472,21 @@ def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] |
         "",
         'table = pd.read_csv("table.csv")',
         f"inputs = {inputs!r}",
+        *([f"table = table.melt(inputs, {wide!r}, {task!r}, {target!r})"] if wide else []),
         f"model = borrow.{name}({given})",
-        *([f"model = make_pipeline(borrow.TableEncoder({task!r}), model)"] if encoder is not None else []),
+        *([f"model = make_pipeline({encoding}, model)"] if encoder is not None else []),
         f"model.fit(table[[*inputs, {task!r}]], table[{target!r}])",
-        f'new = pd.read_csv("new.csv")[[*inputs, {task!r}]]',
+        f'new = pd.read_csv("new.csv")[inputs].assign({task}={verdict.primary!r})'
+        if wide
+        else f'new = pd.read_csv("new.csv")[[*inputs, {task!r}]]',
         asked,
     ]
-    columns = f"--target {shlex.quote(str(target))} --task {shlex.quote(str(task))}"
-    who = f"--primary {shlex.quote(str(verdict.primary))} --method {verdict.method}"
-    steps = ["borrow fit table.csv", columns, who, "--save model.borrow"]
-    shell = " \\\n    ".join(steps) + "\nborrow predict model.borrow new.csv"
+    asked_of = [("targets", t) for t in wide] or [("target", target), ("task", task)]
+    asked_of += [("order", f"{n}={','.join(levels)}") for n, levels in orders.items()]
+    columns = " ".join(f"--{option} {shlex.quote(str(value))}" for option, value in asked_of)
+    primary = shlex.quote(str(verdict.primary))
+    steps = ["borrow fit table.csv", columns, f"--primary {primary} --method {verdict.method}", "--save model.borrow"]
+    shell = " \\\n    ".join(steps) + f"\nborrow predict model.borrow new.csv{f' --as {primary}' if wide else ''}"
     return {"python": "\n".join(lines), "shell": shell}
 
 

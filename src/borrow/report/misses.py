@@ -79,15 +79,17 @@ def surprises(rows: Sequence[Any], observed: Sequence[Any], p: Array, label: str
     }
 
 
-def with_inputs(found: dict[str, Any] | None, X: Array, features: Sequence[str]) -> dict[str, Any] | None:
-    """The same with the inputs of the rows that are named."""
+def with_inputs(found: dict[str, Any] | None, problem: Any) -> dict[str, Any] | None:
+    """The same with the inputs of the rows that are named, as they were before they were encoded."""
     if found is None:
         return None
-    shown = list(features)[:MOST_INPUTS]
-    more = " \u2026" if len(features) > MOST_INPUTS else ""
 
     def words(row: int) -> str:
-        return ", ".join(f"{name} {v:.4g}" for name, v in zip(shown, X[row], strict=False)) + more
+        X, encoder = problem.X[row], problem.encoder
+        held = dict(zip(problem.features, (f"{v:.4g}" for v in X), strict=True)) if encoder is None else {}
+        held = held or encoder.written(X)
+        more = " \u2026" if len(held) > MOST_INPUTS else ""
+        return ", ".join(f"{name} {v}" for name, v in list(held.items())[:MOST_INPUTS]) + more
 
     return {**found, "worst": [{**line, "inputs": words(line["row"])} for line in found["worst"]]}
 

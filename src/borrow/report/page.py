@@ -134,7 +134,10 @@ def render(summary: Part) -> str:
     data = data.translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
     return environment.from_string(_file("report.html.j2")).render(
         version=summary["borrow"],
-        verdict={k: v if k == "advice" else v.replace(" %", "\u00a0%") for k, v in verdict(summary).items()},
+        verdict={
+            k: [_coded(a) for a in v] if k == "advice" else v.replace(" %", "\u00a0%")
+            for k, v in verdict(summary).items()
+        },
         numbers=numbers_of(summary),
         sections=shown,
         style=Markup(style),
@@ -143,6 +146,12 @@ def render(summary: Part) -> str:
         script_hash=_hash(script),
         data=Markup(data),
     )
+
+
+def _coded(text: str) -> list[tuple[bool, list[str]]]:
+    """A sentence in parts, each with whether it is a call to copy, and in pieces after which a line may end."""
+    parts = re.split(r"(borrow\.\w+\([^()]*\)|\b\w+=True\b)", text)
+    return [(i % 2 == 1, re.split(r"(?<=[(,])", part) if i % 2 else [part]) for i, part in enumerate(parts) if part]
 
 
 def _file(name: str) -> str:

@@ -28,11 +28,9 @@ def predictions(
     predictor: Predictor, points: Points, primary: Any, target: str, alone: Predictor | None, others: Sequence[Any]
 ) -> dict[str, Any]:
     """Curves, maps or effects, as the number of inputs allows. `others` are the tasks to show beside the primary."""
-    d, regression = points.X.shape[1], predictor.regression
-    shown = target if regression else f"probability of {predictor.positive}"
+    d = points.X.shape[1]
+    shown = target if predictor.regression else f"probability of {predictor.positive}"
     what: dict[str, Any] = {"label": predictor.label, "target": shown, "notes": []}
-    if not regression and d < 3:
-        what["notes"] = ["Probabilities are drawn without bands: what is not known is inside them."]
     if d == 1:
         return {**what, **curves(predictor, points, primary, shown, alone, others)}
     if d == 2:
@@ -40,9 +38,9 @@ def predictions(
     return {**what, **effects(predictor, points, primary, shown, alone)}
 
 
-def _banded(mean: Array, std: Array | None) -> dict[str, Any]:
-    """A mean and the edges of its band, where there is one."""
-    return {"mean": mean} | {k: None if std is None else mean + z * std for k, z in (("low", -Z), ("high", Z))}
+def _edged(mean: Array, low: Array | None, high: Array | None) -> dict[str, Any]:
+    """A mean and the edges of its band, None where there is none."""
+    return {"mean": mean, "low": low, "high": high}
 
 
 def curves(
@@ -58,20 +56,21 @@ def curves(
             {
                 "task": str(task),
                 "x": grid[:, 0],
-                **_banded(*predictor.ask(grid, task)),
-                "alone": _banded(*alone.ask(grid, task)) if alone is not None and i == 0 else None,
+                **_edged(*predictor.band(grid, task, BAND)),
+                "alone": _edged(*alone.band(grid, task, BAND)) if alone is not None and i == 0 else None,
                 "points": {"x": X[seen, 0], "y": y[seen]},
             }
         )
-    band = f"Band: {100 * BAND:.0f} % for the function; a new measurement scatters around it by the noise as well."
+    band = f"Band: {100 * BAND:.0f} % for the {'function' if predictor.regression else 'probability'}"
+    band += "; a new measurement scatters around it by the noise as well." if predictor.regression else "."
+    banded = panels[0]["low"] is not None
     return {
         "form": "curve",
         "heading": "What the model says",
-        "lead": f"{target} of {primary} over {predictor.features[0]}, the only input.",
+        "lead": f"{target[:1].upper()}{target[1:]} of {primary} over {predictor.features[0]}, the only input.",
         "feature": predictor.features[0],
         "panels": panels,
-        "caption": band * predictor.regression
-        + " Beside the primary, the tasks most related to it." * (len(panels) > 1),
+        "caption": band * banded + " Beside the primary, the tasks most related to it." * (len(panels) > 1),
     }
 
 
@@ -89,14 +88,16 @@ def surfaces(predictor: Predictor, points: Points, primary: Any, target: str) ->
     return {
         "form": "map",
         "heading": "What the model says",
-        "lead": f"{target} for {primary} over {a} and {b}.",
+        "lead": f"{target[:1].upper()}{target[1:]} for {primary} over {a} and {b}.",
         "features": [a, b],
         "x": edges[0],
         "y": edges[1],
         "mean": mean,
         "std": std,
-        "mean_heading": f"Prediction of {target}",
-        "std_heading": "How unsure: standard deviation of the function",
+        "mean_heading": f"{'Prediction of' if predictor.regression else 'The'} {target}",
+        "std_heading": "How unsure: standard deviation of the function"
+        if predictor.regression
+        else "How unsure: half the width of a 68 % band of the probability",
         "points": {"x": seen[:, 0], "y": seen[:, 1]},
         "corners": [
             {"0": x[j], "1": y[i], "mean": mean[i, j], "std": None if std is None else std[i, j]} for i, j in at
@@ -109,9 +110,10 @@ def contrast(predictor: Predictor, rows: Array, task: Any, weights: Array) -> di
     """Linear combinations of the function at some rows, one per line of `weights`, with their bands."""
     mean, covariance = predictor.ask(rows, task, full=True)
     if covariance is None:
-        return _banded(weights @ mean, None)
+        return _edged(weights @ mean, None, None)
     variance = np.einsum("ij,jk,ik->i", weights, covariance, weights, optimize=True)
-    return _banded(weights @ mean, np.sqrt(np.maximum(variance, 0.0)))
+    half = Z * np.sqrt(np.maximum(variance, 0.0))
+    return _edged(weights @ mean, weights @ mean - half, weights @ mean + half)
 
 
 def effects(predictor: Predictor, points: Points, primary: Any, target: str, alone: Predictor | None) -> dict[str, Any]:

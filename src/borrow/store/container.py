@@ -82,6 +82,8 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     """
     place = Path(path)
     content, arrays = encode(value)
+    if about is not None and not isinstance(about, Mapping):
+        raise TypeError(f"about is {type(about).__name__}; expected a dict")
     described, more = _about(value), dict(about or {})
     if taken := [name for name in more if name in (*described, *_DESCRIBED)]:
         raise ValueError(f"about names {list_labels(taken)}, which the file says by itself; choose other names")
@@ -90,8 +92,7 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     except (TypeError, ValueError, RecursionError) as odd:
         raise ValueError(f"about holds what JSON has not ({odd}); give plain texts, numbers, lists and dicts") from None
     page = {"format": "borrow", "version": VERSION, "about": {**described, **more}, **content}
-    text = json.dumps(page, allow_nan=False, ensure_ascii=True).encode()
-    write_atomically(place, pack(text, arrays))
+    write_atomically(place, pack(json.dumps(page, allow_nan=False, ensure_ascii=True).encode(), arrays))
     return place
 
 
@@ -109,8 +110,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     page, members, size = _read(path)
     try:
-        arrays = [read_array(members.pop(0), size) for _ in range(len(members))]
-        return decode(page, arrays, size)
+        return decode(page, [read_array(members.pop(0), size) for _ in range(len(members))], size)
     except PageError as wrong:
         raise StoreError(f"{path} cannot be read: {wrong}") from None
     except (

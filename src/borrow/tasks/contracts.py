@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from borrow.data.cells import Cells
-from borrow.tasks.cache import ShardCache
+from borrow.tasks.placed import ShardCache
 
 C = TypeVar("C")
 T = TypeVar("T")

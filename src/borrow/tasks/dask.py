@@ -7,14 +7,12 @@ repeated. A sum is a tree of tasks on the workers: only its last result comes to
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
+from borrow.numerics.warned import log
 from borrow.tasks.workers import TRIES, LostWorkersError, Workers, add, add_in_tree, on_one_thread
-
-log = logging.getLogger("borrow")
 
 #: Seconds to wait for a worker where none is left: a busy cluster takes minutes to bring one up.
 PATIENCE = 300

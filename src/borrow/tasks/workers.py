@@ -10,7 +10,6 @@ the same whichever worker was first, and however many there are. What a first pa
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import tempfile
@@ -29,8 +28,7 @@ import psutil
 from borrow.numerics.linalg import is_tensor, to_host
 from borrow.numerics.progress import Watch
 from borrow.numerics.threads import one_thread
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log
 
 #: Parts that are added at one node of the tree.
 FAN = 8
@@ -136,7 +134,7 @@ class Processes(Workers):
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
 
     def place(self, shards: list[Any]) -> Any:
-        """Written once."""
+        """Each shard is written to a file, once."""
         import joblib
 
         number = len(list(self.folder.iterdir()))

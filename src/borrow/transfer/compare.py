@@ -124,6 +124,8 @@ def compare(
     'here'
     """
     problem = read_problem(table, target, task, features, kind, targets=targets, group=group, time=time)
+    if odd := [name for name in (problem.target, problem.task) if not isinstance(name, str)]:
+        raise ValueError(f"the column {odd[0]!r} has no text for a name, by which a comparison is kept; rename it")
     keys, skipped, own = choose(problem.kind, int(problem.seen.sum()), methods)
     alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
     primaries = read_primaries(problem, primary)

@@ -16,15 +16,17 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
-from borrow.data.encode import TableEncoder, needs_encoding
+from borrow.data.encode import TableEncoder, needs_encoding, read_days
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
 from borrow.data.read import (
+    SMALLEST,
     as_frame,
     columns_of,
     constant_columns,
     identifier_columns,
     is_missing,
     name_some,
+    refuse_sizes,
     task_values,
     to_floats,
 )
@@ -194,16 +196,15 @@ def read_problem(
 
 def read_times(values: Any, name: str) -> tuple[float, ...]:
     """Numbers as they are, dates and times as days; text is read as dates."""
-    column = np.asarray(values.to_list() if hasattr(values, "to_list") else values, dtype=object)
+    column = values.to_list() if hasattr(values, "to_list") else list(values)
     if len(bad := [i for i, v in enumerate(column) if is_missing(v)]):
         raise ValueError(f"column {name!r} has no time in {name_some(bad)}; leave these rows out")
+    if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
+        return tuple(float(v) for v in column)
     try:
-        if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
-            return tuple(float(v) for v in column)
-        days = np.array([v if isinstance(v, np.datetime64) else str(v) for v in column]).astype("datetime64[s]")
+        return tuple(read_days(values, name).tolist())
     except ValueError as problem:
         raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {problem}") from None
-    return tuple((days.astype(float) / 86400.0).tolist())
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
@@ -212,7 +213,8 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
         raise ValueError(f"kind={kind!r}: expected 'auto', 'regression' or 'classification'")
     if not isinstance(values, (list, tuple)):  # which as an array would make text of numbers that stand beside text
         values = values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
-    entries = [None if is_missing(v) else plain(v) for v in values]
+    complex_ = (complex, np.complexfloating)  # which no target may be, and text must not hide
+    entries: list[Any] = [None if is_missing(v) else v if isinstance(v, complex_) else plain(v) for v in values]
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
@@ -224,6 +226,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
         y = to_floats(np.array(entries, dtype=object), f"the target {name!r}")
         if np.isinf(y).any():
             raise ValueError(f"the target {name!r} is infinite in {name_some(np.flatnonzero(np.isinf(y)).tolist())}")
+        refuse_sizes(y[:, None], [f"the target {name!r}"], SMALLEST)
         return kind, y, ()
     if all(isinstance(v, float) and v.is_integer() for v in present):  # whole numbers that a frame made floats of
         entries = [None if v is None else int(v) for v in entries]
@@ -241,7 +244,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
 def like_classes(present: Sequence[Any]) -> str:
     """Words for a target of few whole numbers that may be labels, such as 1, 2 and 3; nothing where it is none."""
     values = set(present)
-    whole = all(isinstance(v, (int, float)) and not isinstance(v, bool) and float(v).is_integer() for v in values)
+    whole = all(isinstance(v, (int, float)) and not isinstance(v, bool) and v == v // 1 for v in values)
     if not whole or not 3 <= len(values) <= MOST_CLASSES or len(present) < 5 * len(values):
         return ""
     low, high = int(min(values)), int(max(values))
@@ -328,4 +331,5 @@ def _numbers(values: Any, name: str) -> Array:
             f"column {name!r} has no number in {name_some(bad.tolist())}; drop or fill these rows, or leave the column "
             "out with features= (only the target may be missing)"
         )
+    refuse_sizes(column[:, None], [f"column {name!r}"], SMALLEST)
     return column

@@ -14,14 +14,14 @@ from borrow.covariance.inducing import TOLERANCE
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.base import one_or_list
+from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator
-from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
 from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import FocusedAscent
 from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
@@ -125,7 +125,7 @@ class FocusedGP(GPEstimator):
 
     def _relatedness(self, fit: FocusedFit) -> Table:
         setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
-        ascent = Ascent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        ascent = FocusedAscent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
         with single_thread(int(np.diff(fit.cells.starts).max())):
             return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels)
 

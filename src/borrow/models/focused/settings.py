@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance.layout import STRETCH
+from borrow.covariance.layout import STRETCH, alike
 from borrow.data.labels import list_labels, sort_labels
 from borrow.data.scaling import TaskData
 from borrow.estimators.gp import EXACT, default_kernel
@@ -98,17 +98,19 @@ def check_memory(setup: Setup) -> None:
     if setup.design is not None:
         n = len(setup.cells.y)
         setup.tasks.require(
-            8.0 * 12 * n * n,
+            8.0 * 17 * n * n,
             f"an exact focused GP on {n:,} distinct rows",
             "leave inducing at 'auto', or thin the rows",
         )
         return
     sizes = np.diff(setup.cells.starts).astype(float)
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    if setup.tasks.device is None:  # of every task, and of the largest one; measured
+    if setup.tasks.device is None:  # of every task, and of those that are worked on at once; measured
         kept, worked = (3.6, 3.2) if isinstance(setup.infer, ExactInference) else (4.0, 4.8)
         kept *= 2.0 if sizes.sum() < SMALL_BLOCK else 1.0  # small matrices stay until the next are there
-        numbers = kept * float(sizes @ sizes) + worked * sizes.max() ** 2 + 5.0 * sizes.sum() * m
+        together = alike(sorted(setup.secondaries, key=lambda t: -sizes[t]), sizes)
+        most = max(sizes[setup.primary] ** 2, *(len(block) * sizes[block[0]] ** 2 for block in together), 0.0)
+        numbers = kept * float(sizes @ sizes) + worked * most + 5.0 * sizes.sum() * m
     else:
         own = np.array([k is not None for k in setup.specific]) * sizes * STRETCH
         numbers = 8.0 * float(own @ own) + 9.0 * STRETCH * sizes.sum() * m + 4.0 * sizes[setup.primary] ** 2

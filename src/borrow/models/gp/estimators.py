@@ -14,9 +14,8 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData
+from borrow.estimators.classifier import EPClassifier, EPLabels, at_final_tolerance, binary_data, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, EPLabels, as_task_data, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
@@ -306,9 +305,9 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     ['no', 'yes']
     """
 
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> EPLabels:
+    def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> EPLabels:
         if self.only is not None:
-            self._schema, data = self._schema.only(self.only), data.only(self.only)
+            self._schema, data = self._schema.only(self.only), data.only(data.labels.index(self.only))
         return super()._fit_binary(data, place)
 
 
@@ -338,5 +337,6 @@ class PooledGPClassifier(EPClassifier, PooledGP):
     ['no', 'yes']
     """
 
-    def _arrange(self, data: BinaryData) -> TaskData:
-        return as_task_data(data, np.array([0, len(data.y)]))
+    def _arrange(self, data: TaskData) -> TaskData:
+        X, y = data.cells.X, data.cells.y
+        return binary_data(X, y, np.array([0, len(y)]), (0,), (X[:0],), data.column_scales)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -12,21 +12,19 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
-from borrow.data.pool import Pool, read_pool
-from borrow.data.read import read_inputs, read_new, read_targets
+from borrow.data.read import Pool, read_inputs, read_new, read_pool, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator
-from borrow.estimators.classifier import TaskClassifier, positives, probabilities
+from borrow.estimators.classifier import LogOdds, TaskClassifier, positives, probabilities
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
-from borrow.estimators.settings import is_among, is_number
+from borrow.estimators.settings import Allowed, is_among, is_number, one_of, positive, whole
 from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.base_kernel import takes_sparse
-from borrow.models.hierarchical.fit import Fit, NewTask, Settings, learn
+from borrow.models.hierarchical.fit import Fit, NewTask, Settings, learn, takes_sparse
 from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
-from borrow.numerics.device import MemoryGivenBack, check, resolve
+from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
@@ -52,31 +50,26 @@ class HierarchicalGP(TaskEstimator):
     device: str = "cpu"
     workers: Any = None
 
+    allowed: ClassVar[Allowed] = {
+        "prior": one_of("auto", None, said="'auto' (weak priors) or None (as in the paper)"),
+        "optimizer": one_of("lbfgs", None, said="'lbfgs', or None to keep the base kernel given"),
+        "mean_strength": (
+            lambda v: is_among(v, ("auto", np.inf)) or (is_number(v) and v >= 0),
+            "a number from 0 up, infinite for a mean of zero, or 'auto'",
+        ),
+        "covariance_strength": (
+            lambda v: is_among(v, ("auto", np.inf)) or (is_number(v) and v > 0),
+            "'auto' or a positive number",
+        ),
+        "noise": (positive(None)[0], "one positive variance for all tasks, or None to learn it"),
+        "max_iter": whole(0),
+        "tol": (lambda v: is_number(v) and v >= 0, "a number from 0 up, in nats per row"),
+    }
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.base_kernel)
         return tags
-
-    def _check_settings(self) -> None:
-        """Refuse constructor arguments that no hierarchical model can use."""
-        if self.prior not in ("auto", None):
-            raise ValueError(f"prior={self.prior!r}: expected 'auto' (weak priors) or None (as in the paper)")
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f"optimizer={self.optimizer!r}: expected 'lbfgs', or None to keep the base kernel given")
-        pi, tau = self.mean_strength, self.covariance_strength
-        if not is_among(pi, ("auto",)) and (isinstance(pi, str) or not (is_number(pi) or pi == np.inf) or pi < 0):
-            raise ValueError(
-                f"mean_strength={pi!r}: expected a number from 0 up, infinite for a mean of zero, or 'auto'"
-            )
-        if not (isinstance(tau, str) and tau == "auto") and (not (is_number(tau) or tau == np.inf) or tau <= 0):
-            raise ValueError(f"covariance_strength={tau!r}: expected 'auto' or a positive number")
-        check(self.device)
-        if self.noise is not None and (not is_number(self.noise) or self.noise <= 0):
-            raise ValueError(f"noise={self.noise!r}: expected one positive variance for all tasks, or None to learn it")
-        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
-            raise ValueError(f"max_iter={self.max_iter!r}: expected a whole number of at least 0")
-        if not is_number(self.tol) or self.tol < 0:
-            raise ValueError(f"tol={self.tol!r}: expected a number from 0 up, in nats per row")
 
     def _learn_rows(
         self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool
@@ -192,7 +185,6 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
@@ -255,7 +247,7 @@ class AdaptedRegressor:
 
 
 @dataclass(frozen=True)
-class Margins:
+class Margins(LogOdds):
     """One class against the rest: f_l, back in units of -1 and +1, and the sigmoid on it."""
 
     fit: Fit
@@ -276,10 +268,6 @@ class Margins:
     def decisions(self, X: Any) -> Array:
         """Log odds of +1, one column per task."""
         return self.log_odds(self.fit.means(X), self.center, self.scale)
-
-    def probability(self, X: Any, task: Codes) -> Array:
-        """Probability of +1."""
-        return expit(self.decision(X, task))
 
 
 @register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
@@ -324,7 +312,6 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     learn_noise: bool = False
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        self._check_settings()
         pool, self._schema = read_pool(self, X, y, tasks, classes=True)
         classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled

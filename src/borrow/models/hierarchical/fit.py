@@ -1,21 +1,29 @@
-"""Fitting the hierarchical GP to a pool of inputs, and what the fit can answer: tasks seen, and a task never seen."""
+"""Fitting the hierarchical GP to a pool of inputs, and what the fit can answer: tasks seen, and a task never seen.
+
+The parameters of the base kernel are learnt first, from the tasks as independent functions of one kernel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 
-from borrow.covariance.contracts import Prediction
-from borrow.data.cells import Cells, Codes
+from borrow.covariance import Prediction, SharedCovariance, evidence_of_rows
+from borrow.data.cells import Cells, Codes, thin
 from borrow.data.table import Table
-from borrow.kernels import Kernel, LearnedKernel
-from borrow.models.hierarchical.base_kernel import base_kernel_of, base_objective, fit_base
-from borrow.models.hierarchical.basis import Basis, basis_of, is_linear
+from borrow.estimators.gp import default_kernel
+from borrow.inference import priors
+from borrow.inference.exact import exact
+from borrow.inference.likelihoods import Gaussian
+from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
+from borrow.models.hierarchical.basis import Basis, GroupShard, PlacedGroups, basis_of, is_linear
 from borrow.models.hierarchical.model import (
     Problem,
     State,
@@ -48,9 +56,106 @@ from borrow.models.hierarchical.search import (
     ranking_or_density,
 )
 from borrow.numerics import memory
+from borrow.numerics import optimise as hyper
 from borrow.numerics.device import Device, require
-from borrow.numerics.linalg import Array, add_diagonal, cholesky, column_dots, solve, solve_lower, to_host
+from borrow.numerics.linalg import (
+    Array,
+    add_diagonal,
+    cholesky,
+    column_dots,
+    solve,
+    solve_lower,
+    to_host,
+)
+from borrow.numerics.optimise import NOISE_FLOOR, Objective, Values
+from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import Workers
+
+#: The most rows of each task that the base kernel's parameters are learnt from.
+ROWS_FOR_KERNEL = 500
+#: The most iterations of the optimiser.
+MAX_ITER = 200
+
+
+def takes_sparse(given: Any) -> bool:
+    """Whether a base kernel, or the default, is one for sparse tables."""
+    return given is None or isinstance(given, LearnedKernel) or (isinstance(given, Kernel) and is_linear(given))
+
+
+def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
+    """The kernel given; without one a squared exponential, or a linear one for sparse inputs."""
+    if not sparse.issparse(X):
+        return default_kernel(scales, deepcopy(given), "base_kernel", tied=True)  # a copy: kernels remember sizes
+    if given is None:
+        return Linear(1.0 / max(float(X.multiply(X).sum()) / X.shape[0], 1e-300))
+    kernel = deepcopy(resolve(given, "base_kernel"))
+    if not takes_sparse(kernel):
+        raise ValueError(
+            f"base_kernel={kernel!r} needs dense inputs and X is sparse; give borrow.kernels.Linear(), with a "
+            "Constant added for an offset, or X.toarray()"
+        )
+    return kernel
+
+
+def base_objective(
+    kernel: Kernel, X: Any, cells: Cells, workers: Workers | None = None, device: Device | None = None
+) -> Objective:
+    """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0."""
+    cells = thin(cells, ROWS_FOR_KERNEL)
+    if device is not None and workers is None and not sparse.issparse(X):
+        return _objective_by_blocks(
+            kernel, PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]), None, device)
+        )
+    tasks = PlacedGroups(cells, None, workers)
+
+    def objective(values: Values) -> tuple[float, Values]:
+        at, noise = kernel.with_theta(values["kernel"]), float(np.exp(values["noise"][0]))
+        total, by_theta, by_noise = tasks.total(_independent, (at, noise, X))
+        return total, {"kernel": by_theta, "noise": np.array([by_noise])}
+
+    return objective
+
+
+def _independent(shard: GroupShard, common: tuple[Kernel, float, Any]) -> tuple[float, Array, float]:
+    """The evidence of a shard's tasks, by the kernel's theta and by log noise; tasks of equal rows at once."""
+    kernel, noise, X = common
+    total, by_theta = shard.log_noise_density(noise), np.zeros(kernel.n_theta)
+    by_noise = 0.5 * (shard.scatter / noise - shard.dof)
+    for g in shard.groups:
+        value, own, by_variance = evidence_of_rows(kernel, X[g.seen.at], g.count / noise, g.Y)
+        total, by_theta = total + value, by_theta + own
+        by_noise += float(by_variance @ g.sites(noise))
+    return total, by_theta, by_noise
+
+
+def _objective_by_blocks(kernel: Kernel, tasks: PlacedTasks) -> Objective:
+    """The same objective on a device, where tasks of about one size are one block."""
+    M = len(tasks.cells.starts) - 1
+
+    def objective(values: Values) -> tuple[float, Values]:
+        at, noise = kernel.with_theta(values["kernel"]), np.full(M, float(np.exp(values["noise"][0])))
+        fit = exact(SharedCovariance(tasks, [], [], np.zeros((M, 0)), [at] * M), Gaussian(tasks.cells, noise))
+        adjoints, by = fit.gradient()
+        theta = sum((g for g in adjoints.specific if g is not None), np.zeros(kernel.n_theta))
+        return fit.evidence, {"kernel": theta, "noise": np.array([by["noise"].sum()])}
+
+    return objective
+
+
+def fit_base(
+    kernel: Kernel, noise: float, scales: Array, prior: str | None, objective: Objective
+) -> tuple[Kernel, float]:
+    """Kernel parameters and noise that explain the tasks as independent functions."""
+    begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
+    lengthscales = kernel.marks("lengthscale")
+    rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * lengthscales}
+    if prior is not None:
+        on: dict[str, priors.Prior] = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior()}
+        objective = hyper.with_prior(objective, priors.independent_priors(on))
+    bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
+    optimum = hyper.race(objective, [begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
+    return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0]))
+
 
 #: Standard errors by which learning must beat not learning on held-out rows: in density, in ranking.
 MARGIN = (1.0, 0.0)
@@ -104,7 +209,7 @@ class Fit:
 
     @property
     def n_iter(self) -> int:
-        """EM iterations."""
+        """How many iterations of EM were taken."""
         return len(self.trace) - 1
 
     @property

@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 
 from borrow.data.cells import Codes
 from borrow.inference import em
-from borrow.models.hierarchical.groups import tasks_of_equal_rows
+from borrow.models.hierarchical.basis import tasks_of_equal_rows
 from borrow.models.hierarchical.model import (
     Moments,
     Problem,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -12,26 +12,33 @@ from scipy.special import log_ndtr, ndtr
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance import SharedPosterior
-from borrow.covariance.contracts import Prediction, Sites
+from borrow.covariance import Prediction, SharedPosterior, Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, Place
-from borrow.estimators.classifier import BinaryData, GPClassifier, LeftOut, positives
+from borrow.estimators.classifier import GPClassifier, LabelModel, LeftOut, binary_data, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import LabelModel, as_task_data
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.estimators.settings import Allowed, check_allowed, is_among, whole
+from borrow.estimators.settings import Allowed, one_of, whole
 from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, condition
-from borrow.models.ivm.problems import Classification, Problem, Regression
-from borrow.models.ivm.rounds import Outcome, Settings, alternate
+from borrow.models.ivm.problems import (
+    FEWEST,
+    LARGEST,
+    MOST,
+    Classification,
+    Outcome,
+    Problem,
+    Regression,
+    Settings,
+    alternate,
+)
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
@@ -42,21 +49,6 @@ from borrow.tasks.placed import PlacedTasks
 F = TypeVar("F", bound=Fitted)
 #: Standard deviations of log slope and shift that correct for the selection of rows.
 SLOPE_SD, SHIFT_SD = 0.5, 2.0
-
-ALLOWED: Allowed = {
-    "n_active": whole(1),
-    "n_rounds": whole(1),
-    "ep_sweeps": whole(0),
-    "selection": (lambda v: is_among(v, ("entropy", "random")), "'entropy' or 'random'"),
-    "share_noise": (
-        lambda v: isinstance(v, (bool, np.bool_)),
-        "True (one noise for all tasks) or False (one per task)",
-    ),
-    "noise_from": (
-        lambda v: is_among(v, ("rest", "active")),
-        "'rest' (rows that were not chosen) or 'active' (the chosen ones)",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -91,9 +83,14 @@ class MultiTaskIVM(GPEstimator):
     verbose: bool | None = None
     workers: Any = None
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_allowed(self, ALLOWED)
+    allowed: ClassVar[Allowed] = {
+        "n_active": whole(1),
+        "n_rounds": whole(1),
+        "ep_sweeps": whole(0),
+        "selection": one_of("entropy", "random", said="'entropy' or 'random'"),
+        "share_noise": one_of(True, False, said="True (one noise for all tasks) or False (one per task)"),
+        "noise_from": one_of("rest", "active", said="'rest' (rows that were not chosen) or 'active' (the chosen ones)"),
+    }
 
     def _choose(
         self, problem: Problem, values: Values, number: Codes, labels: tuple[Hashable, ...]
@@ -133,16 +130,20 @@ class MultiTaskIVM(GPEstimator):
 
 
 def require_memory(n_active: int, tasks: PlacedTasks) -> None:
-    """Selection keeps a row of its task for every inclusion, and kernels are learnt on the rows chosen.
+    """Refuse what would not fit: the largest of three steps that follow one another; how much each takes was measured.
 
-    How many a task will have is not known before: as many of the chosen ones as of all rows.
+    Selection keeps a row of its task for every inclusion, kernels are learnt on the rows chosen, and the noise from
+    the covariance of some rows of a task. How many of the chosen rows a task will have is not known before: its share.
     """
     sizes = np.diff(tasks.cells.starts).astype(float)
     d = min(n_active, int(sizes.sum()))
     chosen = d * sizes / sizes.sum()
+    left = min(sizes.sum() - d, np.clip(d, FEWEST, MOST)) * sizes / sizes.sum()
+    decomposed = min(float((chosen + left).max()), LARGEST)
+    numbers = max(1.95 * float(chosen @ sizes), 5.1 * float(chosen.max()) ** 2, 4.5 * decomposed**2)
     require(
         tasks.device,
-        8.0 * float(2.3 * chosen @ sizes + 3.0 * chosen @ chosen),
+        8.0 * numbers,
         f"choosing {d:,} rows, where the largest task has {int(sizes.max()):,},",
         "lower n_active, or thin the rows of the largest task",
     )
@@ -310,9 +311,9 @@ class IVMLabels(LabelModel):
         posterior: SharedPosterior = self.posterior
         mean, variance = self.moments(cells.X, cells.task)
         sites = Sites(to_host(posterior.sites.nu), to_host(posterior.sites.tau))
-        own, spread = posterior.marginals()
-        own, spread = cavity(to_host(own), to_host(spread), sites)
-        mean[active.rows], variance[active.rows] = own + self.bias[active.task], spread
+        own, own_variance = posterior.marginals()
+        own, own_variance = cavity(to_host(own), to_host(own_variance), sites)
+        mean[active.rows], variance[active.rows] = own + self.bias[active.task], own_variance
         d, y = mean / np.sqrt(1.0 + variance), cells.y
 
         def cost(x: Array) -> tuple[float, Array]:
@@ -371,9 +372,9 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     _: KW_ONLY
     ep_sweeps: int = 0
 
-    def _fit_binary(self, data: BinaryData, place: Place = PlacedTasks) -> IVMLabels:
+    def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> IVMLabels:
         assert data.number is not None  # read from a table
-        tasks, kernel = place(as_task_data(data).cells), default_kernel(data.column_scales, self.kernel, "kernel")
+        tasks, kernel = place(data.cells), default_kernel(data.column_scales, self.kernel, "kernel")
         how, bias = (self.prior, self.max_iter), class_bias(tasks.cells)
         problem = Classification(tasks, kernel, data.column_scales, *how, bias=bias, ep_sweeps=self.ep_sweeps)
         found, active, chosen = self._choose(problem, {"kernel": kernel.theta}, data.number, data.labels)
@@ -403,8 +404,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         X has the columns of the inputs; the task column may be there too. All rows are taken in. Labels are among
         `classes_`; those that y lacks stay possible.
         """
-        what = f"the shape {np.shape(y)}; adapt takes one label per row"
-        child, features = self._child(X, y, what)
+        child, features = self._child(X, y, f"the shape {np.shape(y)}; adapt takes one label per row")
         fresh, classes = child._unfitted().set_params(selection="entropy", verbose=False), self.classes_
         codes, _, seen = read_classes(y, type(self).__name__)
         if unknown := [v for v in seen.tolist() if v not in classes.tolist()]:
@@ -417,7 +417,7 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
         with single_thread(len(code)):
             for k, model in zip(positives(classes), self._fit_of().model, strict=True):
                 labels = np.where(code == min(k, len(classes) - 1), 1.0, -1.0)
-                data = BinaryData(rows.X, labels, starts, rows.labels, (rows.X[:0],), ones, rows.number)
+                data = binary_data(rows.X, labels, starts, rows.labels, (rows.X[:0],), ones, rows.number)
                 models.append(fresh.set_params(kernel=model.chosen.kernel)._fit_binary(data))
         child.fitted_ = self._named(fresh._published(fresh._schema, classes, models), X)
         return child

@@ -28,12 +28,12 @@ The stored text of the paper lost its displayed equations; numbers are those tha
 
 Deviations, each with its reason:
 - A Gaussian's active rows do not identify the noise: selection looks for rows far from each other. So the noise of a
-  regression comes from the rows that were not chosen (`noise.py`), given the chosen ones; `noise_from="active"` is
+  regression comes from the rows that were not chosen (`problems.py`), given the chosen ones; `noise_from="active"` is
   the paper's.
 - Maximum likelihood on an active set overfits (15 parameters, few rows); by default the weak priors that every
   estimator of this package has are added, `prior=None` is the paper's.
 - One round of selection and learning by default; the objectives of different rounds are not comparable and the rounds
-  need not settle (`rounds.py`). After the last round rows are selected again with the kernel learnt.
+  need not settle (`problems.py`). After the last round rows are selected again with the kernel learnt.
 - No white-noise term in the probit's kernel: Phi(y (f + e)) with e ~ N(0, w) integrated out is Phi(y f / sqrt(1 + w)),
   so it only rescales the other variances.
 - Small tasks are put into one matrix whose entries between tasks are zero (`blocks_of`): the same sum, fewer calls.
@@ -50,15 +50,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from borrow.covariance import SharedCovariance, SharedPosterior, Sites
-from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance import SharedCovariance, SharedPosterior, Sites, evidence_of_rows
 from borrow.data.cells import Codes, Stacked
 from borrow.inference.adf import Factors, TaskPosterior
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
-from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
+from borrow.numerics.linalg import Array, is_tensor, to_host
 from borrow.numerics.optimise import Objective, Values
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
@@ -204,30 +202,11 @@ def blocks_of(starts: npt.NDArray[np.intp], most: int = BLOCK) -> list[Block]:
 
 
 def log_evidence(kernel: Kernel, X: Array, blocks: list[Block], tau: Array, z: Array) -> tuple[float, Array, Array]:
-    """log N(z; 0, K_I + B^-1), B = diag(tau), summed over tasks (eqs. (13), (14)); by the kernel's theta; by 1/tau.
-
-    C = K + B^-1 is never formed: with w = sqrt(tau), A = I + w K w and beta = A^-1 w z,
-    log N = -1/2 (w z)'beta - 1/2 log|A| + 1/2 sum log tau - n/2 log 2 pi, C^-1 z = w beta, C^-1 = w A^-1 w. So the
-    adjoint of K, and on its diagonal that of 1/tau, is 1/2 w (beta beta' - A^-1) w.
-    """
-    w, s = as_type_of(X, np.sqrt(tau)), as_type_of(X, np.sqrt(tau) * z)
-    value = 0.5 * float(np.log(tau).sum()) - 0.5 * len(z) * LOG_2PI
-    by_theta, by_variance = np.zeros(kernel.n_theta), np.empty(len(z))
+    """log N(z; 0, K_I + B^-1), B = diag(tau), summed over tasks (eqs. (13), (14)); by the kernel's theta; by 1/tau."""
+    value, by_theta, by_variance = 0.0, np.zeros(kernel.n_theta), np.empty(len(z))
     for at, own in blocks:
-        K, pullback = kernel.evaluate(X[at])
-        wb = w[at]
-        A = K * (wb * wb[:, None] if own is None else as_type_of(X, own) * wb * wb[:, None])
-        linalg.add_diagonal(A, 1.0)
-        L = linalg.cholesky(A, overwrite=True)
-        beta = linalg.solve(L, s[at])
-        value -= 0.5 * (float(s[at] @ beta) + linalg.log_determinant(L))  # eqs. 13, 14
-        bK = linalg.gram_minus_inverse(beta[:, None], L)
-        bK *= 0.5 * wb
-        bK *= wb[:, None]
-        if own is not None:
-            bK *= as_type_of(X, own)
-        by_variance[at] = to_host(linalg.diagonal(bK))
-        by_theta += pullback(bK).theta
+        own_value, own_theta, by_variance[at] = evidence_of_rows(kernel, X[at], tau[at], z[at, None], own)
+        value, by_theta = value + own_value, by_theta + own_theta  # eqs. 13, 14
     return value, by_theta, by_variance
 
 

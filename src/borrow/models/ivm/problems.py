@@ -1,16 +1,35 @@
-"""The two problems that rows are chosen for: numbers with Gaussian noise, labels with a probit."""
+"""The two problems that rows are chosen for: numbers with Gaussian noise, labels with a probit.
+
+**Noise.** Chosen rows lie far from each other, so that a function through all of them with no noise at all is about as
+likely as any other: they do not identify the noise. Rows that were left out have neighbours, and do. So with the
+kernel held, the noise s2 maximises the evidence of the chosen rows and of about as many of the others, U:
+
+    log N(y_U; 0, K_U + s2 S^-2),    S = diag(sqrt k), k_n the number of rows that a cell stands for.
+
+With S K_U S = V diag(l) V' and t = V'S y this is -1/2 sum [t^2 / (l + s2) + log(l + s2)] and a constant, so one
+decomposition serves every s2. The scatter within cells is added, as everywhere. (Scoring each row left out by its
+own prediction from the chosen ones, which is cheaper, does not do: with few chosen rows the predictions' own variance
+hides the noise, and small errors of the kernel make it several times too small or too large.)
+
+**Rounds.** Selection and learning are taken in turn (Lawrence & Platt 2004, section 5). Objectives of different rounds
+are about different rows and cannot be compared. What can be said is how many rows two successive rounds share. Where a
+round returns to the rows of the last but one, the rounds go in a circle.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from sklearn.utils import check_random_state
 
-from borrow.covariance import Sites
-from borrow.covariance.carrier import LOG_2PI
+from borrow.covariance import LOG_2PI, Sites
 from borrow.data.cells import Cells, Codes
+from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
@@ -27,13 +46,85 @@ from borrow.models.ivm.model import (
     log_evidence,
     prior_of,
 )
-from borrow.models.ivm.noise import noise_from_rest, rows_left_out, spectra
 from borrow.models.ivm.shards import Likelihood, gaussian, probit, select_among
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, as_type_of, to_host
+from borrow.numerics.linalg import Array, as_type_of, symmetric_eigen, to_host
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
+from borrow.numerics.progress import Progress
+from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
+
+#: As many rows left out as chosen ones are looked at, but at least and at most so many, of all tasks together.
+FEWEST, MOST = 500, 2000
+#: Rows of one task that are decomposed at once, at most.
+LARGEST = 1200
+#: log noise is searched for on this grid first, then around the best of it; in units of the scaled targets.
+GRID = np.linspace(np.log(NOISE_FLOOR), np.log(30.0), 36)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Rows of one task in the basis of their covariance."""
+
+    l: Array
+    targets: Array
+    dof: float
+    scatter: float
+
+    def log_density(self, noise: float) -> float:
+        """Of the rows and of the scatter within cells, up to a constant."""
+        shifted = self.l + noise
+        rows = -0.5 * float(np.sum(self.targets**2 / shifted) + np.log(shifted).sum())
+        return rows - 0.5 * (self.dof * (LOG_2PI + np.log(noise)) + self.scatter / noise)
+
+
+def rows_left_out(n: int, rows: Codes) -> Codes:
+    """Rows that were not chosen, thinned evenly (they are sorted by task and input) to a number that is enough."""
+    rest = np.setdiff1d(np.arange(n), rows)
+    enough = int(np.clip(len(rows), FEWEST, MOST))
+    return rest if len(rest) <= enough else rest[np.linspace(0, len(rest) - 1, enough).astype(int)]
+
+
+def spectra(kernel: Kernel, cells: Cells, active: Active) -> dict[int, Spectrum]:
+    """Of the chosen rows and of those left out, by task code; tasks without rows say nothing and are left out."""
+    rest, out = rows_left_out(len(cells.y), active.rows), {}
+    of_rest, of_active = cells.task[rest], active.task
+    for t in np.unique(np.concatenate([of_rest, of_active])).tolist():
+        left = rest[of_rest == t][:LARGEST]
+        chosen = active.rows[of_active == t][: max(LARGEST - len(left), 0)]
+        rows = np.concatenate([chosen, left])
+        root = np.sqrt(cells.count[rows])
+        l, V = symmetric_eigen(kernel(cells.X[rows]) * root * root[:, None])
+        out[t] = Spectrum(
+            np.maximum(l, 0.0), V.T @ (root * cells.y[rows]), float(cells.dof[t]), float(cells.scatter[t])
+        )
+    return out
+
+
+def noise_from_rest(parts: dict[int, Spectrum], log_noise: Array, prior: Prior | None) -> Array:
+    """log noise at which these rows are likeliest: one for all tasks, or one for each, as `log_noise` has it.
+
+    The prior of a task's noise is given that of the others as they are in `log_noise`.
+    """
+
+    def best(which: list[Spectrum], entry: int) -> float:
+        def cost(log_s2: float) -> float:
+            value = sum(s.log_density(float(np.exp(log_s2))) for s in which)
+            if prior is not None:
+                value += prior.log_density(np.where(np.arange(len(log_noise)) == entry, log_s2, log_noise))[0]
+            return -value
+
+        costs = [cost(g) for g in GRID]
+        i = int(np.argmin(costs))
+        around = float(GRID[max(i - 1, 0)]), float(GRID[min(i + 1, len(GRID) - 1)])
+        found = minimize_scalar(cost, bounds=around, method="bounded", options={"xatol": 1e-4})
+        return float(GRID[i]) if costs[i] <= found.fun else float(found.x)
+
+    if len(log_noise) == 1:
+        return np.array([best(list(parts.values()), 0)])
+    return np.array([best([parts[t]], t) if t in parts else now for t, now in enumerate(log_noise.tolist())])
+
 
 #: Kernel and noise are learnt in turn until the noise moves by less than this, or so many times.
 STILL, TURNS = 0.01, 8
@@ -243,3 +334,78 @@ class Classification(Problem):
         tau = np.maximum(sites.tau, LEAST_PRECISION)
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
         return replace(selection, tau=tau[back], z=(sites.nu / tau)[back])
+
+
+#: Two sets that share this part of their rows are the same.
+SAME = 0.99
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How rows are chosen and how often."""
+
+    n_active: int
+    n_rounds: int
+    selection: str
+    learn: bool
+    random_state: Any
+    verbose: bool | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Hyper-parameters, the rows selected with them, and the story of the rounds."""
+
+    values: Values
+    selection: Selection
+    optimum: Optimum | None
+    rounds: Table
+    cycle: tuple[int, int] | None  # rounds that chose the same rows, with another choice between them
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of the optimiser in the last round; 0 where nothing was learnt."""
+        return 0 if self.optimum is None else max(self.optimum.n_iter, 1)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimiser ended by itself, and the rounds went in no circle."""
+        return self.cycle is None and (self.optimum is None or self.optimum.converged)
+
+
+def alternate(problem: Problem, values: Values, how: Settings) -> Outcome:
+    """`n_rounds` times select and learn, then select with what was learnt."""
+    d = min(how.n_active, problem.n_rows)
+    order, entropy = None, how.selection == "entropy"
+    if not entropy:
+        order = check_random_state(how.random_state).permutation(problem.n_rows)[:d]
+    optimum, cycle = None, None
+    sets: list[Codes] = []
+    story: dict[str, list[Any]] = {n: [] for n in ("round", "overlap", "overlap_before", "objective", "step")}
+
+    def choose(where: str) -> Selection:
+        report = Progress(d, f"{where} rows chosen".strip(), how.verbose)
+        return problem.select(values, d, order, report if report.shown else None)
+
+    for number in range(1, how.n_rounds + 1) if how.learn else ():
+        selection = choose(f"round {number}:")
+        last, before = ([overlap(selection.active, s) for s in sets[-1:-3:-1]] + [np.nan, np.nan])[:2]
+        if entropy and before >= SAME > last:
+            cycle = number - 2, number
+            break
+        if entropy and last == 1.0:
+            log.info("round %d chose the rows of round %d again", number, number - 1)
+            break
+        learnt, optimum = problem.learn(selection, values)
+        step = max(float(np.max(np.abs(learnt[n] - v), initial=0.0)) for n, v in values.items())
+        for name, entry in zip(story, (number, last, before, optimum.objective, step), strict=True):
+            story[name].append(entry)
+        log.debug("round %d: overlap %.3g, objective %.6g, step %.3g", number, last, optimum.objective, step)
+        sets.append(selection.active)
+        values = learnt
+    return Outcome(values, choose("at the end:" if how.learn else ""), optimum, Table(story), cycle)
+
+
+def overlap(one: Array | Codes, other: Array | Codes) -> float:
+    """The part of the rows that two sets of one size share."""
+    return len(np.intersect1d(one, other)) / max(len(one), 1)

@@ -86,8 +86,7 @@ def select_among(
 
     if order is not None:
         lists = ask(0 * sizes)
-        shard = np.searchsorted(first, order, side="right")
-        turn = np.argsort(np.argsort(shard, kind="stable"))
+        turn = np.argsort(np.argsort(np.searchsorted(first, order, side="right"), kind="stable"))
     else:
         d = min(d, int(starts[-1]))
         most = np.minimum(sizes, d)

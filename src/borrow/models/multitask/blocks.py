@@ -28,7 +28,7 @@ def prior_of_blocks(
     """K^f = R R' + diag(own) on the kernel at Z, the variance of intercepts, and the tasks' own kernels."""
     blocks: list[Kernel | None] = []
     for t in range(len(R)):
-        terms: list[Kernel] = [] if own is None else [Product.of(Constant(float(own[t])), kernel)]
+        terms: list[Kernel] = [Product.of(Constant(float(own[t])), kernel)] if own is not None and own[t] > 0 else []
         terms += [] if intercept is None else [Constant(intercept)]
         terms += [k for k in specific[t : t + 1] if k is not None]
         blocks.append(Sum.of(*terms) if terms else None)
@@ -40,7 +40,7 @@ def adjoints_of_parts(found: Adjoints, n_theta: int, own: Array | None, log_inte
     theta = found.bases[0].copy() if found.bases else np.zeros(n_theta)
     diagonal, intercept, specific = np.zeros(len(found.specific)), 0.0, []
     for t, rest in enumerate(found.specific):
-        if own is not None:
+        if own is not None and own[t] > 0:
             assert rest is not None  # a block has a kernel
             diagonal[t], theta, rest = rest[0] / own[t], theta + rest[1 : 1 + n_theta], rest[1 + n_theta :]
         if log_intercept is not None:

@@ -19,6 +19,18 @@ of F of all pairs of tasks, (M N)^2 numbers. Fixed points are the same, and no h
 
 With the priors that are on, every update maximises its expected log posterior: (N G + strength I)/(N + strength) for
 K^f under the inverse Wishart, Newton's method in one dimension for the noise, the kernel's prior beside S for theta.
+
+Section 3. K^f = R R' + s^2 I (PPCA): the same moment, and from its eigenvalues R and s^2 in closed form
+(`LowRank.of_matrix`). With s = 0 the printed update stands still: F is R times P functions, so <F'(K^x)^-1 F> has the
+range of the R that it was found at, and no iteration leaves it; that K^f is for gradients. Nystrom's K^x = V V' from Q
+inducing inputs: F = V W with W (Q, M) and cov W = K^f for each of its rows, the pseudo-inverse gives F'(K^x)^+ F = W'W,
+and its expectation is
+
+    <W'W> = Q B + 2 B bB B = R (Q I + R'bR) R',    B = R R',
+
+the moment above with Q in place of N: the log determinant of K^f (x) K^x has Q log|K^f| in it, where the printed N^-1
+would shrink K^f by Q/N in every iteration. The range of V moves with theta, and a pseudo-inverse does not see what
+leaves it; so theta maximises the evidence itself in its half (ECME, Liu & Rubin 1994).
 """
 
 from __future__ import annotations
@@ -31,7 +43,6 @@ from borrow.inference import priors
 from borrow.models.gp.model import bounds_of
 from borrow.models.multitask.model import Setup, condition, objective_of
 from borrow.models.multitask.search import starts_of
-from borrow.models.multitask.task_covariance import FreeForm
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
@@ -44,10 +55,20 @@ NUGGET = 1e-8
 
 def update_task_covariance(B: Array, bB: Array, N: int, strength: float | None) -> Array:
     """K^f <- <F'(K^x)^-1 F> / N, shrunk to I where the prior is on (sec. 2.2)."""
-    moment = N * B + 2.0 * B @ (0.5 * (bB + bB.T)) @ B
+    return shrunk(N * B + 2.0 * B @ (0.5 * (bB + bB.T)) @ B, N, strength)
+
+
+def update_by_factor(R: Array, bR: Array, Q: int, strength: float | None) -> Array:
+    """K^f <- <W'W> / Q for Q inducing inputs, from the adjoint of its factor; shrunk to I likewise (sec. 3)."""
+    inner = R.T @ bR
+    return shrunk(R @ (Q * np.eye(R.shape[1]) + 0.5 * (inner + inner.T)) @ R.T, Q, strength)
+
+
+def shrunk(moment: Array, N: int, strength: float | None) -> Array:
+    """The mode of K^f given the moment of N draws, under the inverse Wishart where it is on."""
     if strength is None:
         return moment / N
-    return (moment + strength * np.eye(len(B))) / (N + strength)
+    return (moment + strength * np.eye(len(moment))) / (N + strength)
 
 
 def update_noise(noise: Array, by_log: Array, rows: Array, least: Any, prior: bool) -> Array:
@@ -94,10 +115,20 @@ def update_kernel(values: Values, setup: Setup, S: Array, scales: Array, prior: 
     return hyper.maximise(objective, start, hyper.bounds_around(start), max_iter).values["kernel"]
 
 
+def maximise_over_kernel(values: Values, setup: Setup, scales: Array, prior: str | None, max_iter: int) -> Array:
+    """theta <- argmax of the objective itself, all else held: the second half with inducing inputs (sec. 3)."""
+    whole, start = objective_of(setup, scales, prior), {"kernel": values["kernel"]}
+
+    def objective(at: Values) -> tuple[float, Values]:
+        value, by = whole({**values, **at})
+        return value, {"kernel": by["kernel"]}
+
+    return hyper.maximise(objective, start, hyper.bounds_around(start), max_iter).values["kernel"]
+
+
 def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> Values:
     """Both halves of one iteration."""
-    form = setup.form
-    assert isinstance(form, FreeForm)  # checked by the estimator
+    form: Any = setup.form  # free, or of low rank with one s^2: checked by the estimator
     fit = condition(values, setup)
     adjoints: Any
     adjoints, by = fit.gradient()
@@ -107,11 +138,16 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     if setup.share_noise:
         by_noise, rows = np.array([by_noise.sum()]), np.array([rows.sum()])
     least = np.exp(bounds_of({"noise": values["noise"]}, setup.cells)["noise"][0])
-    B = update_task_covariance(form.parts(values).B, adjoints.B, len(setup.design.inputs), form.strength)
+    if setup.Z is None:
+        B = update_task_covariance(form.parts(values).B, adjoints.B, len(setup.design.inputs), form.strength)
+    else:
+        B = update_by_factor(form.parts(values).R, adjoints.weights, len(setup.Z), form.strength)
     noise = update_noise(noise, by_noise, rows, least, prior is not None)
     values = {**values, **form.of_matrix(B), "noise": np.log(noise)}
     if not setup.kernel.n_theta:
         return values
+    if setup.Z is not None:
+        return {**values, "kernel": maximise_over_kernel(values, setup, scales, prior, 5)}
     posterior: Any = condition(values, setup).posterior
     bK = posterior.by_inputs()
     del posterior

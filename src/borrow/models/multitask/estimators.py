@@ -13,15 +13,22 @@ from borrow.data.cells import Codes, Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
+from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
-from borrow.estimators.labels import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.inference import Inference
 from borrow.kernels import Kernel
 from borrow.models.multitask.descriptors import descriptor_columns, features_of, split_descriptors
 from borrow.models.multitask.em import maximise_by_em
-from borrow.models.multitask.model import Setup, choose_path, condition, model_uncertainty, transfer_cancels
+from borrow.models.multitask.model import (
+    AS_PRINTED,
+    Setup,
+    choose_path,
+    condition,
+    model_uncertainty,
+    transfer_cancels,
+)
 from borrow.models.multitask.search import optimise
 from borrow.models.multitask.settings import (
     BY_EVIDENCE,
@@ -32,7 +39,7 @@ from borrow.models.multitask.settings import (
     prepare,
 )
 from borrow.models.multitask.sharing import choose_sharing
-from borrow.models.multitask.task_covariance import FreeForm
+from borrow.models.multitask.task_covariance import FreeForm, LowRank
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
@@ -171,8 +178,9 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     rank, diagonal : K^f = R R' of this rank, alone ("none") or with an "isotropic" or "free" diagonal.
     intercept : a random intercept for every task.
     specific_kernel : kernel of a function of its own for every task, beside the shared ones. "evidence" (the default):
-        with a free-form K^f under the priors, every task has a function of its own with a kernel like `kernel`, and
-        tasks share nothing where that has the higher evidence; in all other settings there are no such functions.
+        with a free-form K^f under the priors, the best by evidence of three: all tasks are alike (K^f = a 11' + b I);
+        K^f is free and every task has a function of its own with a kernel like `kernel`; nothing is shared. A task that
+        is better off alone shares nothing in any case. In all other settings there are no such functions.
         None: all tasks share one kernel, as in the paper. "auto", one kernel for all, or a dict by label.
     share_noise : one noise variance for all tasks, as in the paper, instead of one per task.
     task_prior : "auto" shrinks K^f by an inverse-Wishart penalty of strength M, a number is another strength, None is
@@ -181,7 +189,8 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         tasks that have no rows yet, or names (positions) of columns of X, every distinct row of which is then a task.
     noise : starting value in the units of y (the value, with `optimizer=None`); a number or a dict by label.
     inducing : None (exact), a number of inducing inputs, or an array of them: Nystrom's approximation of the kernel.
-    solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f only, many times slower).
+    solver : "gradient" or "em" (section 2.2 of the paper; free-form K^f, or rank= with diagonal="isotropic"; many times
+        slower). With inducing= EM drops the variance that these lose, as the paper does: bands are too narrow.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client,
         with `rank` and `inducing`: tasks are spread over them (docs/large.md).
     normalize_y, prior, optimizer, max_iter, random_state, device : as in every `GPRegressor`.
@@ -190,10 +199,12 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     Attributes
     ----------
     task_covariance_ : K^f, (M, M) in the order of `tasks_`, for scaled targets.
-    path_ : the algebra that the data allowed: "complete", "gathered", "low rank", "blocks" or "dense".
+    path_ : the algebra that the data allowed: "complete", "gathered", "low rank", "blocks" or "dense"; of EM with
+        inducing= "low rank, as printed".
     inducing_ : the inducing inputs, None where the kernel is exact.
     intercept_variance_ : variance of the random intercepts, 0 without them.
-    specific_kernels_ : dict by label of the kernels of the tasks' own functions, empty without them.
+    specific_kernels_ : dict by label of the kernels of the tasks' own functions, None for a task without; empty where
+        no task has one.
     task_correlations_ : (M, M) correlations of the tasks' functions at the same inputs, own functions included.
     task_kernel_ : the kernel found on task features, None without them.
     objective_trace_ : the objective after every iteration of EM, None for gradients.
@@ -252,21 +263,31 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         if self.share_noise:
             likelihood = {"noise": np.array([likelihood["noise"].mean()])}
         setup, values = super()._prepare(data, tasks, infer, likelihood)
-        alone = isinstance(setup.form, FreeForm) and not setup.intercept and not setup.specific and setup.Z is None
-        if self.solver == "em" and not alone:
-            raise ValueError(
-                "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel=, "
-                "task_features= and inducing=, or use solver='gradient'"
-            )
+        if self.solver == "em":
+            setup = self._for_em(setup)
         if self.solver == "em" and setup.path == "dense":
             n = len(data.cells.y)
-            require(tasks.device, 8.0 * 8 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
+            require(tasks.device, 8.0 * 8.6 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
         if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
                 "and inducing=, or leave out workers="
             )
         return replace(setup, share_noise=bool(self.share_noise)), values
+
+    def _for_em(self, setup: Setup) -> Setup:
+        """The algebra that has the moments of EM; other models are refused."""
+        free, form = isinstance(setup.form, FreeForm), setup.form
+        isotropic = isinstance(form, LowRank) and form.diagonal == "isotropic" and setup.Z is None
+        if setup.intercept or setup.specific or not (free or isotropic):
+            raise ValueError(
+                "solver='em' learns a free-form K^f alone: leave out rank=, diagonal=, intercept=, specific_kernel= "
+                "and task_features=, or use solver='gradient'; rank= goes with diagonal='isotropic' and without "
+                "inducing= (the range of a K^f of low rank alone never moves under EM)"
+            )
+        if setup.Z is not None:
+            return replace(setup, path=AS_PRINTED)
+        return replace(setup, path="dense") if setup.path == "blocks" else setup
 
     def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
         """The hyper-parameters, by EM or by gradients; inducing inputs are spread again by the kernel found."""

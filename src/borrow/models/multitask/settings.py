@@ -126,7 +126,7 @@ def check_memory(setup: Setup, merged: bool) -> None:
         numbers = 9.5 * N * N
     else:
         m, P = N if setup.Z is None else len(setup.Z), setup.form.rank or setup.design.n_tasks
-        numbers = 13.0 * N * m + 1.2 * (P * m) ** 2
+        numbers = (13.0 + 12.0 * (n < SMALL_BLOCK)) * N * m + 1.2 * (P * m) ** 2
         if setup.path == "blocks":
             sizes = np.diff(setup.design.starts).astype(float)
             numbers += 5.0 * n * P * m + 3.3 * float(sizes @ sizes)

@@ -8,14 +8,16 @@ nothing at all are single-task GPs exactly, so that a table without anything in 
 `SingleTaskGP*`. The steps:
 
 1. every task by itself: this is the model in which nothing is shared;
-2. all tasks share, from nearly all of every task's variance in K^f with the correlations of their own fits;
-3. tasks that would be better off alone leave, and the rest goes on;
-4. those that are left must gain more over step 1 than `price_of_sharing`: the freedom of K^f and k^x gained up to 0.6
-   nats for each of ten unrelated tasks of 16 rows, and to choose who shares is a freedom too.
+2. all tasks are alike: K^f = a 11' + b I, one kernel, nothing else. Of many tasks with few rows each no more can be
+   learnt, and this is learnt from all of them;
+3. all tasks share, from nearly all of every task's variance in a free K^f with the correlations of their own fits, and
+   each has a kernel of its own; not tried where K^f has more entries than there are rows;
+4. in 2 and 3 tasks that would be better off alone leave, and the rest goes on;
+5. the best of the three, where 2 pays for who shares, and 3 `price_of_sharing`: the freedom of K^f and k^x gained up to
+   0.6 nats for each of ten unrelated tasks of 16 rows, 0.9 of 60 rows, and to choose who shares is a freedom too.
 
-With more than `MANY` rows this is decided on a few of every task, evenly spaced, and the search ends on all of them.
-A complete design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it
-passes step 4.
+With many rows this is decided on a few of every task, evenly spaced, and the search ends on all of them. A complete
+design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it passes step 5.
 """
 
 from __future__ import annotations
@@ -28,21 +30,22 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
+from borrow.inference import ExactInference
+from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
-from borrow.models.gp.model import bounds_of, fit_single
-from borrow.models.multitask.model import Setup, condition, log_prior_of, objective_of
-from borrow.models.multitask.scoring import ascent_of, can_score
+from borrow.models.gp.model import bounds_of, fit_single, single_priors
+from borrow.models.multitask.model import Setup, choose_path, condition, log_prior_of
+from borrow.models.multitask.scoring import ascent_of
 from borrow.models.multitask.search import MEMORY, fewer_rows, go_on, optimise, smooth_and_rough, start_correlation
-from borrow.models.multitask.task_covariance import SharingTasks
-from borrow.numerics import optimise as hyper
+from borrow.models.multitask.task_covariance import SharingTasks, Uniform
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
 log = logging.getLogger("borrow")
 
-#: What sharing has to gain for each task beyond the first that shares, in nats.
-COST = 0.7
+#: What a free K^f has to gain for each task beyond the first that shares, times the log of the rows of a task, in nats.
+COST = 0.25
 #: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
 STRENGTH = 0.1
 #: Share of every task's variance that starts in K^f.
@@ -60,6 +63,7 @@ class Alone:
     theta: list[Array]
     noise: list[Array]  # empty arrays for labels
     objective: Array  # (M,): evidence and priors
+    evidence: Array  # (M,)
     n_iter: int
     converged: bool
 
@@ -81,27 +85,33 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
         alone.values(values["kernel"]), float(alone.objective.sum()), alone.n_iter, 0, alone.converged, ""
     )
     n = len(setup.cells.y)
+    cost = COST * float(np.log(max(n / setup.M, 1.0)))
     if setup.path == "complete":
         shared = optimise(setup, values, scales, "auto", max_iter)
         gain = shared.objective - setup.form.log_prior(setup.form.start(np.eye(setup.M)))[0] - separate.objective
         log.info("all tasks share one kernel: %.2f nats over nothing shared", gain)
-        if gain > price_of_sharing(setup.M, setup.M):
+        if gain > price_of_sharing(setup.M, setup.M, cost):
             return setup, shared
         if n > MOST_DENSE:
             return nothing, separate
-    joint, best = _with_own_functions(setup, values, scales, own, alone, max_iter)
-    members = _members(joint)
-    gain = best.objective - separate.objective
-    log.info("%d of %d tasks share: %.2f nats over nothing shared", len(members), setup.M, gain)
-    return (joint, best) if members and gain > price_of_sharing(setup.M, len(members)) else (nothing, separate)
+    found = [(0.0, nothing, separate)]
+    candidates = [("alike", 0.0, _all_alike), ("a free K^f", cost, _with_own_functions)]
+    for name, each, sharing in candidates if 2 * n >= setup.M * (setup.M + 1) else candidates[:1]:
+        joint, best = sharing(setup, values, scales, own, alone, max_iter)
+        m, gain = len(_members(joint)), best.objective - separate.objective
+        log.info("%s: %d of %d tasks share, %.2f nats over nothing shared", name, m, setup.M, gain)
+        if m:
+            found.append((gain - price_of_sharing(setup.M, m, each), joint, best))
+    _, chosen, best = max(found, key=lambda one: one[0])
+    return chosen, best
 
 
-def price_of_sharing(M: int, m: int) -> float:
+def price_of_sharing(M: int, m: int, cost: float) -> float:
     """What m sharing tasks of M must gain over nothing shared, in nats; any m is as likely as another beforehand.
 
-    `COST` for each further task, and the log of how many choices of m tasks there are, which are all alike beforehand.
+    `cost` for each further task, and the log of how many choices of m tasks there are, which are all alike beforehand.
     """
-    return COST * (m - 1) + float(gammaln(M + 1) - gammaln(m + 1) - gammaln(M - m + 1))
+    return cost * (m - 1) + float(gammaln(M + 1) - gammaln(m + 1) - gammaln(M - m + 1))
 
 
 def _from_few_rows(
@@ -115,23 +125,28 @@ def _from_few_rows(
         found = Optimum(at, float(alone.objective.sum()), alone.n_iter, 0, alone.converged, "every task by itself")
         return sharing_setup(setup, own, ()), found
     joint = replace(chosen, tasks=setup.tasks, design=setup.design)
+    if isinstance(joint.form, Uniform):
+        joint = alike_setup(joint, own, _members(joint))  # the algebra that is cheapest for all rows
     return joint, go_on(joint, best, scales, "auto", max_iter)
 
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
     """Fit every task by itself; one without rows keeps the kernel given."""
-    theta, noise, objective, n_iter, converged = [], [], [], 0, True
+    theta, noise, objective, evidence, n_iter, converged = [], [], [], [], 0, True
+    log_prior = single_priors(kernel, scales, "noise" in values, setup.infer.log_variance)
     for t in range(setup.M):
         likelihood = {n: v[t : t + 1] for n, v in values.items() if n == "noise"}
-        own, reached = {"kernel": kernel.theta, **likelihood}, 0.0
+        own, reached, by_prior = {"kernel": kernel.theta, **likelihood}, 0.0, 0.0
         if setup.cells.starts[t + 1] > setup.cells.starts[t]:
             found = fit_single(setup.tasks.only(t), kernel, likelihood, scales, "auto", max_iter, setup.infer)
             own, reached = found.optimum.values, found.optimum.objective
+            by_prior = log_prior(own)[0]
             n_iter, converged = max(n_iter, found.optimum.n_iter), converged and found.optimum.converged
         theta.append(own["kernel"])
         noise.append(own.get("noise", np.zeros(0)))
         objective.append(reached)
-    return Alone(theta, noise, np.array(objective), n_iter, converged)
+        evidence.append(reached - by_prior)
+    return Alone(theta, noise, np.array(objective), np.array(evidence), n_iter, converged)
 
 
 def sharing_setup(setup: Setup, own: Kernel, members: Sequence[int], strength: float | None = None) -> Setup:
@@ -149,26 +164,50 @@ def _strength(setup: Setup) -> float:
 
 
 def _members(setup: Setup) -> tuple[int, ...]:
-    assert isinstance(setup.form, SharingTasks)  # made here
-    return setup.form.members
+    assert isinstance(setup.form, (SharingTasks, Uniform))  # made here
+    return tuple(range(setup.M)) if setup.form.members is None else setup.form.members
+
+
+def alike_setup(setup: Setup, own: Kernel, members: Sequence[int]) -> Setup:
+    """The model in which these tasks are alike, and the others by themselves."""
+    everyone = len(members) == setup.M
+    form = Uniform(setup.M, setup.form.strength, setup.infer.log_variance, None if everyone else tuple(members))
+    specific = [] if everyone else [None if t in members else own for t in range(setup.M)]
+    merged = isinstance(setup.infer, ExactInference)
+    path = choose_path(setup.design, form, False, specific, False, merged)
+    return replace(setup, form=form, specific=specific, path=path)
+
+
+def _all_alike(
+    setup: Setup, values: Values, scales: Array, own: Kernel, alone: Alone, max_iter: int
+) -> tuple[Setup, Optimum]:
+    """All tasks alike but those that would rather be alone."""
+    joint = alike_setup(setup, own, range(setup.M))
+    return _let_leave(joint, optimise(joint, values, scales, "auto", max_iter), scales, own, alone, max_iter)
 
 
 def _with_own_functions(
     setup: Setup, values: Values, scales: Array, own: Kernel, alone: Alone, max_iter: int
 ) -> tuple[Setup, Optimum]:
-    """The best model found in which tasks share; those that would rather be alone have left."""
+    """The best model found in which tasks share and each has a kernel of its own, but those that leave."""
     joint = sharing_setup(setup, own, range(setup.M), STRENGTH * _strength(setup))
     starts = [_start(joint, {**values, **start}, own, alone) for start in smooth_and_rough(setup, values)]
     start = max(starts, key=lambda at: _value(joint, at, scales))
-    best = _maximise(joint, start, scales, max_iter)
-    gains = gains_of_sharing(joint, best, scales, alone)
+    return _let_leave(joint, _maximise(joint, start, scales, max_iter), scales, own, alone, max_iter)
+
+
+def _let_leave(
+    joint: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone, max_iter: int
+) -> tuple[Setup, Optimum]:
+    """The model without the tasks that would be better off alone, and its optimum."""
+    gains = gains_of_sharing(joint, best, scales, own, alone)
     leaving = set(np.flatnonzero(gains < 0.0).tolist())
     log.debug("gains of sharing, by task: %s", np.round(gains, 2))
     if not leaving:
         return joint, best
-    if setup.M - len(leaving) < 2:
-        return sharing_setup(setup, own, ()), best
-    fewer, start = without(joint, best.values, leaving, alone)
+    if joint.M - len(leaving) < 2:
+        return sharing_setup(joint, own, ()), best
+    fewer, start = without(joint, best.values, leaving, own, alone)
     end = _maximise(fewer, start, scales, max(max_iter - best.n_iter, 1))
     return fewer, replace(end, n_iter=best.n_iter + end.n_iter)
 
@@ -186,37 +225,53 @@ def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
 
 def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Optimum:
     bounds, tol = bounds_of(start, setup.cells), STILL * len(setup.cells.y)
-    other: dict[str, Any] = {"tol": tol, "patience": PATIENCE, "memory": MEMORY}
-    if can_score(setup, start):
-        return ascent_of(setup, scales, "auto").maximise(start, bounds, max_iter, tol, other)
-    return hyper.maximise(objective_of(setup, scales, "auto"), start, bounds, max_iter, **other)
+    options = {"tol": tol, "patience": PATIENCE, "memory": MEMORY}
+    return ascent_of(setup, scales, "auto", start, options).maximise(start, bounds, max_iter, tol)
 
 
-def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, alone: Alone) -> Array:
-    """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself."""
-    return np.array([best.objective - _value(*without(setup, best.values, {t}, alone), scales) for t in range(setup.M)])
+def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone) -> Array:
+    """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself.
+
+    The objective less its value without the task's sharing. In regression that is log p(y_t | the other tasks) less the
+    task's own evidence, and what the priors change by: closed form.
+    """
+    left = [without(setup, best.values, {t}, own, alone) for t in range(setup.M)]
+    if not isinstance(setup.infer, ExactInference) or setup.path == "complete":
+        return np.array([best.objective - _value(*fewer, scales) for fewer in left])
+    given_others: Any = condition(best.values, setup).posterior
+    gains, now = np.zeros(setup.M), _log_prior(setup, best.values, scales)
+    for t, fewer in enumerate(left):
+        likelihood = Gaussian(setup.cells.only(t), np.exp(best.values["noise"][t : t + 1]))
+        helped = given_others.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        gains[t] = helped - alone.evidence[t] + now - _log_prior(*fewer, scales)
+    return gains
 
 
-def without(setup: Setup, values: Values, leaving: set[int], alone: Alone) -> tuple[Setup, Values]:
+def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone: Alone) -> tuple[Setup, Values]:
     """The model in which some tasks share no more and are as they are alone."""
     stay = [t for t in _members(setup) if t not in leaving]
-    fewer = sharing_setup(setup, _own_kernel(setup), stay)
-    assert isinstance(fewer.form, SharingTasks)  # made here
-    theta, noise = values["specific"].copy(), values.get("noise", np.zeros(0)).copy()
+    theta, moved = [np.zeros(0)] * setup.M, dict(values)
+    if isinstance(setup.form, Uniform):
+        fewer = alike_setup(setup, own, stay)
+    else:
+        fewer = sharing_setup(setup, own, stay)
+        assert isinstance(fewer.form, SharingTasks)  # made here
+        moved |= fewer.form.of_matrix(setup.form.parts(values).B)
+        theta = [values["specific"][part] for part in setup.specific_parts]
     for t in leaving:
-        theta[setup.specific_parts[t]] = alone.theta[t]
-        noise[t : t + 1] = alone.noise[t]
-    moved = {**values, **fewer.form.of_matrix(setup.form.parts(values).B), "specific": theta}
-    return fewer, moved | ({"noise": noise} if "noise" in values else {})
-
-
-def _own_kernel(setup: Setup) -> Kernel:
-    kernel = setup.specific[0]
-    assert kernel is not None  # every task has one
-    return kernel
+        theta[t] = alone.theta[t]
+    moved["specific"] = np.concatenate(theta)
+    if "noise" in values:
+        moved["noise"] = values["noise"].copy()
+        for t in leaving:
+            moved["noise"][t : t + 1] = alone.noise[t]
+    return fewer, moved
 
 
 def _value(setup: Setup, values: Values, scales: Array) -> float:
     """Evidence and priors, without derivatives."""
-    evidence = condition(values, setup).evidence
-    return evidence + setup.form.log_prior(values)[0] + log_prior_of(setup, scales)(values)[0]
+    return condition(values, setup).evidence + _log_prior(setup, values, scales)
+
+
+def _log_prior(setup: Setup, values: Values, scales: Array) -> float:
+    return setup.form.log_prior(values)[0] + log_prior_of(setup, scales)(values)[0]

@@ -44,6 +44,8 @@ from borrow.numerics.optimise import Values
 LOADINGS_DOF, LOADINGS_SD = 4.0, 0.3
 #: No task starts further from the others than this share of its variance, nor nearer than the rest.
 LEAST_OWN = 0.1
+#: The least s^2 that is taken from a matrix, as a share of its largest eigenvalue: of a singular one it would be zero.
+LEAST_ISOTROPIC = 1e-8
 
 
 @lru_cache(maxsize=32)
@@ -340,6 +342,19 @@ class LowRank(Form):
             out["own"] = self.log_variance + (np.log(own) if self.diagonal == "free" else np.log([own.mean()]))
         return out
 
+    def of_matrix(self, B: Array) -> Values:
+        """The R and s^2 nearest to a matrix given, for one s^2 in all tasks (sec. 3; Tipping & Bishop 1999).
+
+        With e, U the eigenvalues and eigenvectors of B, the largest P of them in e_P, U_P: s^2 is the mean of the
+        other M - P eigenvalues and R R' = U_P (e_P - s^2) U_P', which together maximise -log|K| - tr(K^-1 B) over
+        K = R R' + s^2 I. R is turned to be as of an incomplete Cholesky decomposition, zero above its diagonal.
+        """
+        e, U = linalg.symmetric_eigen(B)
+        s2 = max(float(np.sum(e[: self.M - self.rank])) / max(self.M - self.rank, 1), LEAST_ISOTROPIC * float(e[-1]))
+        R = U[:, -self.rank :] * np.sqrt(np.maximum(e[-self.rank :] - s2, 0.0))
+        Q, top = np.linalg.qr(R[: self.rank].T)
+        return {"loadings": R @ (Q * np.where(np.diagonal(top) < 0, -1.0, 1.0)), "own": np.log([s2])}
+
     def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
         """Inverse Wishart where K^f has full rank; loadings alone exchangeable; variances alone log-normal."""
         if self.diagonal == "none":
@@ -359,25 +374,32 @@ class LowRank(Form):
 
 @dataclass(frozen=True)
 class Uniform(Form):
-    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s, section 4)."""
+    """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s); zero for one that shares nothing."""
 
     M: int
     strength: float | None
     log_variance: float = 0.0
+    members: tuple[int, ...] | None = None  # the tasks that share, ascending; None: all
 
     rank = 1
 
     def parts(self, values: Values) -> Parts:
         """sqrt(a) on one function, b of its own."""
         a, b = np.exp(values["uniform"])
-        R, own = np.full((self.M, 1), np.sqrt(a)), np.full(self.M, b)
+        here = self._here()
+        R, own = np.sqrt(a) * here[:, None], b * here
         return Parts(R @ R.T + np.diag(own), R, own)
 
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
         """By log a and log b."""
         a, b = np.exp(values["uniform"])
-        bR = by_factor(adjoints, np.full((self.M, 1), np.sqrt(a)))
-        return {"uniform": np.array([0.5 * np.sqrt(a) * bR.sum(), b * by_diagonal(adjoints).sum()])}
+        here = self._here()
+        bR = by_factor(adjoints, np.sqrt(a) * here[:, None])
+        return {"uniform": np.array([0.5 * np.sqrt(a) * (here @ bR[:, 0]), b * (here @ by_diagonal(adjoints))])}
+
+    def _here(self) -> Array:
+        """1 for a task that shares, 0 for another."""
+        return np.ones(self.M) if self.members is None else np.isin(np.arange(self.M), self.members).astype(float)
 
     def start(self, C: Array) -> Values:
         """The mean correlation, and the rest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -15,10 +15,9 @@ from borrow.data.labels import is_pairs, list_labels, places_of, sort_labels
 from borrow.data.read import read_training
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
-from borrow.estimators.settings import Allowed, by_label, check_allowed, is_among, is_number, is_whole, whole
-from borrow.models.rbf.designs import Network
+from borrow.estimators.settings import Allowed, by_label, is_number, is_whole, one_of, positive, whole
+from borrow.models.rbf.designs import Network, input_scales, merge_inputs, prepare, unseen_features
 from borrow.models.rbf.model import select_rows
-from borrow.models.rbf.problem import input_scales, merge_inputs, prepare, unseen_features
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
@@ -26,32 +25,9 @@ from borrow.numerics.warned import warn
 DESIGNS = ("two-level", "multi-task", "independent", "one")
 
 
-def _positive(value: Any) -> bool:
-    return is_among(value, ("auto",)) or (is_number(value) and value > 0)
-
-
 def _widths(value: Any) -> bool:
     pair = isinstance(value, (tuple, list)) and len(value) == 2 and all(is_number(v) for v in value)
     return isinstance(value, (bool, np.bool_)) or (pair and 0 < value[0] <= value[1])
-
-
-ALLOWED: Allowed = {
-    "design": (lambda v: is_among(v, DESIGNS), f"one of {', '.join(map(repr, DESIGNS))}"),
-    "basis": (lambda v: is_among(v, ("supervised", "unsupervised")), "'supervised' or 'unsupervised'"),
-    "max_basis": whole(0),
-    "n_basis": (
-        lambda v: is_whole(v, 0) or is_among(v, ("auto", "converged")),
-        "'auto', 'converged' or a whole number of units",
-    ),
-    "candidates": (
-        lambda v: is_whole(v, 1) or is_among(v, ("auto", "all")),
-        "'auto', 'all' or a number of inputs, at least 1",
-    ),
-    "width": (_positive, "'auto' or a positive number"),
-    "ridge": (_positive, "'auto' or a positive number"),
-    "tol": (lambda v: is_number(v) and v >= 0, "a number that is not negative"),
-    "tune_width": (_widths, "True, False, or a pair (lowest, highest) of widths"),
-}
 
 
 @dataclass(frozen=True)
@@ -221,11 +197,19 @@ class MultiTaskRBFRegressor(TaskRegressor):
     scale_inputs: bool = True
     candidates: int | str = "auto"
 
-    def _check_settings(self) -> None:
-        check_allowed(self, ALLOWED)
+    allowed: ClassVar[Allowed] = {
+        "design": one_of(*DESIGNS, said=f"one of {', '.join(map(repr, DESIGNS))}"),
+        "basis": one_of("supervised", "unsupervised", said="'supervised' or 'unsupervised'"),
+        "max_basis": whole(0),
+        "n_basis": (whole(0, "auto", "converged")[0], "'auto', 'converged' or a whole number of units"),
+        "candidates": (whole(1, "auto", "all")[0], "'auto', 'all' or a number of inputs, at least 1"),
+        "width": positive("auto"),
+        "ridge": positive("auto"),
+        "tol": (lambda v: is_number(v) and v >= 0, "a number that is not negative"),
+        "tune_width": (_widths, "True, False, or a pair (lowest, highest) of widths"),
+    }
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        self._check_settings()
         rows, self._schema = read_training(self, X, y, tasks, sample_weight, replicates)
         rows = rows.in_order()  # sums are then the same for any order of rows
         scales = self._input_scales(rows)

@@ -150,7 +150,7 @@ def grow(
         recursion.add(phi, rho)
         u, q = recursion.U[recursion.n - 1], recursion.q[recursion.n - 1]
         b = recursion.sums(u * Y) / q
-        residual -= u * recursion.spread(b)
+        residual -= u * recursion.at_cells(b)
         fall = determinant_gains(q[:, None], rho)[0] if unsupervised else float(q @ b**2)
         if tol is not None and chosen and fall <= tol * abs(trace[-1]):
             converged = True

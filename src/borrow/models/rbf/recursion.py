@@ -1,4 +1,4 @@
-"""The algebra under the RBF network: ridge regressions of all tasks on a basis that grows by one function a step.
+"""The algebra under the RBF network: ridge regressions of all tasks on a basis that grows by one function per step.
 
 For task k with rows Φ (n_k, N), ridge ρ and A = Φ'Φ + ρI let M = I - Φ A^-1 Φ'. For each function keep
 
@@ -73,8 +73,7 @@ class Stack(Cells):
 
     def shifted(self, by: Array) -> Stack:
         """The same rows with `by` (n,) taken from the targets of each cell."""
-        rows = replace(self.rows, y=self.rows.y - by[self.rows.cell])
-        return replace(self, y=self.y - by, rows=rows)
+        return replace(self, y=self.y - by, rows=replace(self.rows, y=self.rows.y - by[self.rows.cell]))
 
     def squares(self, fit: Array) -> Array:
         """Sums of squares of the rows around what is fitted to their cells, one entry per entry of `rows`."""
@@ -136,7 +135,7 @@ class Recursion:
         out[..., filled] = np.add.reduceat(values, [at.start for _, at in self.blocks], axis=-1)
         return out
 
-    def spread(self, by_task: Array) -> Array:
+    def at_cells(self, by_task: Array) -> Array:
         """A value of each task at every cell of it, along the last axis."""
         return np.repeat(by_task, np.diff(self.stack.starts), axis=-1)
 

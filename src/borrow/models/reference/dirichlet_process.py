@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -57,10 +57,11 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
 from borrow.data.labels import places_of
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers
+from borrow.estimators.settings import Allowed, positive, whole
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
 from borrow.numerics.warned import warn
 
@@ -124,8 +125,7 @@ def concentration(log_rest: Array, alpha: float | None) -> tuple[float, float, f
 
 def sweep(X: Array, y: Array, starts: Codes, state: State, v: float, alpha: float | None) -> State:
     """(3) to (7) in turn; the trace grows by the lower bound of the evidence after (7)."""
-    share = np.repeat(state.phi, np.diff(starts), axis=0)
-    theta, Gamma, divergence = weights(X, y, share, state.xi, v)
+    theta, Gamma, divergence = weights(X, y, np.repeat(state.phi, np.diff(starts), axis=0), state.xi, v)
     mean, variance = moments(X, theta, Gamma)
     xi = np.sqrt(mean**2 + variance)
     a, b, log_stick, log_rest = sticks(state.phi, state.alpha)
@@ -233,15 +233,17 @@ class DirichletProcessClassifier(TaskClassifier):
     max_iter: int = 500
     tol: float = 1e-6
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "concentration", also=("auto",))
-        check_numbers(self, "prior_variance", "tol")
-        check_numbers(self, "n_components", also=(None,), whole=True)
-        check_numbers(self, "max_iter", whole=True)
+    allowed: ClassVar[Allowed] = {
+        "concentration": positive("auto"),
+        "prior_variance": positive(),
+        "tol": positive(),
+        "n_components": whole(1, None),
+        "max_iter": whole(1),
+    }
 
-    def _fit_binary(self, data: BinaryData, place: Place) -> Mixture:
-        y, starts, center, v = data.y, data.starts, data.X.mean(axis=0), float(self.prior_variance)
-        X = with_one((data.X - center) / data.column_scales)
+    def _fit_binary(self, data: TaskData, place: Place) -> Mixture:
+        y, starts, center, v = data.cells.y, data.cells.starts, data.cells.X.mean(axis=0), float(self.prior_variance)
+        X = with_one((data.cells.X - center) / data.column_scales)
         alpha = None if self.concentration == "auto" else float(self.concentration)
         K = min(len(data.labels), LARGEST_K) if self.n_components is None else int(self.n_components)
         trials = partitions(X, y, starts, K, v, self.random_state)

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -46,10 +46,11 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LeftOut, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LeftOut, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers
+from borrow.estimators.settings import Allowed, is_among, positive
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 
@@ -113,13 +114,13 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
         return 1.0, 0.0
     above, below = np.sum(y > 0), np.sum(y < 0)
     target = np.where(y > 0, (above + 1.0) / (above + 2.0), 1.0 / (below + 2.0))
-    spread = max(float(np.std(margins)), 1e-12)
-    twice, soft = np.tile(margins / spread, 2)[:, None], np.append(target, 1.0 - target)
+    sd = max(float(np.std(margins)), 1e-12)
+    twice, soft = np.tile(margins / sd, 2)[:, None], np.append(target, 1.0 - target)
     fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(twice, np.repeat([1, 0], len(y)), soft)
-    slope = float(fit.coef_[0, 0]) / spread
+    slope = float(fit.coef_[0, 0]) / sd
     if slope > 0:
         return slope, float(fit.intercept_[0])
-    slope, share = HARDLY / spread, float(target.mean())
+    slope, share = HARDLY / sd, float(target.mean())
     return slope, float(np.log(share / (1.0 - share)) - slope * margins.mean())
 
 
@@ -138,7 +139,7 @@ class Margin(LogOdds):
     left_out: LeftOut | None = None  # until classes are put together
 
     def margin(self, X: Array, task: Codes) -> Array:
-        """f_t(x)."""
+        """The function f_t(x) of each row's task."""
         if len(self.X) == 0:
             return np.full(len(X), self.intercept)
         K = coupled(self.kernel(X, self.X), task, self.task, self.mu)
@@ -192,14 +193,19 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     gamma: Any = "scale"
     tol: float = 1e-4
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "mu", "C", "tol")
-        if self.kernel not in ("linear", "rbf") and not callable(self.kernel):
-            raise ValueError(f"kernel={self.kernel!r}: expected 'linear', 'rbf' or a function of two tables")
-        check_numbers(self, "gamma", also=("scale",))
+    allowed: ClassVar[Allowed] = {
+        "mu": positive(),
+        "C": positive(),
+        "tol": positive(),
+        "kernel": (
+            lambda v: is_among(v, ("linear", "rbf")) or callable(v),
+            "'linear', 'rbf' or a function of two tables",
+        ),
+        "gamma": positive("scale"),
+    }
 
-    def _fit_binary(self, data: BinaryData, place: Place) -> Margin:
-        X, y, task, n = data.X, data.y, data.task, len(data.y)
+    def _fit_binary(self, data: TaskData, place: Place) -> Margin:
+        X, y, task, n = data.cells.X, data.cells.y, data.cells.task, len(data.cells.y)
         memory.require(8.0 * 2.1 * n * n, f"the kernel matrix of {n:,} rows", "thin the rows")
         gamma = 1.0 / X.shape[1] if self.gamma == "scale" else float(self.gamma)
         kernel = OffsetKernel(self.kernel, gamma, X.mean(axis=0), data.column_scales)

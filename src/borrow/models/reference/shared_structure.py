@@ -39,17 +39,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from borrow.data.cells import Codes
+from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import BinaryData, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LogOdds, TaskClassifier
 from borrow.estimators.registry import register
-from borrow.estimators.settings import check_numbers, numbers_by_label
+from borrow.estimators.settings import Allowed, numbers_by_label, whole
 from borrow.numerics.linalg import Array
 
 #: What v_t pays of lambda_t.
@@ -164,9 +165,7 @@ class SharedStructureClassifier(TaskClassifier):
     n_iter: int = 20
     regularization: Any = 0.1
 
-    def _check_settings(self) -> None:
-        check_numbers(self, "dimension", also=("auto",), whole=True)
-        check_numbers(self, "n_iter", whole=True)
+    allowed: ClassVar[Allowed] = {"dimension": whole(1, "auto"), "n_iter": whole(1)}
 
     def _penalties(self, labels: tuple[Hashable, ...]) -> Array:
         values = numbers_by_label(self.regularization, labels, "regularization", 0.1)
@@ -184,10 +183,10 @@ class SharedStructureClassifier(TaskClassifier):
             raise ValueError(f"{text} and {X.shape[1]} columns (a shared space is smaller than the number of tasks)")
         return int(self.dimension)
 
-    def _fit_binary(self, data: BinaryData, place: Place) -> Linear:
-        center, scales = data.X.mean(axis=0), data.column_scales
-        X = (data.X - center) / scales
-        rows = [(X[data.of(t)], data.y[data.of(t)]) for t in range(len(data.labels))]
+    def _fit_binary(self, data: TaskData, place: Place) -> Linear:
+        cells, center, scales = data.cells, data.cells.X.mean(axis=0), data.column_scales
+        X = (cells.X - center) / scales
+        rows = [(X[cells.of(t)], cells.y[cells.of(t)]) for t in range(len(data.labels))]
         h = self._dimension(X, sum(len(y) > 0 for _, y in rows))
         Theta, U, b, trace = alternate(rows, self._penalties(data.labels), h, int(self.n_iter))
         coef = U / scales

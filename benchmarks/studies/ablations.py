@@ -1,0 +1,258 @@
+"""Defaults that the papers do not have: each of them switched on and off, on data that did not choose it.
+
+    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...]      writes docs/results/ablations.json
+
+`ABLATIONS` is the whole plan: a default, the settings with it and without it (`MODELS`), what it was chosen on, and at
+least three data sets that had no part in that. Draws are those of `scenarios.py`, from seeds 0, 1, ...; both settings
+see the same draws. Of numbers: root mean squared error of the asked rows, mean log density of their targets, and the
+share of them in the 90 % band with noise; of labels: log loss. Every fit is a record in out/ablations.jsonl with its
+commit and seed and is not repeated; a fit that several ablations need is made once.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from scipy.stats import norm
+from sklearn.metrics import log_loss
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from scenarios import SCENARIOS, Draw
+
+import borrow
+from borrow.data.scaling import column_scales
+from borrow.kernels import Linear, SquaredExponential
+from borrow.models.focused import model as focused_model
+from borrow.models.focused import relations
+from borrow.models.gp import model as gp_model
+from results import ROOT, Records, write_result
+
+NINETY = float(norm.ppf(0.95))
+
+
+@dataclass(frozen=True)
+class Model:
+    """An estimator with its settings, and constants of the source that are other than they are."""
+
+    estimator: Any
+    settings: dict[str, Any] = field(default_factory=dict)
+    constants: tuple[tuple[Any, str, Any], ...] = ()
+
+    def words(self) -> str:
+        """Its settings, as the record has them."""
+        changed = {f"{module.__name__.removeprefix('borrow.')}.{name}": v for module, name, v in self.constants}
+        given = {k: v if not callable(v) else v.__doc__ for k, v in self.settings.items()}
+        return ", ".join(f"{k}={v}" for k, v in {**given, **changed}.items()) or "defaults"
+
+
+def with_linear_part(X: Any) -> Any:
+    """the default kernel plus a linear one in the same scales"""
+    scales = column_scales(np.asarray(X, dtype=float), np.ones(len(X)))
+    start = scales * np.sqrt(len(scales))
+    return SquaredExponential(1.0, tuple(start.tolist())) + Linear(float(1.0 / np.sum(start**2)))
+
+
+FOCUSED, SYMMETRIC, ONE_KERNEL = borrow.FocusedGPRegressor, borrow.MultiTaskGPRegressor, {"specific_kernel": None}
+POINT = ((gp_model, "MOST_ROWS", 0), (focused_model, "MOST_ROWS", 0))  # hyper-parameters taken as known
+MODELS: dict[str, Model] = {
+    "focused": Model(FOCUSED),
+    "focused, no price of a relation": Model(FOCUSED, {}, ((relations, "RELATION_COST", 0.0),)),
+    "focused, no prior on w": Model(FOCUSED, {"rho_prior": None}),
+    "focused, known hyper-parameters": Model(FOCUSED, {}, POINT),
+    "single": Model(borrow.SingleTaskGPRegressor),
+    "single, known hyper-parameters": Model(borrow.SingleTaskGPRegressor, {}, POINT),
+    "single, linear part": Model(borrow.SingleTaskGPRegressor, {"kernel": with_linear_part}),
+    "symmetric": Model(SYMMETRIC),
+    "free form": Model(SYMMETRIC, ONE_KERNEL),
+    "free form, no prior on K^f": Model(SYMMETRIC, {**ONE_KERNEL, "task_prior": None}),
+    "rank 1": Model(SYMMETRIC, {"rank": 1}),
+    "rank 1, no prior on loadings": Model(SYMMETRIC, {"rank": 1, "task_prior": None}),
+    "network": Model(borrow.MultiTaskRBFRegressor),
+    "network, one level": Model(borrow.MultiTaskRBFRegressor, {"design": "multi-task"}),
+    "hierarchical": Model(borrow.HierarchicalGPRegressor),
+    "hierarchical, plain EM": Model(borrow.HierarchicalGPRegressor, {"covariance_strength": 1.0, "max_iter": 50}),
+    "informative vectors": Model(borrow.MultiTaskIVMRegressor, {"n_active": 50}),
+    "informative vectors, noise of the chosen": Model(
+        borrow.MultiTaskIVMRegressor, {"n_active": 50, "noise_from": "active"}
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A default, the models with it and without it, what it was chosen on, and the data on which it is judged."""
+
+    default: str
+    on: str
+    off: str
+    chosen_on: str
+    scenarios: tuple[str, ...]
+
+
+SPEAR, POLYBENCH, AIR = "SPEAR, 16 rows", "PolyBench, 16 rows", "air quality, random hours"
+SCHOOL, COMPUTERS, JURA = "school, 10 students", "computers, 8 ratings", "jura, Cd at 100 places"
+ABLATIONS = (
+    Ablation(
+        "a relation must add 1.5 nats",
+        "focused",
+        "focused, no price of a relation",
+        "generated functions of one column",
+        (SCHOOL, SPEAR, AIR, POLYBENCH),
+    ),
+    Ablation(
+        "N(0, 1) on w",
+        "focused",
+        "focused, no prior on w",
+        "generated functions, EEG",
+        (SCHOOL, SPEAR, AIR, POLYBENCH),
+    ),
+    Ablation(
+        "bands count the hyper-parameters (focused)",
+        "focused",
+        "focused, known hyper-parameters",
+        "generated functions",
+        (SCHOOL, SPEAR, AIR, POLYBENCH),
+    ),
+    Ablation(
+        "bands count the hyper-parameters (no transfer)",
+        "single",
+        "single, known hyper-parameters",
+        "generated functions",
+        (SCHOOL, SPEAR, AIR, POLYBENCH),
+    ),
+    Ablation(
+        "no linear part in the kernel", "single", "single, linear part", "generated functions", (SCHOOL, SPEAR, AIR)
+    ),
+    Ablation(
+        "inverse Wishart on K^f, strength M",
+        "free form",
+        "free form, no prior on K^f",
+        "compiler data, SPEAR, schools",
+        (POLYBENCH, AIR, JURA),
+    ),
+    Ablation(
+        "which tasks share, by evidence",
+        "symmetric",
+        "free form",
+        "generated functions, compiler data",
+        (SCHOOL, SPEAR, AIR),
+    ),
+    Ablation("exchangeable loadings", "rank 1", "rank 1, no prior on loadings", "schools", (COMPUTERS, SPEAR, AIR)),
+    Ablation("two levels of RBF units", "network", "network, one level", "schools", (COMPUTERS, SPEAR, AIR)),
+    Ablation(
+        "grid of tau", "hierarchical", "hierarchical, plain EM", "texts, generated functions", (SCHOOL, SPEAR, AIR)
+    ),
+    Ablation(
+        "noise from rows that were not chosen",
+        "informative vectors",
+        "informative vectors, noise of the chosen",
+        "generated functions",
+        (SCHOOL, SPEAR, AIR),
+    ),
+)
+
+
+def fit(model: Model, draw: Draw) -> Any:
+    """The estimator fitted to the table; a GP of the primary alone sees only its rows."""
+    settings = {k: v(draw.X) if callable(v) else v for k, v in model.settings.items()}
+    if model.estimator is FOCUSED:
+        settings["primary"] = draw.primary
+    own = draw.task == draw.primary if model.estimator is borrow.SingleTaskGPRegressor else np.ones(len(draw.y), bool)
+    with ExitStack() as stack:
+        for module, name, value in model.constants:
+            stack.enter_context(patch.object(module, name, value))
+        return model.estimator(**settings).fit(draw.X[own], draw.y[own], tasks=draw.task[own])
+
+
+def figures_of(fitted: Any, draw: Draw) -> dict[str, float]:
+    """How the asked rows are answered."""
+    if draw.kind == "classification":
+        p = fitted.predict_proba(draw.X_test, tasks=draw.task_test)[:, 1]
+        return {"log loss": float(log_loss(draw.y_test, np.clip(p, 1e-6, 1 - 1e-6), labels=[0, 1]))}
+    mean, std = fitted.predict(draw.X_test, tasks=draw.task_test, return_std=True, include_noise=True)
+    miss = np.abs(draw.y_test - mean)
+    return {
+        "error": float(np.sqrt(np.mean(miss**2))),
+        "log density": float(np.mean(norm.logpdf(draw.y_test, mean, std))),
+        "covered": float(np.mean(miss < NINETY * std)),
+    }
+
+
+def one_fit(name: str, scenario: str, seed: int) -> dict[str, Any]:
+    """One model on one draw; warnings are counted, not hidden."""
+    draw, start = SCENARIOS[scenario](seed), time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = figures_of(fit(MODELS[name], draw), draw)
+    out = {"model": name, "scenario": scenario, "seed": seed, **found, "warnings": len(caught)}
+    return {**out, "seconds": time.process_time() - start}
+
+
+def summarise(records: dict[tuple[str, str, int], dict[str, Any]], draws: int) -> list[dict[str, Any]]:
+    """A row for each default and data set of which there is a draw with both settings."""
+    rows = []
+    for a in ABLATIONS:
+        for scenario in a.scenarios:
+            pairs = [
+                (records[a.on, scenario, s], records[a.off, scenario, s])
+                for s in range(draws)
+                if (a.on, scenario, s) in records and (a.off, scenario, s) in records
+            ]
+            if not pairs:
+                continue
+            row: dict[str, Any] = {
+                "default": a.default,
+                "data": scenario,
+                "draws": len(pairs),
+                "chosen on": a.chosen_on,
+            }
+            ratio = np.array([on["error"] / off["error"] for on, off in pairs])
+            row["error, with / without"] = round(float(np.exp(np.mean(np.log(ratio)))), 3)
+            row["draws with the lower error"] = int(np.sum(ratio < 1 - 1e-6))
+            row["draws with the higher error"] = int(np.sum(ratio > 1 + 1e-6))
+            row["log density, with less without"] = round(
+                float(np.mean([on["log density"] - off["log density"] for on, off in pairs])), 3
+            )
+            row["in the 90 % band, with and without"] = [
+                round(float(np.mean([p[i]["covered"] for p in pairs])), 3) for i in (0, 1)
+            ]
+            rows.append(row)
+    return rows
+
+
+def main(argv: list[str] | None = None, run: Callable[[str, str, int], dict[str, Any]] = one_fit) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--only", nargs="+", default=[a.default for a in ABLATIONS], help="defaults")
+    given = parser.parse_args(argv)
+    kept = Records(ROOT / "out" / "ablations.jsonl")
+    done = {(r["model"], r["scenario"], r["seed"]): r for r in kept}
+    plan = [a for a in ABLATIONS if a.default in given.only]
+    for seed in range(given.draws):  # all defaults on one draw before the next
+        for a in plan:
+            for job in ((m, s, seed) for s in a.scenarios for m in (a.on, a.off)):
+                if job not in done:
+                    done[job] = kept.add(run(*job))
+                    sys.stderr.write(f"{job} {done[job]['seconds']:.0f} s\n")
+    settings = {name: f"{m.estimator.__name__}: {m.words()}" for name, m in MODELS.items()}
+    content = {"seeds": f"0 to {given.draws - 1}", "models": settings, "table": summarise(done, given.draws)}
+    write_result("ablations", content, [r for r in kept if r["seed"] < given.draws])
+
+
+if __name__ == "__main__":
+    main()
