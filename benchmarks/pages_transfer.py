@@ -65,7 +65,8 @@ def goals() -> str:
 
 def calibrated() -> str:
     result = load("calibrate")
-    rows = [[f"`{name}`", value] for name, value in result["constants"].items()]
+    again = result["constants by these draws"]
+    rows = [[f"`{name}`, by these draws", f"{v}, {again[name]}"] for name, v in result["constants"].items()]
     names = (
         "helps, nulls",
         "helps, correlation 0.9, true gain above 5 %",
