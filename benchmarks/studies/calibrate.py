@@ -2,13 +2,13 @@
 
     python benchmarks/studies/calibrate.py [--draws 20] [--first 0] [--minutes 5] [--small]
 
-Tables of the power table's generator (`power.draw`), regression and the stress families, seeds of tuning. Every method
-that relates the tasks, and no transfer, is fitted to all rows once. Of each are kept the nats by which all rows are
-better explained than by a GP per task; the logs of two ratios, of rows left out in closed form: what they are missed
-by, and what the model expects to miss them by; and the truth, the log of the ratio of the errors on 2,000 fresh rows of
-the primary. The constants maximise the likelihood of the truth given the rest; those in use are of the first 92 draws, and
-the others confirm them. Draws in which nothing is borrowed tell nothing and do not count. Draws are kept under out/, and
-a run goes on where it stopped.
+Tables of the power table's generator (`power.draw`), regression and the stress families, seeds of tuning. Every
+method that relates the tasks, and no transfer, is fitted to all rows once. Of each are kept the nats by which all
+rows are better explained than by a GP per task; the logs of two ratios, of rows left out in closed form: what they
+are missed by, and what the model expects to miss them by; and the truth, the log of the ratio of the errors on 2,000
+fresh rows of the primary. The constants maximise the likelihood of the truth given the rest; those in use are of the
+first 92 draws, and the others confirm them. Draws in which nothing is borrowed tell nothing and do not count. Draws
+are kept under out/, and a run goes on where it stopped.
 """
 
 from __future__ import annotations
