@@ -17,6 +17,7 @@ import pages_bands
 import pages_claims
 import pages_classification
 import pages_cli
+import pages_defaults
 import pages_gpu
 import pages_hierarchical
 import pages_large
@@ -386,6 +387,7 @@ BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS | pages_bands.BLOCKS
 BLOCKS |= pages_large.BLOCKS
 BLOCKS |= pages_claims.BLOCKS
+BLOCKS |= pages_defaults.BLOCKS
 
 
 def render(text: str) -> str:
