@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_claims
 import pages_classification
 import pages_cli
+import pages_defaults
 import pages_gpu
 import pages_hierarchical
 import pages_large
@@ -402,6 +403,7 @@ BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS
 BLOCKS |= pages_large.BLOCKS
 BLOCKS |= pages_claims.BLOCKS
+BLOCKS |= pages_defaults.BLOCKS
 
 
 def render(text: str) -> str:

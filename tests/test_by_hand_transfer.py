@@ -98,7 +98,7 @@ def test_interval_by_hand():
     n = 1.0 / (0.0625 + 0.0625 + 0.25)
     se = np.sqrt(1.5 * n / (n - 1.0) * (((share * (values - 3.75)) ** 2).sum()))
     half = student.ppf(0.975, n - 1.0) * se
-    np.testing.assert_allclose(found, [3.75, se, 3.75 - half, 3.75 + half, n - 1.0, 0.0])
+    np.testing.assert_allclose(found[:6], [3.75, se, 3.75 - half, 3.75 + half, n - 1.0, 0.0])
     together = decide.interval(np.array([1.0, 2.0, 6.0]), 1.0, np.ones(3), ["u", "u", "v"])
     assert together.mean == pytest.approx(3.0)
     assert together.df == pytest.approx(1.0 / (4.0 / 9.0 + 1.0 / 9.0) - 1.0)
@@ -460,7 +460,7 @@ def test_table_and_progress_of_a_comparison_by_hand():
     part = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:12]})
     assert part.progress("a") == (12, 20)  # single twice; the others have one round of folds planned so far
     begun = Comparison.from_dict({**whole.to_dict(), "records": whole.records[:3]})
-    assert begun.progress("a") == (3, 20)  # five folds twice are planned, whatever is there
+    assert begun.progress("a") == (3, 15)  # whether there is a further round is seen after the first
     # Another primary may have had other folds than the header says, which are those of the first.
     several = Comparison.from_dict({**whole.to_dict(), "primaries": ["a", "b"], "cv": {"folds": 9, "repeats": 7}})
     assert several.progress("a") == (30, 30)

@@ -77,7 +77,7 @@ def test_a_focused_model_that_borrows_nothing_is_no_transfer():
     assert found.difference("a", "focused", from_="single")[:2] == (0.0, 0.0)
     verdict = found.verdict()
     assert verdict.answer == "no practical difference"
-    assert "borrowed nothing in any of 2 folds" in verdict.sentence
+    assert "borrowed nothing in the fit to all rows" in verdict.sentence
 
 
 def test_default_folds_suit_the_rows():
@@ -433,6 +433,24 @@ def test_what_cannot_win_leaves_the_race(fake):
     table = found.table()
     alone = table["error"][table["method"].index(found.best_alone("a"))]
     np.testing.assert_allclose(np.add(alone, table["difference"]), table["error"])
+
+
+def test_fits_to_all_rows_take_the_place_of_further_rounds():
+    """By default one round of folds; one fit to all rows of each method that relates the tasks, or does without."""
+    found = borrow.compare(TABLE, **{**QUICK, "methods": ["symmetric"], "cv": None}, leave_out=False)
+    judged = found.verdict()
+    assert {r["repeat"] for r in found.records} == {0}
+    whole = {r["method"]: r for r in found.records if r["left_out"] == []}
+    assert set(whole) == {"single", "mean", "ridge", "symmetric"}
+    X, y, who = TABLE[["x", "who"]], TABLE["y"], TABLE["who"]
+    apart, joint = (cls("who").fit(X, y) for cls in (borrow.SingleTaskGPRegressor, borrow.MultiTaskGPRegressor))
+    gain = joint.log_marginal_likelihood_ - apart.log_marginal_likelihood_
+    assert judged.evidence == pytest.approx(gain, rel=1e-6)
+    mine = y[who == "a"].to_numpy()
+    others = (mine.sum() - mine) / (len(mine) - 1)
+    assert whole["mean"]["losses"] == pytest.approx(np.abs(mine - others), rel=1e-2)  # its penalty is next to none
+    in_folds = borrow.compare(TABLE, **{**QUICK, "methods": ["symmetric"], "cv": (2, 2)}, leave_out=False)
+    assert {r["repeat"] for r in in_folds.records} == {0, 1}  # as was asked
 
 
 def test_one_that_fails_is_named_and_the_others_go_on(monkeypatch):

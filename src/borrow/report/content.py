@@ -282,7 +282,7 @@ def _predictions(
 
 def cv_words(comparison: Comparison) -> str:
     """The folds in words."""
-    folds, repeats = comparison.cv["folds"], comparison.cv["repeats"]
+    folds, repeats = comparison.cv["folds"], comparison.repeats
     return f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
 
 

@@ -41,6 +41,7 @@ JOB: dict[str, Any] = {
     "rows": [(int,)],
     "y": [LABEL],
     "failure": (str, type(None)),
+    "evidence": (*NUMBER, type(None)),  # of a fit to all rows
     "seconds": NUMBER,
     "warnings": [(str,)],
 }
@@ -89,7 +90,7 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     if "relations" in line:
         _refuse_other(line, {"primary": LABEL, "relations": [RELATION]}, "a line")
     else:
-        _refuse_other(line, JOB, "a line")
+        _refuse_other({"evidence": None, **line}, JOB, "a line")
         _refuse_unknown([line["method"]] if line["method"] not in about.get("own", ()) else [])
         answers = {name: ANSWER.get(name, NUMBER) for name in ANSWERS[about["kind"]]}
         if line["failure"] is None:
