@@ -134,7 +134,7 @@ def primary_gain(search: Search, values: Values) -> float:
     setup, alone, t = search.setup, search.alone, search.setup.primary
     likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
     posterior: Any = condition(values, setup).posterior
-    helped = posterior.evidence_given_others[t]
+    helped = posterior.evidence_given(t)
     helped += likelihood.log_normaliser(likelihood.sites()[1])
     noise, part = {"noise": values["noise"][t : t + 1]}, values["specific"][setup.specific_parts[t]]
     by_prior = search.prior_of_primary(noise | ({"kernel": part} if part.size else {}))
