@@ -41,8 +41,8 @@ FOLDERS = ("covariance", "inference", "data", "transfer", "store")
 TESTS = (
     "auto", "bad_input", "by_hand_covariance", "by_hand_data", "by_hand_inference", "by_hand_store", "by_hand_transfer",
     "classifiers", "compare", "data", "device_covariances", "ep", "focused", "focused_vs_dense", "hyper_uncertainty",
-    "ivm_vs_dense", "memory", "multitask", "multitask_classifier", "multitask_em", "multitask_vs_dense", "priors",
-    "shards", "store", "suggest", "table", "testing", "unnoticed", "verdict",
+    "ivm_vs_dense", "memory", "multitask", "multitask_classifier", "multitask_em", "multitask_vs_dense", "noise",
+    "priors", "shards", "store", "suggest", "table", "testing", "unnoticed", "verdict", "written",
 )  # fmt: skip
 MOST_SECONDS = 25.0, 120.0  # of tests for one mutant, the first time and for a survivor that is tried again
 NEAR = 5  # lines from one that was written since
