@@ -125,6 +125,11 @@ def splits_of(problem: Problem, primary: Any, cv: Any, seed: int) -> list[Split]
         return _blocks_of_time(problem, primary, cv)
     y = problem.y[rows] if problem.kind == "regression" else problem.y[rows].astype(str)
     groups = None if problem.groups is None else np.array([str(problem.groups[i]) for i in rows])
+    if groups is not None and len(np.unique(groups)) == 1:
+        raise ValueError(
+            f"all rows of {primary!r} are of one group, so that no fold of them can be held out; how well a task is "
+            "predicted that was never seen is asked with unseen='population' and scikit-learn's GroupKFold"
+        )
     shape = read_cv(cv, len(rows) if groups is None else len(np.unique(groups)), groups is not None)
     if shape is None:
         parts = list(cv.split(problem.X[rows], y, groups))
