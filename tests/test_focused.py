@@ -12,7 +12,7 @@ from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations
 from borrow.models.focused.alone import fit_alone
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import FocusedAscent
 from borrow.numerics.optimise import Optimum
 
 
@@ -291,7 +291,7 @@ def test_sharing_gain_is_what_the_objective_loses_without_the_relation():
     setup, scales = found(model).setup, found(model).scales
     alone = fit_alone(setup, found(model).values, scales, "auto", 500)
     objective = focused.objective_of(setup, scales, "auto", 1.0)
-    search = relations.Search(Ascent(setup, scales, "auto", 1.0), {}, alone, 500)
+    search = relations.Search(FocusedAscent(setup, scales, "auto", 1.0), {}, alone, 500)
     best = Optimum(found(model).values, objective(found(model).values)[0], 0, 0, True, "")
     gains = relations.sharing_gains(search, best)
     for i in range(3):

@@ -195,7 +195,7 @@ def test_directions_are_derivatives_of_the_covariance_times_the_coefficients(pro
 
     posterior = focused.condition(values, setup).posterior
     beta = np.linalg.solve(covariance(values), cells.y)
-    D = scoring.directions(values, setup, posterior)
+    D = scoring.directions(values, posterior, setup)
     x = hyper.pack(values)
     for i in range(x.size):
         up, down = (covariance(hyper.unpack(x + s * 1e-5 * np.eye(x.size)[i], values)) for s in (1, -1))
@@ -208,7 +208,7 @@ def test_background_functions_equal_the_dense_formula(problem):
 
 def test_prior_on_weights_has_the_gradient_it_claims(problem):
     setup, values = setup_of(problem, KERNELS["sum"], background=kernels.SquaredExponential(0.7, 1.1))
-    log_prior = focused.weight_prior(setup, sd=0.8)
+    log_prior = focused.WeightPrior(setup, sd=0.8)
     value, gradient = log_prior(values)
     v = KERNELS["sum"].diag(setup.Z).mean()
     w = values["rho"] * np.sqrt(v)

@@ -517,6 +517,23 @@ def test_exact_mean_is_where_steps_of_em_end():
     assert h.with_exact_mean(start, problem, own) is start
 
 
+def test_a_step_from_rows_is_that_of_the_sums_written_out(monkeypatch):
+    """Tasks of equal rows, inputs seen twice and rows held out: S and the mean as rows make them, and in full."""
+    X, rows, y = small_problem(sizes=(5, 3, 2))
+    rows, y = [*rows, rows[0]], [*y, y[0][::-1]]
+    own = h.Strengths(pi=0.7, tau=2.0, exact_mean=True)
+    found = {}
+    for few in (0.0, 1.5):
+        monkeypatch.setattr(h, "FEW_ROWS", few)
+        whole = as_problem(h.function_basis(Matern(1.0, 1.0, nu=1.5), X), rows, y)
+        problem = whole.holding_out(np.isin(whole.cells.X[:, 0], [rows[0][1], rows[1][0]]))
+        assert problem.by_rows is (few > 0.0)
+        *_, (state, moments) = iterate(problem, own, 0.5, 4)
+        found[few] = state.mu, state.K, state.noise, moments.mean, moments.evidence
+    for dense, by_rows in zip(found[0.0], found[1.5], strict=True):
+        assert_allclose(by_rows, dense, rtol=1e-9, atol=1e-11)
+
+
 def test_properties_before_a_fit_say_so():
     for name in ("mean_", "covariance_", "learned_kernel_"):
         with pytest.raises(NotFittedError, match="not fitted yet"):

@@ -60,6 +60,15 @@ def test_inverse_gram_and_determinant(problem):
     assert linalg.log_determinant(F) == pytest.approx(np.linalg.slogdet(A)[1], rel=1e-10)
 
 
+@pytest.mark.parametrize("n", [linalg.LEAF, linalg.LEAF + 1, 2 * linalg.LEAF + 3])
+def test_a_triangle_inverted_by_halves(n):
+    B = np.random.default_rng(n).normal(size=(n, n))
+    L = linalg.cholesky(B @ B.T + n * np.eye(n))
+    assert_allclose(linalg.lower_inverse(L) @ L, np.eye(n), atol=1e-12)
+    assert_array_equal(np.triu(linalg.lower_inverse(L), 1), 0.0)
+    assert_allclose(linalg.inverse_from_factor(L) @ L @ L.T, np.eye(n), atol=1e-11)
+
+
 def test_diagonal_of_inverse(problem):
     A, _, _, _ = problem
     F = linalg.cholesky(A)

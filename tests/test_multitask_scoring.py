@@ -61,22 +61,24 @@ def test_information_is_that_of_the_derivatives(case):
     step = 1e-6
     D = np.stack([(covariance(x + e) - covariance(x - e)) @ beta / (2 * step) for e in step * np.eye(len(x))], axis=1)
     posterior = multitask.condition(values, setup).posterior
-    np.testing.assert_allclose(directions(values, setup, posterior), D, rtol=1e-5, atol=1e-5)
-    found = posterior.information(directions(values, setup, posterior))
+    np.testing.assert_allclose(directions(values, posterior, setup), D, rtol=1e-5, atol=1e-5)
+    found = posterior.information(directions(values, posterior, setup))
     np.testing.assert_allclose(found, 0.5 * D.T @ np.linalg.solve(A, D), rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_climbed_is_the_objective_and_the_priors_bend_it():
+def test_what_is_climbed_is_the_objective_and_the_priors_bend_it(monkeypatch):
+    monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
     setup, values, data = with_own_functions((0, 2))
-    ascent = ascent_of(setup, data.column_scales, "auto")
+    ascent = ascent_of(setup, data.column_scales, "auto", values)
     value, by = ascent.objective(values)
     plain, by_plain = multitask.objective_of(setup, data.column_scales, "auto")(values)
     assert value == pytest.approx(plain, rel=1e-12)
     for name in values:
         np.testing.assert_allclose(by[name], by_plain[name], rtol=1e-9, atol=1e-9)
     posterior = multitask.condition(values, setup).posterior
-    of_data = posterior.information(directions(values, setup, posterior))
-    np.testing.assert_allclose(ascent.information(values) - of_data, ascent.log_prior.curvature(values), atol=1e-9)
+    of_data = posterior.information(directions(values, posterior, setup))
+    of_priors = sum(prior.curvature(values) for prior in ascent.log_priors)
+    np.testing.assert_allclose(ascent.information(values) - of_data, of_priors, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", [FreeForm(3, 2.0, 0.5), SharingTasks(4, (0, 1, 3), 2.0)])
@@ -128,7 +130,7 @@ def test_scoring_with_priors_ends_no_lower_than_lbfgs(monkeypatch):
     bounds = hyper.bounds_around(values, {"noise": float(np.log(hyper.NOISE_FLOOR))})
     plain = hyper.maximise(objective, values, bounds, 500, 1e-6, 5, 100)
     steps = {"tol": 1e-6, "patience": 5, "memory": 100}
-    scored = ascent_of(setup, data.column_scales, "auto").maximise(values, bounds, 500, 1e-6, steps)
+    scored = ascent_of(setup, data.column_scales, "auto", values, steps).maximise(values, bounds, 500, 1e-6)
     assert scored.objective > plain.objective - 1e-3
     assert scored.n_evaluations < 0.6 * plain.n_evaluations
 
@@ -155,6 +157,28 @@ def test_scoring_keeps_to_bounds_and_says_which():
     np.testing.assert_allclose(end.values["a"], [1.0, 3.0], atol=1e-3)
     assert end.converged
     assert end.at_bound == [("a", 0)]
+
+
+def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeypatch):
+    """A quadratic whose information is its diagonal, four times too large: steps that correct it are far fewer."""
+    C = 0.9 * np.ones((6, 6)) + np.diag(np.linspace(0.2, 2.0, 6))
+    aim = np.linspace(-1.0, 1.0, 6)
+
+    def objective(v):
+        away = v["a"] - aim
+        return float(-0.5 * away @ C @ away), {"a": -C @ away}
+
+    start, bounds = {"a": np.zeros(6)}, {"a": (np.full(6, -9.0), np.full(6, 9.0))}
+    how = objective, lambda v: 4.0 * np.diag(np.diagonal(C)), start, bounds, 500, 1e-9
+    end = hyper.maximise_by_scoring(*how)
+    assert end.converged
+    np.testing.assert_allclose(end.values["a"], aim, atol=1e-3)
+    s, y = np.arange(6.0), C @ np.arange(6.0)
+    H = hyper.corrected(np.eye(6), [(aim, C @ aim), (s, y), (aim, -C @ aim)])  # the last turns up, and is not taken
+    np.testing.assert_allclose(H @ s, y)
+    assert np.linalg.eigvalsh(H).min() > 0.0
+    monkeypatch.setattr(hyper, "corrected", lambda H, past: H)
+    assert hyper.maximise_by_scoring(*how).n_iter > 2 * end.n_iter
 
 
 def test_scoring_stalls_where_the_information_is_wrong():

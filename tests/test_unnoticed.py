@@ -8,7 +8,7 @@ import borrow
 from borrow.data.labels import is_pairs
 from borrow.inference.likelihoods import hazard
 from borrow.kernels import SquaredExponential
-from borrow.models.focused.model import weight_prior
+from borrow.models.focused.model import WeightPrior
 from borrow.transfer.folds import read_cv, score_numbers
 
 RNG = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def test_prior_of_a_weight_takes_the_mean_variance_over_the_inducing_inputs():
 
     values = {"kernel": Setup.kernel.theta, "rho": np.array([0.5, -1.0])}
     for m in (3, 6):
-        value, by = weight_prior(Setup(m), 0.7)(values)
+        value, by = WeightPrior(Setup(m), 0.7)(values)
         assert value == pytest.approx(-1.25 * 2.0 / (2.0 * 0.49), rel=1e-12)
         np.testing.assert_allclose(by["rho"], -values["rho"] * 2.0 / 0.49)
         assert by["kernel"][0] == pytest.approx(value)

@@ -139,6 +139,8 @@ def _at_bound(x: Array, low: Array, high: Array, like: Values) -> list[tuple[str
 #: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
 DAMPING, MOST_DAMPING = 0.1, 30.0
 STALLED = "scoring steps do not gain"
+#: The last so many steps correct the information.
+CORRECTIONS = 5
 
 
 def maximise_by_scoring(
@@ -159,9 +161,10 @@ def maximise_by_scoring(
     x = np.clip(pack(start), low, high)
     value, by = objective(unpack(x, start))
     damping, evaluations, n_iter, message = DAMPING, 1, 0, "iteration limit"
+    past: list[tuple[Array, Array]] = []
     for _ in range(max_iter):
         n_iter += 1
-        g, H = pack(by), information(unpack(x, start))
+        g, H = pack(by), corrected(information(unpack(x, start)), past)
         free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
         gain = -np.inf
         while gain <= 0.0 and damping <= MOST_DAMPING:
@@ -184,12 +187,25 @@ def maximise_by_scoring(
         if gain <= 0.0:
             message = STALLED
             break
+        past = [*past[1 - CORRECTIONS :], (step, g - pack(by_trial))]
         x, value, by = new, trial, by_trial
         if gain < tol and damping <= 1.0:
             message = "converged"
             break
     stuck = _at_bound(x, low, high, start)
     return Optimum(unpack(x, start), value, n_iter, evaluations, message == "converged", message, stuck)
+
+
+def corrected(H: Array, past: list[tuple[Array, Array]]) -> Array:
+    """An information matrix that is right along the last steps s, by which the gradient fell by y: BFGS's update of it.
+
+    Where the information is far from the curvature, as under EP, steps then converge as those of BFGS do.
+    """
+    for s, y in past:
+        Hs, sy = H @ s, float(s @ y)
+        if sy > 0.01 * float(s @ Hs) > 0.0:
+            H = H - np.multiply.outer(Hs, Hs) / (s @ Hs) + np.multiply.outer(y, y) / sy
+    return H
 
 
 #: A step of one of many searches is cut by this where it does not gain, and the search ends where it is this short.
@@ -248,12 +264,16 @@ def _updated(H: Array, s: Array, y: Array, which: Any) -> Array:
     return H
 
 
+#: Steps of L-BFGS from every start before the best goes on.
+HEAT = 25
+
+
 def race(
     objective: Objective,
     starts: list[Values],
     bounds: Mapping[str, tuple[Array, Array]],
     max_iter: int,
-    heat: int = 25,
+    heat: int = HEAT,
     **options: Any,
 ) -> Optimum:
     """Run every start for a few iterations, then the best one to the end. Options are those of `maximise`."""

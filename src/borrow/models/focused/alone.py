@@ -10,10 +10,11 @@ import numpy as np
 
 from borrow.covariance import Design
 from borrow.data.cells import thin
-from borrow.inference import ExactInference, Result
+from borrow.estimators.gp import EXACT
+from borrow.inference import ExactInference, Inference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import HEAT, FocusedAscent
 from borrow.models.gp.model import bounds_of, condition_single, fit_single
 from borrow.models.gp.together import fit_together
 from borrow.numerics.device import ALONE_ROWS
@@ -112,12 +113,11 @@ def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel
         own = tasks.only(t)
         if t in found or template is None or not len(own.cells.y):
             continue
-        scales, prior, max_iter, infer = how
-        if isinstance(infer, ExactInference) and own.device is None:
-            found[t] = fit_own(own, template, likelihood, scales, prior, max_iter)
+        if own.device is None:
+            found[t] = fit_own(own, template, likelihood, *how)
         else:
             kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
-            found[t] = kernel.theta, likelihood, condition_single(own, kernel, likelihood, infer).evidence
+            found[t] = kernel.theta, likelihood, condition_single(own, kernel, likelihood, how[-1]).evidence
     return [found.get(t) for t in range(len(starts))]
 
 
@@ -146,7 +146,13 @@ def _fit_as_batches(
 
 
 def fit_own(
-    tasks: PlacedTasks, template: Kernel, likelihood: Values, scales: Array, prior: str | None, max_iter: int
+    tasks: PlacedTasks,
+    template: Kernel,
+    likelihood: Values,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference = EXACT,
 ) -> tuple[Array, Values, float]:
     """The GP of one task, which is the focused model with a primary alone: theta, log noise and evidence.
 
@@ -155,15 +161,15 @@ def fit_own(
     start: Values = {"kernel": template.theta, "rho": np.zeros(0), "specific": np.zeros(0), **likelihood}
     rough = {**start, "kernel": template.theta + np.log(0.2) * template.marks("lengthscale")}
     few = thin(tasks.cells, RACE_ROWS)
-    ascents = [_ascent_of(PlacedTasks(cells), template, scales, prior) for cells in (few, tasks.cells)]
+    ascents = [_ascent_of(PlacedTasks(cells), template, scales, prior, infer) for cells in (few, tasks.cells)]
     bounds = bounds_of(start, tasks.cells)
-    best = ascents[0].race([start, rough], bounds, max_iter, 0, OWN_TOLERANCE)
+    best = ascents[0].race([start, rough], bounds, max_iter, HEAT, OWN_TOLERANCE)
     if few is not tasks.cells:
         best = ascents[1].maximise(best.values, bounds, max_iter, OWN_TOLERANCE)
     found = {n: best.values[n] for n in likelihood}
     return best.values["kernel"], found, best.objective - ascents[1].log_prior(best.values)
 
 
-def _ascent_of(tasks: PlacedTasks, kernel: Kernel, scales: Array, prior: str | None) -> Ascent:
-    setup = Setup(tasks, 0, kernel, [None], tasks.cells.X, design=Design.of(tasks.cells))
-    return Ascent(setup, scales, prior, None)
+def _ascent_of(tasks: PlacedTasks, kernel: Kernel, scales: Array, prior: str | None, infer: Inference) -> FocusedAscent:
+    setup = Setup(tasks, 0, kernel, [None], tasks.cells.X, infer=infer, design=Design.of(tasks.cells))
+    return FocusedAscent(setup, scales, prior, None)

@@ -21,7 +21,7 @@ from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
 from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import FocusedAscent
 from borrow.models.focused.search import Settings, optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
@@ -125,7 +125,7 @@ class FocusedGP(GPEstimator):
 
     def _relatedness(self, fit: FocusedFit) -> Table:
         setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
-        ascent = Ascent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        ascent = FocusedAscent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
         with single_thread(int(np.diff(fit.cells.starts).max())):
             return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels)
 

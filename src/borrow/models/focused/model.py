@@ -51,7 +51,7 @@ from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
 from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
-from borrow.models.gp.model import evidence_objective, explore, single_lengthscales, uncertainty_by_task
+from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncertainty_by_task
 from borrow.models.gp.task_model import TaskModel
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -110,9 +110,9 @@ def condition(values: Values, setup: Setup, start: Any = None) -> Result:
     return setup.infer(prior_of_tasks(values, setup), setup.tasks, values, start)
 
 
-def focused_objective(setup: Setup) -> hyper.Objective:
+def focused_objective(setup: Setup) -> Evidence:
     """log evidence and its gradient by all of `values` (sec. 2.4)."""
-    return evidence_objective(setup, setup.tasks, condition, evidence_gradient, setup.tasks.report)
+    return Evidence(setup, setup.tasks, condition, evidence_gradient, setup.tasks.report)
 
 
 def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
@@ -129,28 +129,38 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     return {n: by[n] for n in values}
 
 
-def weight_prior(setup: Setup, sd: float) -> hyper.Objective:
+@dataclass(frozen=True)
+class WeightPrior:
     """w_t = rho_t sqrt(v) ~ N(0, sd^2) with v the mean prior variance of f^p over Z; the background's loadings alike.
 
     log p = -sum rho^2 v / (2 sd^2), so d/d rho = -rho v / sd^2 and d/d theta = -(sum rho^2 / (2 sd^2)) dv/d theta.
     """
 
-    def one(kernel: Kernel, Z: Array, theta: Array, weights: Array) -> tuple[float, Array, Array]:
-        diagonal, pullback = kernel.with_theta(theta).evaluate_diag(Z)
-        v, total = float(diagonal.mean()), float(np.sum(weights**2)) / (2.0 * sd**2)
-        return -total * v, pullback(np.full(len(Z), -total / len(Z))).theta, -weights * v / sd**2
+    setup: Setup
+    sd: float
 
-    def log_prior(values: Values) -> tuple[float, Values]:
-        value, by_theta, by_rho = one(setup.kernel, setup.Z, values["kernel"], values["rho"])
+    def _one(self, kernel: Kernel, Z: Array, theta: Array, weights: Array) -> tuple[float, Array, Array]:
+        diagonal, pullback = kernel.with_theta(theta).evaluate_diag(Z)
+        v, total = float(diagonal.mean()), float(np.sum(weights**2)) / (2.0 * self.sd**2)
+        return -total * v, pullback(np.full(len(Z), -total / len(Z))).theta, -weights * v / self.sd**2
+
+    def __call__(self, values: Values) -> tuple[float, Values]:
+        """The log density, and its derivatives by name."""
+        setup = self.setup
+        value, by_theta, by_rho = self._one(setup.kernel, setup.Z, values["kernel"], values["rho"])
         by: Values = {"kernel": by_theta, "rho": by_rho}
         if setup.background is not None and setup.background_Z is not None:
-            more, by["background"], by["loadings"] = one(
+            more, by["background"], by["loadings"] = self._one(
                 setup.background, setup.background_Z, values["background"], values["loadings"]
             )
             value += more
         return value, by
 
-    return log_prior
+    def curvature(self, values: Values) -> Array:
+        """Minus the second derivatives by rho, the kernel held."""
+        v = float(self.setup.kernel.with_theta(values["kernel"]).diag(self.setup.Z).mean())
+        on = {n: np.full(x.shape, float(n == "rho")) for n, x in values.items()}
+        return np.diag(hyper.pack(on) * v / self.sd**2)
 
 
 def hyper_priors(setup: Setup, scales: Array) -> priors.NamedPriors:
@@ -161,15 +171,16 @@ def hyper_priors(setup: Setup, scales: Array) -> priors.NamedPriors:
     return priors.independent_priors(chosen)
 
 
-def priors_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> list[hyper.Objective]:
+def priors_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> list[Any]:
     """The priors that are switched on."""
     on_kernels = [] if prior is None else [hyper_priors(setup, scales)]
-    return on_kernels + ([] if sd is None or not len(setup.secondaries) else [weight_prior(setup, sd)])
+    return on_kernels + ([] if sd is None or not len(setup.secondaries) else [WeightPrior(setup, sd)])
 
 
 def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> hyper.Objective:
     """What is maximised: the evidence, and the priors that are switched on."""
-    return reduce(hyper.with_prior, priors_of(setup, scales, prior, sd), focused_objective(setup))
+    evidence: hyper.Objective = focused_objective(setup)
+    return reduce(hyper.with_prior, priors_of(setup, scales, prior, sd), evidence)
 
 
 def model_uncertainty(

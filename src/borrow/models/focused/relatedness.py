@@ -13,7 +13,7 @@ from borrow.data.table import Table
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel, Sum
 from borrow.models.focused.model import Setup, task_weights
-from borrow.models.focused.scoring import Ascent, observed_curvature
+from borrow.models.focused.scoring import FocusedAscent, observed_curvature
 from borrow.numerics import linalg
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -24,7 +24,7 @@ WHOLE = 150
 
 
 def relatedness(
-    ascent: Ascent,
+    ascent: FocusedAscent,
     values: Values,
     posterior: SharedPosterior | DensePosterior,
     labels: tuple[Hashable, ...],
@@ -74,7 +74,7 @@ def _varying(kernel: Kernel, X: Array) -> float:
     return float(sum(k.diag(X).mean() for k in parts if not isinstance(k, Constant)))
 
 
-def standard_errors(ascent: Ascent, values: Values, posterior: SharedPosterior | DensePosterior) -> Array:
+def standard_errors(ascent: FocusedAscent, values: Values, posterior: SharedPosterior | DensePosterior) -> Array:
     """Of rho, at the optimum; NaN where the curvature is not positive (the optimum is flat or was not reached)."""
     setup = ascent.setup
     if setup.design is not None or hyper.pack(values).size <= WHOLE:
@@ -95,7 +95,7 @@ def _inverse_diagonal(C: Array) -> Array:
     return np.where(variance > 0, variance, np.nan)
 
 
-def _own_block(ascent: Ascent, values: Values, posterior: SharedPosterior, t: int, i: int) -> float:
+def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior, t: int, i: int) -> float:
     """Curvature by the task's own rho, kernel and noise, the other tasks and the shared kernel held fixed.
 
     Given the others the shared function is N(a', P') with P'^-1 = B - W_t'W_t, so the task alone is Gaussian with mean

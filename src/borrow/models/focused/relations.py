@@ -18,7 +18,7 @@ from borrow.inference import EPInference, priors
 from borrow.inference.likelihoods import Gaussian
 from borrow.models.focused.alone import Alone
 from borrow.models.focused.model import Setup, condition
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import FocusedAscent
 from borrow.models.gp.model import bounds_of
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
@@ -36,7 +36,7 @@ OWN_SHARE, LITTLE = -1.0, -3.0
 class Search:
     """What the steps of a search share: the model, what is maximised, within which bounds, and every task alone."""
 
-    ascent: Ascent
+    ascent: FocusedAscent
     bounds: dict[str, Any]
     alone: Alone
     max_iter: int
@@ -163,7 +163,7 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
 
     start = inserted(sharing, alone.values["kernel"] + OWN_SHARE * variance)
     bounds = {**search.bounds, "specific": bounds_of(start, setup.cells)["specific"]}
-    ascent = Ascent(wider, search.ascent.scales, search.ascent.prior, search.ascent.sd)
+    ascent = FocusedAscent(wider, search.ascent.scales, search.ascent.prior, search.ascent.sd)
     none = replace(alone, values=inserted(alone.values, kernel.theta + LITTLE * variance))
     other = replace(search, ascent=ascent, bounds=bounds, alone=none)
     trial = other.go_on(best, start)

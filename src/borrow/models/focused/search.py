@@ -1,8 +1,9 @@
 """The search for the focused model's algebra, inducing inputs and hyper-parameters.
 
 Where all pairs of rows can be written out the model is exact and needs no inducing inputs. Otherwise the search begins
-on fewer rows, and Z decides which lengthscales the shared function can have: it is fine enough for the shortest
-lengthscale that any task shows by itself (`Alone.finest`); at the end Z is chosen again for the kernel found.
+on fewer rows, all pairs of which can; Z is then chosen for the kernel found. Where there are too few rows to spare, Z
+decides which lengthscales the shared function can have: it is fine enough for the shortest lengthscale that any task
+shows by itself (`Alone.finest`). At the end Z is chosen again for the kernel found on all rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from borrow.covariance import Design, choose_inducing, spread_inducing
 from borrow.covariance.inducing import MOST
-from borrow.data.cells import Cells, thin
+from borrow.data.cells import Cells
 from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix
 from borrow.inference import EPInference, ExactInference
@@ -31,16 +32,18 @@ from borrow.models.focused.relations import (
     prune,
     sharing_gains,
 )
-from borrow.models.focused.scoring import Ascent
+from borrow.models.focused.scoring import HEAT, FocusedAscent
 from borrow.models.focused.starts import starts
+from borrow.models.gp.ascent import on_few_rows
 from borrow.models.gp.model import bounds_of, fit_single
+from borrow.numerics import optimise as hyper
 from borrow.numerics.optimise import Optimum, Values
 from borrow.tasks.placed import PlacedTasks
 
 log = logging.getLogger("borrow")
 
-#: Iterations of every start before the best goes on. With labels an evaluation is a run of EP, and ten tell as much.
-WARMUP_ITERATIONS, LABEL_WARMUP_ITERATIONS = 25, 10
+#: Steps of L-BFGS from every start before the best goes on. With labels one is a run of EP, and ten tell as much.
+WARMUP_ITERATIONS, LABEL_WARMUP_ITERATIONS = hyper.HEAT, 10
 #: With labels inputs that this many do not cover, as in many columns, are not worth covering: slower, and no better.
 LABEL_MOST = 100
 #: Up to so many rows of all tasks together every pair of them is written out.
@@ -114,18 +117,20 @@ def optimise(
     """Race the starts, flip signs, prune, choose Z again for the kernel found and go on from there."""
     scales = data.column_scales
     alone = fit_alone(setup, values, scales, how.prior, how.max_iter)
-    setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
+    few = fewer_rows(setup)
+    if few is None:
+        setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
     given = {**alone.values, "rho": values["rho"]} if rho_given else None
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
     bounds = bounds_of(candidates[0], setup.cells)
-    search = Search(Ascent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
+    search = Search(FocusedAscent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
     priced = search.cost > 0 and how.weight_sd is not None
     priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
-    few = fewer_rows(data, setup)
     if few is not None:
-        search = replace(search, ascent=Ascent(few, scales, how.prior, how.weight_sd))
-    best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, warmup))
+        search = replace(search, ascent=FocusedAscent(few, scales, how.prior, how.weight_sd))
+    heat = HEAT if search.ascent.scores else warmup
+    best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, heat))
     weighed = (
         priced and "noise" in best.values and "loadings" not in best.values
     )  # the primary's rows, given the others
@@ -136,7 +141,8 @@ def optimise(
         small = search.ascent
         small.objective(best.values)
         curvature = small.information(best.values) * (len(data.cells.y) / len(few.cells.y))
-        search = replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd, curvature))
+        setup = with_inducing(how.inducing, data, setup, best.values)
+        search = replace(search, ascent=FocusedAscent(setup, scales, how.prior, how.weight_sd, curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))
     if priced:
         search, best = prune(search, best, sharing_gains(search, best))
@@ -145,14 +151,14 @@ def optimise(
     again = with_inducing(how.inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z):
         setup = again
-        search = replace(search, ascent=Ascent(again, scales, how.prior, how.weight_sd, search.ascent.curvature))
+        search = replace(search, ascent=FocusedAscent(again, scales, how.prior, how.weight_sd, search.ascent.curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))
         if priced and np.any(best.values["rho"]):  # on the Z that is kept the relations must still pay
             _, best = drop_all_unless_worth_it(search, best)
             setup = setup if np.any(best.values["rho"]) else with_inducing(how.inducing, data, setup, best.values)
     if priced and not np.any(task_weights(best.values, setup)[setup.secondaries]):
         setup, best = as_no_transfer(
-            replace(search, ascent=Ascent(setup, scales, how.prior, how.weight_sd)), best, values
+            replace(search, ascent=FocusedAscent(setup, scales, how.prior, how.weight_sd)), best, values
         )
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))
     return setup, best.values, best
@@ -166,7 +172,7 @@ def as_no_transfer(search: Search, best: Optimum, given: Values) -> tuple[Setup,
     ascent, t = search.ascent, search.setup.primary
     setup = replace(search.setup, specific=[None if s == t else k for s, k in enumerate(search.setup.specific)])
     theta = np.delete(best.values["specific"], search.setup.specific_parts[t])
-    ascent = Ascent(setup, ascent.scales, ascent.prior, ascent.sd)
+    ascent = FocusedAscent(setup, ascent.scales, ascent.prior, ascent.sd)
     noise = {"noise": given["noise"][[t]]} if "noise" in given else {}  # labels have none
     how = ascent.scales, ascent.prior, search.max_iter, setup.infer
     kernel, own, optimum, _ = fit_single(setup.tasks.only(t), setup.kernel.with_theta(given["kernel"]), noise, *how)
@@ -178,7 +184,7 @@ def as_no_transfer(search: Search, best: Optimum, given: Values) -> tuple[Setup,
     return setup, replace(optimum, values=values, objective=reached, n_iter=n_iter, at_bound=[])
 
 
-def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
+def fewer_rows(setup: Setup) -> Setup | None:
     """The model on so few rows that they can be written out, where it cannot on all: the search begins there.
 
     None where it is exact as it is, and where tasks have no rows to spare.
@@ -186,7 +192,7 @@ def fewer_rows(data: TaskData, setup: Setup) -> Setup | None:
     if setup.design is not None or setup.background is not None or not isinstance(setup.infer, ExactInference):
         return None
     rows = SEARCH_ROWS // len(setup.specific)
-    cells = thin(data.cells, max(rows, 1))
-    if rows < LEAST_ROWS or len(cells.y) > min(EXACT_ROWS, len(data.cells.y) // 2):
+    if rows < LEAST_ROWS or rows * len(setup.specific) > len(setup.cells.y) // 2:
         return None
-    return replace(setup, tasks=PlacedTasks(cells), design=Design.of(cells))
+    few: Setup | None = on_few_rows(setup, rows)
+    return few

@@ -1,58 +1,112 @@
-"""The way up of models whose rows are all written out: scoring steps, with the curvature of the priors.
+"""The way up of every search: scoring steps where all rows are written out, with the curvature of the priors; L-BFGS.
 
-A model says how it is conditioned, its gradient, and the derivatives of K + noise by its hyper-parameters times
+A model gives its evidence, its priors, and the derivatives of K + noise by its hyper-parameters times
 beta = (K + noise)^-1 y (`directions`), from which `DensePosterior.information` makes the average information. A dozen
-such steps do what a hundred of L-BFGS do. Where they do not gain, as near a singular matrix, L-BFGS goes on.
+such steps do what a hundred of L-BFGS do. Where they do not gain, as near a singular matrix, L-BFGS goes on. Under EP
+the information is that of its sites, as if these were targets: it says less of the curvature, and still most of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
-from borrow.inference import Result
-from borrow.inference.priors import NamedPriors
+from borrow.covariance import Design
+from borrow.data.cells import thin
+from borrow.models.gp.model import Evidence
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
+from borrow.tasks.placed import PlacedTasks
+
+#: A scoring step that gains less than this per parameter is the last, unless it is said otherwise.
+TOLERANCE = 1e-5
 
 Bounds = Mapping[str, tuple[Array, Array]]
 
 
 class Ascent:
-    """What is maximised, and its scoring steps."""
+    """What is maximised, and the way up: scoring steps where `directions` are given, else L-BFGS with its options.
+
+    Priors give their log density with its derivatives when called, and for scoring steps their `curvature`, like
+    `NamedPriors`.
+    `curvature` is that of the same model on fewer rows, raised to these: scoring steps are then taken with it.
+    """
 
     def __init__(
         self,
-        condition: Callable[[Values], Result],
-        gradient: Callable[[Result, Values], Values],
-        directions: Callable[[Values, Any], Array],
-        log_prior: NamedPriors,
+        evidence: Evidence,
+        log_priors: Sequence[Any],
+        directions: Callable[[Values, Any], Array] | None,
+        curvature: Array | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.condition, self.gradient, self.directions = condition, gradient, directions
-        self.log_prior = log_prior
-        self._last: Result | None = None
+        self.evidence, self.log_priors, self.directions = evidence, log_priors, directions
+        self.curvature, self.options = curvature, options or {}
+        evidence.keep = directions is not None
+        plain: hyper.Objective = evidence
+        self.objective = reduce(hyper.with_prior, log_priors, plain)
 
-    def objective(self, values: Values) -> tuple[float, Values]:
-        """The evidence with the priors, and its derivatives."""
-        self._last = None  # the matrices of the evaluation before make room
-        fit = self.condition(values)
-        by = self.gradient(fit, values)
-        self._last = fit
-        return hyper.with_prior(lambda _: (fit.evidence, by), self.log_prior)(values)
+    @property
+    def scores(self) -> bool:
+        """Whether the way up is by scoring steps."""
+        return self.curvature is not None or self.directions is not None
+
+    def log_prior(self, values: Values) -> float:
+        """What the priors add to the evidence."""
+        return sum(log_prior(values)[0] for log_prior in self.log_priors)
 
     def information(self, values: Values) -> Array:
         """Minus the curvature, where the objective was evaluated last."""
-        posterior: Any = (self._last or self.condition(values)).posterior
-        return posterior.information(self.directions(values, posterior)) + self.log_prior.curvature(values)
+        if self.curvature is not None:
+            return self.curvature
+        assert self.directions is not None  # asked for where scoring steps are taken
+        posterior: Any = self.evidence.at(values).posterior
+        return sum(
+            (log_prior.curvature(values) for log_prior in self.log_priors),
+            posterior.information(self.directions(values, posterior)),
+        )
 
-    def score(self, start: Values, bounds: Bounds, max_iter: int, tol: float) -> Optimum:
+    def score(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
         """Scoring steps until one gains less than `tol`, or until they do not work."""
+        tol = TOLERANCE * hyper.pack(start).size if tol is None else tol
         return hyper.maximise_by_scoring(self.objective, self.information, start, bounds, max_iter, tol)
 
-    def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float, other: Mapping[str, Any]) -> Optimum:
-        """Scoring steps, and L-BFGS, with the options given, from where they stop short."""
+    def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
+        """The optimum from these values on; L-BFGS goes on where scoring steps stop short."""
+        if not self.scores:
+            return hyper.maximise(self.objective, start, bounds, max_iter, **self.options)
         best = self.score(start, bounds, max_iter, tol)
         if best.message != hyper.STALLED or best.n_iter >= max_iter:
             return best
-        return best.followed_by(hyper.maximise(self.objective, best.values, bounds, max_iter - best.n_iter, **other))
+        options = ({} if tol is None else {"tol": tol}) | dict(self.options)
+        return best.followed_by(hyper.maximise(self.objective, best.values, bounds, max_iter - best.n_iter, **options))
+
+    def race(self, starts: list[Values], bounds: Bounds, max_iter: int, heat: int, tol: float | None = None) -> Optimum:
+        """`heat` steps from every start, then the best of them to the end."""
+        if not self.scores:
+            return hyper.race(self.objective, starts, bounds, max_iter, heat, **self.options)
+        if len(starts) == 1:
+            return self.maximise(starts[0], bounds, max_iter, tol)
+        heat = min(heat, max_iter)
+        best = max((self.heat(s, bounds, heat, tol) for s in starts), key=lambda o: o.objective)
+        if best.converged or max_iter <= heat:
+            return best
+        return best.followed_by(self.maximise(best.values, bounds, max_iter - best.n_iter, tol))
+
+    def heat(self, start: Values, bounds: Bounds, steps: int, tol: float | None) -> Optimum:
+        """A few steps."""
+        return self.score(start, bounds, steps, tol)
+
+
+def on_few_rows(setup: Any, per_task: int, device: Any = None) -> Any:
+    """A model on at most so many rows of every task, evenly spaced, with all pairs written out: where a search begins.
+
+    None where that leaves out no row.
+    """
+    few = thin(setup.cells, max(per_task, 1))
+    if len(few.y) >= len(setup.cells.y):
+        return None
+    return replace(setup, tasks=PlacedTasks(few, device=device), design=Design.of(few, device))

@@ -79,32 +79,44 @@ def single_objective(
     def gradient(fit: Result, values: Values, _: Any) -> Values:
         return _gradient(fit, "Z" in values or Z is not None, scales if "Z" in values else None)
 
-    return evidence_objective(tasks, tasks, condition, gradient)
+    return Evidence(tasks, tasks, condition, gradient)
 
 
-def evidence_objective(
-    model: Any,
-    tasks: PlacedTasks,
-    condition: Callable[[Values, Any, Any], Result],
-    gradient: Callable[[Result, Values, Any], Values],
-    report: Callable[[float], None] | None = None,
-) -> Objective:
-    """Log evidence of a model and its gradient by `values`. EP starts from the sites of the call before."""
-    start: Any = None
-    before: Result | None = None
-    small = tasks.device is None and len(tasks.cells.y) < SMALL_BLOCK
+class Evidence:
+    """Log evidence of a model and its gradient by `values`: an objective. EP starts from the sites of the call before.
 
-    def objective(values: Values) -> tuple[float, Values]:
-        nonlocal start, before
-        fit = condition(values, model, start)
-        start, by = fit.start, gradient(fit, values, model)
-        # Small matrices stay until the next are there; else the system takes back their pages and gives them again.
-        before = fit if small else None
-        if report is not None:
-            report(fit.evidence)
+    The result of a call stays where it is small, since else the system takes back its pages and gives them again; and
+    where `keep` asks for it, until the next call makes room.
+    """
+
+    keep = False
+
+    def __init__(
+        self,
+        model: Any,
+        tasks: PlacedTasks,
+        condition: Callable[[Values, Any, Any], Result],
+        gradient: Callable[[Result, Values, Any], Values],
+        report: Callable[[float], None] | None = None,
+    ) -> None:
+        self._model, self._condition, self._gradient, self._report = model, condition, gradient, report
+        self._small = tasks.device is None and len(tasks.cells.y) < SMALL_BLOCK
+        self._last: Result | None = None
+        self._start: Any = None
+
+    def __call__(self, values: Values) -> tuple[float, Values]:
+        """The evidence and its derivatives."""
+        self._last = self._last if self._small else None
+        fit = self._condition(values, self._model, self._start)
+        self._start, by = fit.start, self._gradient(fit, values, self._model)
+        self._last = fit if self._small or self.keep else None
+        if self._report is not None:
+            self._report(fit.evidence)
         return fit.evidence, by
 
-    return objective
+    def at(self, values: Values) -> Result:
+        """The result at the values of the last call."""
+        return self._last if self._last is not None else self._condition(values, self._model, self._start)
 
 
 def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:

@@ -41,6 +41,9 @@ v = sum_l V_l, (p,): f^l = mu + K V_l and C_l = K - K Phi_l'A_l^-1 Phi_l K, so t
 
 mu, K and the noise travel to the tasks; their own columns V_l come back when EM has ended (`functions`).
 
+Where theta is f and tasks hardly see each other's inputs, S is mostly zero. Then the tasks send what it is made of
+(`Root`): with A_l = L_l L_l', K S K = U'U - W'W, U the rows V_l'K, W the rows L_l^-1 Phi_l K, a fifth of the work.
+
 Deviations, each with its reason:
 - (12)-(16) are printed for alpha = kappa^-1 f. In f the same iterates need no inverse of kappa and n_l x n_l systems
   instead of n x n ones: kappa C_alpha kappa = K (Theorem 5.2). An iteration costs sum_l n_l^3 + n^3.
@@ -57,14 +60,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.basis import Basis, GroupShard, PlacedGroups, at_positions, function_basis, in_groups
+from borrow.models.hierarchical.basis import (
+    Basis,
+    GroupShard,
+    PlacedGroups,
+    at_positions,
+    function_basis,
+    in_groups,
+    tasks_of_equal_rows,
+)
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import (
     Array,
@@ -91,8 +103,12 @@ from borrow.tasks.workers import Workers
 
 #: A mean that nothing holds is held by so many tasks: inputs that no row tells of have one then.
 LEAST_PI = 1e-8
-#: A matrix with fewer entries than this share is multiplied as a sparse one.
+#: Rows of all groups, in units of the inputs, up to which S is not written out.
+FEW_ROWS = 1.5
+#: Where it is, a matrix with fewer entries than this share is multiplied as a sparse one.
 SPARSE = 0.1
+#: The least pi at which the mean is found from rows: below, rows that repeat an input are as good as singular.
+ROWS_PI = 1e-3
 
 
 @dataclass(frozen=True)
@@ -126,6 +142,26 @@ class Problem:
     def held(self) -> Codes:
         """Cells that are held out."""
         return np.flatnonzero(self.cells.count == 0)
+
+    @cached_property
+    def groups(self) -> tuple[Codes, Codes, Codes, Array, Array]:
+        """Of all rows seen, group after group: input, group, tasks of the group, their mean target, count."""
+        cells, position, parts = self.cells, self.cells.X[:, 0].astype(np.intp), []
+        for i, tasks in enumerate(tasks_of_equal_rows(cells)):
+            rows = np.flatnonzero(cells.count[cells.of(tasks[0])] > 0)
+            at = cells.starts[tasks][:, None] + rows
+            same = np.full((2, len(rows)), [[i], [len(tasks)]])
+            parts.append((position[at[0]], *same, cells.y[at].mean(axis=0), cells.count[at[0]]))
+        none = np.zeros(0, dtype=np.intp)
+        found = zip(*(parts or [(none, none, none, np.zeros(0), np.zeros(0))]), strict=True)
+        return tuple(np.concatenate(part) for part in found)  # type: ignore[return-value]
+
+    @cached_property
+    def by_rows(self) -> bool:
+        """Whether S is sent as what it is made of: on the host, where theta is f and few rows are of the same input."""
+        tasks, p = self.tasks, len(self.basis.prior)
+        on_host = tasks.device is None and tasks.of_workers is None
+        return on_host and self.basis.Phi is None and len(self.groups[0]) <= FEW_ROWS * p
 
     def holding_out(self, mask: Any) -> Problem:
         """The same tasks without some of their cells, which are to be predicted."""
@@ -162,7 +198,7 @@ class State:
 class Moments:
     """What EM needs of the posteriors, summed over the tasks, and what they say of rows that are held out."""
 
-    S: Any  # sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l); 0 where it was not asked for
+    S: Any  # sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l), or a list of `Root`; 0 where it was not asked for
     v: Any  # sum_l V_l
     residual: float  # sum of squares of (9), (16)
     evidence: float
@@ -177,6 +213,14 @@ def start(basis: Basis, noise: float) -> State:
     return State(0.0 * diagonal(basis.prior), copy(basis.prior), noise)
 
 
+class Root(NamedTuple):
+    """What a group of tasks adds to S: at the inputs `at`, a a' - root'root."""
+
+    at: Codes
+    a: Array  # (n_l, tasks): A_l^-1 (y^l - Phi_l mu)
+    root: Array  # L_l^-1, times the root of the number of tasks
+
+
 def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> State:
     """The mean that maximises the objective given K and the noise, where `exact_mean` asks for it.
 
@@ -184,12 +228,21 @@ def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> Sta
     mu'K^-1 mu is largest where (B + pi K^-1) mu' = v + B mu, that is at mu' = K (pi I + B K)^-1 (v + B mu). A step of
     EM's own (7), (14) goes a part of the way, the smaller the less a task says of itself: with noisy labels it takes
     hundreds of steps for what this does at once (a conditional maximisation of the objective itself; C. Liu, D. Rubin:
-    Biometrika 81, 633-648, 1994). Where tasks have inputs of their own B is mostly zero.
+    Biometrika 81, 633-648, 1994). Where rows are few, E their inputs, A their A_l side by side (of g tasks that see
+    the same: A_l / g and the mean of their targets), it is K E'(E K E' + pi A)^-1 y.
     """
     if not (strengths.exact_mean and np.isfinite(strengths.pi)):
         return state
-    moments, K = expect(state, problem, scatter=False), state.K
-    B, pi = -moments.S, max(strengths.pi, LEAST_PI)
+    K, pi = state.K, max(strengths.pi, LEAST_PI)
+    if problem.by_rows and pi >= ROWS_PI:
+        at, group, tasks, y, count = problem.groups
+        A, end = K[np.ix_(at, at)], np.flatnonzero(np.diff(group, append=-1)) + 1
+        for i, j in pairwise([0, *end]):
+            A[i:j, i:j] *= 1.0 + pi / tasks[i]
+        add_diagonal(A, pi * state.noise / (count * tasks))
+        return replace(state, mu=K[:, at] @ solve(cholesky(A, overwrite=True), y))
+    moments = expect(state, problem, scatter=False)
+    B = -moments.S
     few = not is_tensor(B) and np.count_nonzero(B) < SPARSE * B.size
     A = sparse_product(K, sparse.csr_array(B)) if few else B @ K
     add_diagonal(A, pi)
@@ -204,6 +257,7 @@ class Question:
     key: CacheKey
     moments: bool  # S and v
     scatter: bool  # the V_l V_l' in S
+    by_rows: bool  # S as a list of `Root`
     held: bool  # predictions of the rows that are held out
     gram: Array | None  # Phi'Phi of all labelled inputs; None for the identity
 
@@ -219,7 +273,8 @@ class TaskPosteriors:
             mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
             mu[:p], K[:p, :p] = state.mu, state.K
         V = as_type_of(K, np.zeros((len(K), M)))
-        S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if question.moments else 0.0
+        dense, roots = question.moments and not question.by_rows, []
+        S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if dense else 0.0
         residual, evidence, variances = shard.scatter, shard.log_noise_density(noise), []
         for g in shard.groups:
             tasks, sites, target = g.Y.shape[-1], g.sites(noise), g.Y - g.seen.times(mu)[..., None]
@@ -229,7 +284,9 @@ class TaskPosteriors:
             inverse = inverse_from_factor(L)
             a = inverse @ target
             g.seen.add(V, g.tasks, a)  # eqs. 5, 12: f^l = mu + K V_l
-            if question.moments:
+            if question.by_rows and question.moments:
+                roots.append(Root(g.seen.at, a, np.sqrt(tasks) * solve_lower(L, np.eye(len(L)))))
+            elif question.moments:
                 g.seen.add_square(S, -tasks * inverse)  # eqs. 6, 13: C_l = K - K Phi_l'A_l^-1 Phi_l K
             # eqs. 9, 16: y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
             variance = sites - sites**2 * diagonal(inverse)
@@ -239,11 +296,11 @@ class TaskPosteriors:
             if question.held:
                 part = solve_lower(L, g.seen.between(K, g.held))
                 variances.append((g.held.variances(K) - column_dots(part, part)).clip(0.0))
-        if question.moments:
+        if dense:
             if question.scatter:
                 S += V @ V.T
             S = S[:p, :p]
-        self.V, self.S, self.v = V[:p], S, V[:p].sum(axis=1)
+        self.V, self.S, self.v = V[:p], S if dense or not question.moments else roots, V[:p].sum(axis=1)
         self.residual, self.evidence, self.squares = residual, float(evidence), 0.0
         self.predictions = np.full((2, len(shard.cells.y)), np.nan)
         if question.held:
@@ -290,7 +347,8 @@ def expect(state: State, problem: Problem, moments: bool = True, scatter: bool =
     """
     held = problem.held if scatter else problem.held[:0]
     gram = problem.basis.gram if len(held) else None
-    question = Question(state, CacheKey(), moments, scatter, len(held) > 0, gram)
+    by_rows = problem.by_rows and scatter
+    question = Question(state, CacheKey(), moments, scatter, by_rows, len(held) > 0, gram)
     S, v, residual, evidence, predictions, squares = problem.tasks.total(_sums, question)
     mean, variance = np.concatenate(predictions, axis=1)[:, held]
     mean_square = squares / max(problem.m * problem.basis.n_inputs, 1)
@@ -299,8 +357,20 @@ def expect(state: State, problem: Problem, moments: bool = True, scatter: bool =
 
 def functions(state: State, problem: Problem, moments: Moments) -> Array:
     """f^l of every task in columns (12), by what the tasks kept of the E-step."""
-    V = problem.tasks.each(_columns, Question(state, moments.key, False, False, False, None))
+    V = problem.tasks.each(_columns, Question(state, moments.key, False, False, False, False, None))
     return state.mu[:, None] + state.K @ (V[0] if len(V) == 1 else np.concatenate(V, axis=1))
+
+
+def around(K: Array, S: Any) -> Array:
+    """K S K."""
+    if isinstance(S, list):
+        U, W = (
+            np.concatenate([part @ K[at] for at, part in parts])
+            for parts in ([(r.at, r.a.T) for r in S], [(r.at, r.root) for r in S])
+        )
+        return U.T @ U - W.T @ W
+    product = K @ S @ K
+    return 0.5 * (product + product.T)
 
 
 def maximise(state: State, moments: Moments, problem: Problem, strengths: Strengths) -> State:
@@ -309,8 +379,7 @@ def maximise(state: State, moments: Moments, problem: Problem, strengths: Streng
     total = state.K @ moments.v  # sum_l (f^l - mu)
     mu = (m * state.mu + total) / (pi + m) if np.isfinite(pi) else 0.0 * state.mu  # eqs. 7, 14
     shift = state.mu - mu
-    K = state.K @ moments.S @ state.K  # eqs. 8, 15: sum_l (C_l + (f^l - mu)(f^l - mu)') around the new mu
-    K = 0.5 * (K + K.T)
+    K = around(state.K, moments.S)  # eqs. 8, 15: sum_l (C_l + (f^l - mu)(f^l - mu)') around the new mu
     crossed = total[:, None] * shift
     K += crossed + crossed.T + m * shift[:, None] * shift
     K += m * state.K

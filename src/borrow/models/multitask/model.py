@@ -46,7 +46,7 @@ from borrow.inference import Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
 from borrow.kernels.compose import Product, Sum
-from borrow.models.gp.model import evidence_objective, explore, single_lengthscales, uncertainty_by_task
+from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncertainty_by_task
 from borrow.models.gp.task_model import TaskModel
 from borrow.models.multitask.blocks import adjoints_of_parts, prior_of_blocks
 from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks
@@ -132,9 +132,9 @@ def condition(values: Values, setup: Setup, start: Any = None) -> Result:
     return setup.infer(prior_of_tasks(values, setup), setup.tasks, values, start)
 
 
-def multitask_objective(setup: Setup) -> hyper.Objective:
+def multitask_objective(setup: Setup) -> Evidence:
     """log evidence and its gradient by all of `values` (sec. 2.2)."""
-    return evidence_objective(setup, setup.tasks, condition, evidence_gradient, setup.tasks.report)
+    return Evidence(setup, setup.tasks, condition, evidence_gradient, setup.tasks.report)
 
 
 def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:

@@ -11,13 +11,15 @@ times beta (`DensePosterior.information`). They are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from borrow.inference.priors import NamedPriors
+from borrow.inference.priors import independent_priors
 from borrow.models.gp.ascent import Ascent
-from borrow.models.multitask.model import Setup, condition, evidence_gradient, log_prior_of
+from borrow.models.multitask.model import Setup, log_prior_of, multitask_objective
 from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks, lower_entries
 from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import Values
@@ -34,20 +36,22 @@ def can_score(setup: Setup, values: Values) -> bool:
     return setup.path == "dense" and free and small and worth and "noise" in values
 
 
-def ascent_of(setup: Setup, scales: Array, prior: str | None) -> Ascent:
-    """What is maximised, by scoring steps."""
-    strength = setup.form.strength
-    of_factor = () if strength is None else ((("factor",), FactorPrior(setup.form, strength)),)
-    others = () if prior is None else log_prior_of(setup, scales).parts
-    return Ascent(
-        lambda values: condition(values, setup),
-        lambda fit, values: evidence_gradient(fit, values, setup),
-        lambda values, posterior: directions(values, setup, posterior),
-        NamedPriors((*of_factor, *others)),
-    )
+def ascent_of(
+    setup: Setup, scales: Array, prior: str | None, start: Values, options: Mapping[str, Any] | None = None
+) -> Ascent:
+    """What is maximised, and the way up from a start: by scoring steps where they can be taken; options of L-BFGS."""
+    form, towards = setup.form, None
+    log_priors: list[Any] = [form.log_prior]
+    if can_score(setup, start):
+        towards = partial(directions, setup=setup)
+        of_factor = [] if form.strength is None else [FactorPrior(form, form.strength)]
+        log_priors = [independent_priors({"factor": p}) for p in of_factor]
+    if prior is not None:
+        log_priors.append(log_prior_of(setup, scales))
+    return Ascent(multitask_objective(setup), log_priors, towards, None, options)
 
 
-def directions(values: Values, setup: Setup, posterior: Any) -> Array:
+def directions(values: Values, posterior: Any, setup: Setup) -> Array:
     """(n, P): derivatives of K + noise by all of `values`, in their order, times beta of the posterior at them."""
     prior, there = posterior.prior, posterior.coefficients
     beta = to_host(there)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from borrow.covariance import Design
-from borrow.data.cells import Cells, thin
+from borrow.data.cells import Cells
 from borrow.inference import ExactInference
 from borrow.kernels import Kernel
+from borrow.models.gp.ascent import on_few_rows
 from borrow.models.gp.model import bounds_of
-from borrow.models.multitask.model import Setup, objective_of
+from borrow.models.multitask.model import Setup
 from borrow.models.multitask.scoring import ascent_of, can_score
 from borrow.models.multitask.task_covariance import Given, LowRank
 from borrow.numerics import linalg
@@ -105,16 +104,12 @@ def starts_of(setup: Setup, values: Values) -> list[Values]:
 
 
 def fewer_rows(setup: Setup) -> Setup | None:
-    """The model on some rows of every task, evenly spaced, where there are many and all pairs are written out."""
+    """The model on some rows of every task, where there are many and all pairs are written out."""
     many, enough = (MANY, FEW) if isinstance(setup.infer, ExactInference) else (MANY_LABELS, FEW_LABELS)
     if setup.path != "dense" or len(setup.cells.y) <= many:
         return None
-    few = thin(setup.cells, -(-enough // setup.M))
-    if len(few.y) >= len(setup.cells.y):
-        return None
-    log.info("the search begins on %d of %d rows", len(few.y), len(setup.cells.y))
-    device = setup.tasks.device
-    return replace(setup, tasks=PlacedTasks(few, device=device), design=Design.of(few, device))
+    few: Setup | None = on_few_rows(setup, -(-enough // setup.M), setup.tasks.device)
+    return few
 
 
 def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
@@ -128,15 +123,12 @@ def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max
     # towards each other: there, stop when ten steps together gain next to nothing.
     loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
     slow: dict[str, Any] = {"tol": 1e-2 if loadings else 1e-3, "patience": 10} if loadings or prior is None else {}
-    if not can_score(setup, starts[0]):
-        return hyper.race(objective_of(setup, scales, prior), starts, bounds, max_iter, memory=MEMORY, **slow)
-    ascent, heat, tol = ascent_of(setup, scales, prior), min(WARMUP_ITERATIONS, max_iter), SCORED[prior is not None]
-    best = max((ascent.score(s, bounds, heat, tol) for s in starts), key=lambda o: o.objective)
-    if best.converged or max_iter <= heat:
-        return best
-    memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
-    other = {"tol": 10.0 * tol, "patience": 10, "memory": memory}
-    return best.followed_by(ascent.maximise(best.values, bounds, max_iter - best.n_iter, tol, other))
+    heat, tol = hyper.HEAT, SCORED[prior is not None]
+    options = {"memory": MEMORY, **slow}
+    if can_score(setup, starts[0]):
+        memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
+        heat, options = WARMUP_ITERATIONS, {"tol": 10.0 * tol, "patience": 10, "memory": memory}
+    return ascent_of(setup, scales, prior, starts[0], options).race(starts, bounds, max_iter, heat, tol)
 
 
 def go_on(setup: Setup, best: hyper.Optimum, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
@@ -144,7 +136,5 @@ def go_on(setup: Setup, best: hyper.Optimum, scales: Array, prior: str | None, m
     bounds = bounds_of(best.values, setup.cells)
     start = {n: np.clip(v, *bounds[n]) for n, v in best.values.items()}
     tol = NEAR * len(setup.cells.y)
-    other: dict[str, Any] = {"tol": tol, "patience": LAST, "memory": MEMORY}
-    if can_score(setup, start):
-        return best.followed_by(ascent_of(setup, scales, prior).maximise(start, bounds, max_iter, tol, other))
-    return best.followed_by(hyper.maximise(objective_of(setup, scales, prior), start, bounds, max_iter, **other))
+    options = {"tol": tol, "patience": LAST, "memory": MEMORY}
+    return best.followed_by(ascent_of(setup, scales, prior, start, options).maximise(start, bounds, max_iter, tol))

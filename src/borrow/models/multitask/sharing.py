@@ -35,11 +35,10 @@ from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
 from borrow.models.gp.model import bounds_of, fit_single, single_priors
-from borrow.models.multitask.model import Setup, choose_path, condition, log_prior_of, objective_of
-from borrow.models.multitask.scoring import ascent_of, can_score
+from borrow.models.multitask.model import Setup, choose_path, condition, log_prior_of
+from borrow.models.multitask.scoring import ascent_of
 from borrow.models.multitask.search import MEMORY, fewer_rows, go_on, optimise, smooth_and_rough, start_correlation
 from borrow.models.multitask.task_covariance import SharingTasks, Uniform
-from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
@@ -226,10 +225,8 @@ def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
 
 def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Optimum:
     bounds, tol = bounds_of(start, setup.cells), STILL * len(setup.cells.y)
-    other: dict[str, Any] = {"tol": tol, "patience": PATIENCE, "memory": MEMORY}
-    if can_score(setup, start):
-        return ascent_of(setup, scales, "auto").maximise(start, bounds, max_iter, tol, other)
-    return hyper.maximise(objective_of(setup, scales, "auto"), start, bounds, max_iter, **other)
+    options = {"tol": tol, "patience": PATIENCE, "memory": MEMORY}
+    return ascent_of(setup, scales, "auto", start, options).maximise(start, bounds, max_iter, tol)
 
 
 def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone) -> Array:
