@@ -243,21 +243,6 @@ def test_objective_of_tasks_that_are_alike_has_the_right_slope(members, path):
         assert slope[i] == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-5)
 
 
-@pytest.mark.parametrize("form", ["alike", "free"])
-def test_noise_of_a_task_that_shares_nothing_is_not_drawn_to_that_of_the_others(form):
-    setup, values = alike_model((0, 2))[:2] if form == "alike" else joint_model()
-    log_prior, scales = log_prior_of(setup, np.ones(COLUMNS)), np.array([-1.0, 0.0, 2.0])
-    for others in scales:  # wherever the others are, it is N(log 0.1, 2^2) alone
-        noise = np.array([others, -4.0, others + 0.5])
-        slope = log_prior({**values, "noise": noise})[1]["noise"][1]
-        assert slope == pytest.approx(-(-4.0 - np.log(0.1)) / 4.0, abs=1e-12)
-        curvature = log_prior.curvature({**values, "noise": noise})
-        at = list(values).index("noise")
-        first = sum(v.size for v in list(values.values())[:at])
-        np.testing.assert_allclose(curvature[first + 1, first : first + 3], [0.0, 0.25, 0.0], atol=1e-12)
-        assert curvature[first, first + 2] < -0.01
-
-
 def test_gain_of_a_task_is_what_the_objective_loses_where_it_shares_no_more():
     setup, values, own, alone = alike_model((0, 1, 2))
     scales = np.ones(COLUMNS)

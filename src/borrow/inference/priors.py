@@ -184,35 +184,26 @@ class NoisePrior:
         log p = -sum_t (x_t - mean)^2 / (2 sd^2) - (dof + n - 1)/2 log(dof spread^2 + D),
         d/dx_t = -(x_t - mean) / sd^2 - (dof + n - 1) (x_t - x.mean()) / (dof spread^2 + D).
 
-    Where tasks agree, one that differs is drawn to them; where they do not, none is. One task is N(mean, sd^2), and so
-    is each that is not among `alike`.
+    Where tasks agree, one that differs is drawn to them; where they do not, none is. One task is N(mean, sd^2).
     """
 
     mean: float
     sd: float
     spread: float
     dof: float
-    alike: tuple[int, ...] | None = None  # the tasks that are drawn to each other; None: all
 
     def log_density(self, value: Array) -> tuple[float, Array]:
         """Up to a constant, with its derivative."""
-        d, weight = self._pull(value)
-        off, room = value - self.mean, self.dof * self.spread**2 + float(d @ d)
+        d, off = value - value.mean(), value - self.mean
+        room, weight = self.dof * self.spread**2 + float(d @ d), self.dof + len(value) - 1.0
         density = -0.5 * float(off @ off) / self.sd**2 - 0.5 * weight * float(np.log(room))
         return density, -off / self.sd**2 - weight / room * d
 
-    def _pull(self, value: Array) -> tuple[Array, float]:
-        """How far each of the tasks that are alike is from their mean, zero for another; and dof + n - 1."""
-        here = np.ones(len(value), dtype=bool) if self.alike is None else np.isin(np.arange(len(value)), self.alike)
-        level = float(value[here].mean()) if here.any() else 0.0
-        return np.where(here, value - level, 0.0), self.dof + np.count_nonzero(here) - 1.0
-
     def curvature(self, value: Array) -> Array:
         """Without the part of the spread's derivative, which is negative."""
-        (d, weight), at = self._pull(value), np.arange(len(value)) if self.alike is None else np.array(self.alike)
-        P, weight = np.eye(len(value)) / self.sd**2, weight / (self.dof * self.spread**2 + float(d @ d))
-        P[np.ix_(at, at)] += weight * (np.eye(len(at)) - 1.0 / len(at))
-        return P
+        n, d = len(value), value - value.mean()
+        weight = (self.dof + n - 1.0) / (self.dof * self.spread**2 + float(d @ d))
+        return np.asarray((weight + 1.0 / self.sd**2) * np.eye(n) - weight / n)
 
     def steepest(self, value: Array) -> float:
         """A curvature such that the parabola of it that touches the log density here lies below it everywhere.

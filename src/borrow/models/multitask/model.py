@@ -157,12 +157,9 @@ def log_prior_of(setup: Setup, scales: Array) -> priors.NamedPriors:
     """The weak priors that all GP estimators share, on kernels, noise and intercept.
 
     The relevance of columns is in common through k^x alone: own functions are there for tasks that differ, and
-    correlated lengthscales were worse on the scenarios that choose defaults. The noise of a task that shares nothing is
-    not drawn to that of the others either: it is as it is alone.
+    correlated lengthscales were worse on the scenarios that choose defaults.
     """
-    chosen, members = setup.weak_priors(scales, alike=0.0), getattr(setup.form, "members", None)
-    if "noise" in chosen and members is not None:
-        chosen["noise"] = replace(priors.noise_prior(), alike=members)
+    chosen = setup.weak_priors(scales, alike=0.0)
     if setup.intercept:
         chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.full(1, priors.VARIANCE_SD**-2))
     return priors.independent_priors(chosen)
