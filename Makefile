@@ -84,26 +84,10 @@ mutants: .venv/dev
 screens: .venv/dev
 	$(BIN)/python benchmarks/screens.py
 
-# Long: every study of the docs (results and figures under docs/), and the benchmark.
+# Long, under six hours on two cores: every study of the docs (results and figures under docs/). Goes on where it was;
+# `benchmarks/studies/run_all.py --plan` says how long each takes.
 studies: .venv/dev
-	$(BIN)/python benchmarks/studies/leen2011_variance.py
-	$(BIN)/python benchmarks/studies/leen2011_synthetic.py
-	$(BIN)/python benchmarks/studies/leen2011_negative_transfer.py
-	$(BIN)/python benchmarks/studies/leen2011_classification_choice.py
-	$(BIN)/python benchmarks/studies/leen2011_classification.py
-	$(BIN)/python benchmarks/studies/bonilla2008_figure1.py
-	$(BIN)/python benchmarks/studies/bonilla2008_school.py
-	$(BIN)/python benchmarks/studies/bonilla2008_jura.py
-	$(BIN)/python benchmarks/compiler_data.py
-	$(BIN)/python benchmarks/studies/liao2006_table2.py
-	$(BIN)/python benchmarks/studies/liao2006_figure2.py
-	$(BIN)/python benchmarks/studies/lawrence2004_sines.py
-	$(BIN)/python benchmarks/studies/lawrence2004_regression.py
-	$(BIN)/python benchmarks/studies/lawrence2004_vowels.py
-	$(BIN)/python benchmarks/studies/yu2005_toy.py
-	$(BIN)/python benchmarks/studies/yu2005_text.py
-	$(BIN)/python benchmarks/studies/yu2005_new_topics.py
-	$(BIN)/python benchmarks/studies/compare_kill.py
+	$(BIN)/python benchmarks/studies/run_all.py
 
 # Hours: the table of docs/transfer.md, 3,000 simulated comparisons on fresh seeds; goes on where it stopped.
 power: .venv/dev

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_bands
 import pages_claims
 import pages_classification
 import pages_cli
+import pages_defaults
 import pages_gpu
 import pages_hierarchical
 import pages_large
@@ -349,8 +351,25 @@ def categories() -> str:
     return table(head, rows) + made_by(result, f"draws 0 to {result['rows'][0]['draws'] - 1}")
 
 
+def gaps() -> str:
+    result = load("gaps")
+    rows = [
+        [
+            r["table"],
+            r["way"],
+            f"{r['ratio']:.3f} ± {r['ratio error']:.3f}",
+            f"{r['gain']:+.3f} ± {r['gain error']:.3f}",
+            f"{r['time']:.1f} ×",
+        ]
+        for r in result["rows"]
+    ]
+    head = ["table", "gaps filled by", "ratio of errors to the median's", "log density, gain", "processor time"]
+    return table(head, rows) + made_by(result, f"draws 0 to {result['rows'][0]['draws'] - 1}")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "categories": categories,
+    "gaps": gaps,
     "synthetic contiguous": lambda: synthetic("contiguous"),
     "synthetic random": lambda: synthetic("random"),
     "negative transfer": negative_transfer,
@@ -382,9 +401,10 @@ BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
 BLOCKS |= pages_report.BLOCKS | pages_reliability.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
-BLOCKS |= pages_gpu.BLOCKS
+BLOCKS |= pages_gpu.BLOCKS | pages_bands.BLOCKS
 BLOCKS |= pages_large.BLOCKS
 BLOCKS |= pages_claims.BLOCKS
+BLOCKS |= pages_defaults.BLOCKS
 
 
 def render(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pages_parts import load, made_by, table
 
+METRICS = ("log loss", "AUC", "error")
 STUDY, CHOICE, BENCH = "leen2011_classification", "leen2011_classification_choice", "bench_classification"
 
 
@@ -56,6 +57,32 @@ def targets() -> str:
     return table(["figure", "at most", "largest", "missed"], body) + f"\n\n{met} of {len(checked)} met."
 
 
+def part() -> str:
+    """Methods that were run apart from the table, beside single-task on the same problems."""
+    result = load(f"{STUDY}_part")
+    body = []
+    for r in result["table"]:
+        d = r["against single"]
+        cells = [f"{r['mean'][m]:.3f} ({d[m]['difference']:+.3f} ± {d[m]['standard error']:.3f})" for m in METRICS]
+        warned = f"{r['fits with a warning']} of {r['problems']}"
+        size = f"{r['primary trials']} / {r['trials a secondary']}"
+        body.append([size, r["method"], r["problems"], *cells, warned, r["median seconds"]])
+    head = ["trials", "method", "problems", *(f"{m} (less single-task's)" for m in METRICS)]
+    return table([*head, "fits with a warning", "seconds"], body) + made_by(result, "seeds [repetition, subject]")
+
+
+def others() -> str:
+    """The settings tried of the methods that the paper compares with, and which was chosen."""
+    result = load(f"{STUDY}_others")
+    body = []
+    for method, found in result["others"].items():
+        chosen = ", ".join(f"{k}={v:g}" for k, v in found["chosen"].items())
+        for words, loss in found["mean log loss"].items():
+            body.append([method, words, f"**{loss:.3f}**" if words == chosen else f"{loss:.3f}"])
+    seeds = f"seeds {result['seeds']}, {len(result['subjects'])} subjects"
+    return table(["method", "setting", "mean log loss, training trials"], body) + made_by(result, seeds)
+
+
 def choice() -> str:
     result = load(CHOICE)
     rows = result["table"]
@@ -102,6 +129,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "classification shares": shares,
     "classification targets": targets,
     "classification choice": choice,
+    "classification part": part,
+    "classification others": others,
     "bench classification": bench,
     "headline classification": headline,
 }

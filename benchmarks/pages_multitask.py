@@ -5,9 +5,9 @@ from __future__ import annotations
 from pages_parts import load, made_by, table
 
 
-def figure1(data: str) -> str:
-    """Error of every method at every size, and as a ratio to no transfer."""
-    result = load(f"bonilla2008_{data}")
+def figure1(data: str, part: str = "") -> str:
+    """Error of every method at every size, and as a ratio to no transfer on the same replications."""
+    result = load(f"bonilla2008_{data}{part}")
     sizes = list(dict.fromkeys(r["settings"] for r in result["table"]))
     methods = list(dict.fromkeys(r["method"] for r in result["table"]))
     by = {(r["method"], r["settings"]): r for r in result["table"]}
@@ -16,13 +16,21 @@ def figure1(data: str) -> str:
         r = by.get((method, n))
         if r is None:
             return "–"
-        return f"{r['error']:.4g} ± {r['sd over replications']:.2g} ({r['error / no transfer']:.2f})"
+        spread = "" if r["sd over replications"] is None else f" ± {r['sd over replications']:.2g}"
+        fewer = f"; {r['replications']}" if r["replications"] != by["no transfer", n]["replications"] else ""
+        return f"{r['error']:.4g}{spread} ({r['error / no transfer']:.2f}{fewer})"
 
     rows = [[m, *(cell(m, n) for n in sizes)] for m in methods]
     counts = [by["no transfer", n]["replications"] for n in sizes]
     shown = [f"{n} settings" + (f", {c} replications" if c != 10 else "") for n, c in zip(sizes, counts, strict=True)]
     head = ["mean absolute error ± sd (over no transfer's)", *shown]
-    return table(head, rows) + made_by(result, "ten replications unless said, seeds [replication, settings]")
+    short = [
+        f"{r['method']} at {r['settings']} {r['fits that did not converge']} of {r['replications']}"
+        for r in result["table"]
+        if r.get("fits that did not converge")
+    ]
+    line = f"\n\nFits that did not converge: {', '.join(short) or 'none'}." if part else ""
+    return table(head, rows) + line + made_by(result, "ten replications unless said, seeds [replication, settings]")
 
 
 def losses(data: str) -> str:
@@ -36,8 +44,8 @@ def losses(data: str) -> str:
     return table(["settings", "method", "tasks that lose", "error over no transfer's"], rows)
 
 
-def school() -> str:
-    result = load("bonilla2008_school")
+def school(part: str = "") -> str:
+    result = load(f"bonilla2008_school{part}")
     rows = [
         [
             r["method"],
@@ -46,7 +54,7 @@ def school() -> str:
             f"{r['splits above ridge with intercepts']} of {r['splits']}",
             "" if r["paper"] is None else r["paper"],
             r["path"] or "–",
-            r["median seconds"],
+            *([] if part else [r["median seconds"]]),
         ]
         for r in result["table"]
     ]
@@ -57,7 +65,7 @@ def school() -> str:
         "above ridge with intercepts",
         "paper",
         "path",
-        "seconds a fit",
+        *([] if part else ["seconds a fit"]),
     ]
     return table(head, rows) + made_by(result, "split s draws from seed s")
 
@@ -128,6 +136,9 @@ BLOCKS = {
     "losses compiler": lambda: losses("compiler"),
     "losses spear": lambda: losses("spear"),
     "losses polybench": lambda: losses("polybench"),
+    "figure1 part compiler": lambda: figure1("compiler", "_part"),
+    "figure1 part spear": lambda: figure1("spear", "_part"),
     "bonilla school": school,
+    "bonilla school as printed": lambda: school("_part"),
     "bonilla jura": jura,
 }

@@ -18,8 +18,6 @@ from pages_parts import ROOT, all_commits
 #: Methods of a table that are no single model and have no settings of their own.
 NO_MODEL = {"chosen", "ridge", "ridge with school intercepts", "parametric, 139 tasks", "parametric, 288 tasks"}
 NO_MODEL |= {"ridge on position", "ridge on position, nickel and zinc", "mean of the 259 places"}
-#: Records with parts of a tree that was not committed, which their pages say; to be made again.
-UNCOMMITTED = {"bench_dask"}
 _BLOCK = re.compile(r"<!-- begin ([\w ]+) -->.*?<!-- end \1 -->", re.S)
 _COMMIT = re.compile(r"\bcommits? `?([0-9a-f]{7,40})`?\b", re.I)
 
@@ -28,7 +26,7 @@ def of_record(name: str, record: dict[str, Any], missing: Iterable[str] = ()) ->
     """What is wrong with a record; `missing` are commits that the repository does not have."""
     commits = all_commits(record)
     wrong = [] if commits else [f"{name}: no commit"]
-    changed = [c for c in commits if c.endswith("+changes") and name not in UNCOMMITTED]
+    changed = [c for c in commits if c.endswith("+changes")]
     wrong += [f"{name}: made from source that was never committed ({c})" for c in changed]
     wrong += [f"{name}: commit {c} does not exist" for c in commits if c in set(missing)]
     if not any("seed" in key for key in record):

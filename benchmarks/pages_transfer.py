@@ -63,6 +63,23 @@ def goals() -> str:
     return table(["goal", "measured"], rows) + made_by(result, _seeds(result))
 
 
+def calibrated() -> str:
+    result = load("calibrate")
+    again = result["constants by these draws"]
+    rows = [[f"`{name}`, by these draws", f"{v}, {again[name]}"] for name, v in result["constants"].items()]
+    names = (
+        "helps, nulls",
+        "helps, correlation 0.9, true gain above 5 %",
+        "helps or probably helps there",
+        "right where it says helps",
+        "right where it says probably helps",
+        "interval holds the truth",
+    )
+    rows += [[name, _share(result[name])] for name in names]
+    about = f"{result['draws']} draws of tuning, {result['fits that borrow']} fits that borrow; not a measurement"
+    return table(["what", "found"], rows) + made_by(result, about)
+
+
 def killed() -> str:
     result = load("compare_kill")
     same = "yes" if result["same table to the last digit"] else "**no**"
@@ -88,6 +105,7 @@ def headline() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "power": power,
     "power goals": goals,
+    "calibrate": calibrated,
     "compare kill": killed,
     "headline transfer": headline,
 }

@@ -28,7 +28,7 @@ from borrow.transfer.methods import label_of
 from browser import Browser, find_chromium
 from results import FIGURES, write_result
 
-WIDTH, HEIGHT, PHONE, GAP, SCALE, EDGE = 900, 980, 360, 36, 1.5, "#b9b9b2"
+WIDTH, HEIGHT, PHONE, GAP, SCALE, EDGE = 900, 1210, 360, 36, 1.5, "#b9b9b2"
 DEMO = "from borrow.cli.app import main; main()"
 
 

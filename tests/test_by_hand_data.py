@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import borrow
-from borrow.data import content, encode, labels, read, scaling
+from borrow.data import content, encode, labels, read, scaling, written
 from borrow.data.cells import Rows, merge, thin
 from borrow.estimators.base import with_encoder
 
@@ -378,24 +378,24 @@ def test_times_in_days_and_hours_by_hand():
     frame = pd.DataFrame({"t": [half, datetime.timedelta(days=3)], "x": [1.0, 2.0]})
     np.testing.assert_allclose(borrow.TableEncoder().fit_transform(frame)["t"], [0.5, 3.0])
     assert encode._as_number(np.timedelta64(36, "h")) == 1.5
-    assert encode._as_number(datetime.time(6, 30, 36)) == pytest.approx(6.51)
+    assert encode._hours([datetime.time(6, 30, 36)], "t")[0] == pytest.approx(6.51)
     assert encode._as_number(" ") is None
-    assert encode._day(datetime.datetime(1970, 1, 3, 6), None) == 2.25
-    assert encode._day(datetime.date(1970, 2, 1), None) == 31.0
-    assert encode._day(np.datetime64("1969-12-31"), None) == -1.0
-    assert encode._day("1970-01", None) == 0.0
-    assert encode._day("31.12.1970", True) == 364.0
+    assert encode._days([datetime.datetime(1970, 1, 3, 6)], "d", None)[0] == 2.25
+    assert encode._days([datetime.date(1970, 2, 1)], "d", None)[0] == 31.0
+    assert encode._days([np.datetime64("1969-12-31")], "d", None)[0] == -1.0
+    assert encode._days(["1970-01"], "d", None)[0] == 0.0
+    assert encode._days(["31.12.1970"], "d", True)[0] == 364.0
     utc = datetime.timezone(datetime.timedelta(hours=2))
-    assert encode._day(datetime.datetime(1970, 1, 1, 2, tzinfo=utc), None) == 0.0
-    assert np.isnan(encode._day(np.datetime64("NaT"), None))
+    assert encode._days([datetime.datetime(1970, 1, 1, 2, tzinfo=utc)], "d", None)[0] == 0.0
+    assert np.isnan(encode._days([np.datetime64("NaT")], "d", None)[0])
 
 
 def test_day_first_is_seen_from_numbers_above_twelve():
-    assert encode._day_first("d", ["01/02/2020", "13/02/2020"])
-    assert not encode._day_first("d", ["01/02/2020", "01/13/2020"])
-    assert encode._day_first("d", ["01.02.2020"])
+    assert written.day_first("d", ["01/02/2020", "13/02/2020"])
+    assert not written.day_first("d", ["01/02/2020", "01/13/2020"])
+    assert written.day_first("d", ["01.02.2020"])
     with pytest.raises(ValueError, match="nothing tells whether the day or the month comes first"):
-        encode._day_first("d", ["12/12/2020"])
+        written.day_first("d", ["12/12/2020"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations
 from borrow.models.focused.alone import fit_alone
-from borrow.models.focused.scoring import FocusedAscent
+from borrow.models.focused.scoring import FocusedAscent, blocks_of
 from borrow.numerics.optimise import Optimum
 
 
@@ -364,3 +364,22 @@ def test_a_season_is_found_though_a_trend_would_explain_few_rows():
     ahead = np.arange(60.0, 86.0)
     error = model.predict(ahead[:, None], tasks="new") - 10 - 2 * np.sin(2 * np.pi * ahead / 26)
     assert np.sqrt(np.mean(error**2)) < 0.5
+
+
+def test_blocks_of_parameters_are_each_task_s_own_and_hold_every_one_once():
+    X, y, tasks = borrow.datasets.two_tasks()
+    model = borrow.FocusedGPRegressor(primary="b", optimizer=None).fit(
+        np.vstack([X, np.add(X, 0.1)]), np.append(y, y), tasks=[*tasks, *("c" for _ in tasks)]
+    )
+    fit = found(model)
+
+    numbers = {n: np.full(v.size, -1.0) for n, v in fit.values.items()}
+    for i, t in enumerate(fit.setup.secondaries.tolist()):
+        numbers["rho"][i] = numbers["noise"][t] = i
+        numbers["specific"][fit.setup.specific_parts[t]] = i
+    labels = np.concatenate(list(numbers.values()))
+    others, own = blocks_of(fit.setup)
+    assert own.shape[0] == 2
+    np.testing.assert_array_equal(labels[own], [[0.0] * own.shape[1], [1.0] * own.shape[1]])
+    np.testing.assert_array_equal(labels[others], -1.0)
+    np.testing.assert_array_equal(np.sort(np.concatenate([others.ravel(), own.ravel()])), np.arange(len(labels)))

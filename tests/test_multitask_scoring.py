@@ -208,3 +208,31 @@ def test_scoring_ends_where_a_step_hopes_for_nothing():
     ended = hyper.maximise_by_scoring(bent, lambda v: np.zeros((1, 1)), {"a": np.zeros(1)}, bounds, 50)
     assert ended.message == hyper.STALLED
     assert ended.n_evaluations < 10
+
+
+def test_blocks_that_hardly_bear_on_each_other_are_climbed_in_few_steps():
+    """Forty long narrow ridges, each its own way, and a parameter that all share; one entry ends at its bound."""
+    rng = np.random.default_rng(0)
+    turned = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(40)]
+    C = np.stack([Q @ np.diag(np.exp(rng.uniform(-4.0, 4.0, 3))) @ Q.T for Q in turned])
+    aim = rng.normal(size=(40, 3))
+
+    def objective(v):
+        away = v["own"].reshape(40, 3) - aim - 0.02 * v["common"]
+        pull = np.einsum("kij,kj->ki", C, away)
+        value = -0.5 * float((away * pull).sum() + (v["common"] - 1.0) @ (v["common"] - 1.0))
+        return value, {"common": 0.02 * pull.sum(keepdims=True)[0] - v["common"] + 1.0, "own": -pull.ravel()}
+
+    start = {"common": np.zeros(1), "own": np.zeros(120)}
+    bounds = hyper.bounds_around(start)
+    bounds["own"][1][0] = aim[0, 0] - 0.3
+    blocks = [np.array([[0]]), 1 + np.arange(120).reshape(40, 3)]
+    end = hyper.maximise_by_blocks(objective, start, bounds, blocks, 500, 1e-8, 5)
+    other = hyper.maximise(objective, start, bounds, 5000, 1e-10, 5, 20)
+    assert end.converged
+    assert end.at_bound == [("own", 0)]
+    assert end.objective > other.objective - 1e-5
+    assert end.n_evaluations < 0.7 * other.n_evaluations
+    short = hyper.maximise_by_blocks(objective, start, bounds, blocks, 4, 1e-8, 5)
+    assert not short.converged
+    assert short.n_evaluations == 5

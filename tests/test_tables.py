@@ -88,6 +88,37 @@ def test_text_dates_and_gaps_are_fitted_announced_and_predicted(place, model):
     assert {r["ward"] for r in chosen} <= {"heart", "lung", "bone", None}
 
 
+def test_units_times_and_an_order_that_is_given(tmp_path):
+    rng = np.random.default_rng(0)
+    level = rng.choice(["one", "two", "three"], 30)
+    place = {"one": 0, "two": 1, "three": 2}
+    rows = [
+        f"{'ab'[i % 2]};{v};{h:02d}:30;{s:.1f} %;{place[v] + 0.1 * e:.2f}".replace(".", ",")
+        for i, (v, h, s, e) in enumerate(
+            zip(level, rng.integers(6, 12, 30), rng.uniform(1, 99, 30), rng.normal(size=30), strict=True)
+        )
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["site;step;start;share;y", *rows]) + "\n")
+    asked = ["fit", tmp_path / "t.csv", "-y", "y", "-t", "site", "-m", "pooled", "--save", tmp_path / "m"]
+    told = good(*asked, "--order", "step=one,two,three").stdout
+    assert "Column 'step': ordered levels, from 0 for 'one' to 2 for 'three'." in told
+    assert "Column 'start': times of day, as hours." in told
+    assert "Column 'share': numbers with '%'." in told
+    mean = pl.read_csv(good("predict", tmp_path / "m", tmp_path / "t.csv", "--only").stdout.encode())["mean"]
+    assert np.abs(mean.to_numpy() - [place[v] for v in level]).max() < 0.5
+    kinds = {c["name"]: c["kind"] for c in json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]}
+    assert kinds == {"site": "text", "step": "text", "start": "times", "share": "numbers", "y": "numbers"}
+    wrong = {
+        "step=one,two": "lacks 'three', which the column holds",
+        "step": "expected column=least",
+        "stp=one,two": "did you mean 'step'",
+    }
+    for order, sentence in wrong.items():
+        answer = run(*asked, "--order", order)
+        assert answer.exit_code == 2
+        assert sentence in answer.stderr
+
+
 def test_a_saved_model_takes_the_file_in_its_own_order_with_other_columns(place, model, tmp_path):
     turned = pl.read_csv(place / "new.csv").select("admitted", "patient", "age", "hospital", "ward")
     turned.with_columns(more=pl.lit("x")).write_csv(tmp_path / "t.csv")

@@ -36,6 +36,24 @@ def test_small_study_of_power(monkeypatch):
     assert found["groups"]["nulls"]["draws"] == 1
 
 
+def test_small_study_of_calibration(monkeypatch):
+    """The posterior that is calibrated is the one that judges: with the constants of the package they agree."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = study("calibrate", monkeypatch)
+    cell, rule = module.power.Cell("regression", 0.9, 10), module.decide
+    rows = [{"cell": cell.name, "seed": 0, **r} for r in module.one_draw(cell, module.power.SEEDS["tuning"][-1])]
+    assert [r["method"] for r in rows] == ["focused", "symmetric", "rank1"]
+    theta = np.array([rule.COST, *np.log([rule.HOLDS, rule.STILL, rule.WITH, rule.WITHOUT])])
+    for r in rows:
+        fits = [
+            {"rows": [0], "losses": [np.exp(log)], "std": [np.exp(s)]}
+            for log, s in ((r["missed"], r["expected"]), (0, 0))
+        ]
+        law = rule.related(*fits, r["gain"], rule.Interval(1.0, 0.0, 1.0, 1.0, 9.0)).law
+        assert tuple(law) == pytest.approx(module.laws(theta, r["gain"], r["missed"], r["expected"]))
+    assert module.calibrate(rows)["draws"] == 1
+
+
 def test_cells_of_the_study_are_what_they_say(monkeypatch):
     """Correlations of the functions, 2,000 fresh rows, seeds of tuning and of the last run that have none in common."""
     module = study("power", monkeypatch)

@@ -134,3 +134,9 @@ def test_the_score_of_a_focused_model_is_of_its_primary():
     assert classes.score(TABLE, np.where(mine, labels, 1 - labels)) == classes.score(TABLE[mine], labels[mine])
     auto = borrow.AutoRegressor("site", "s0", ["pooled"], KFold(2)).fit(TABLE, Y)
     assert auto.score(TABLE, shifted) == auto.score(TABLE, Y)
+
+
+def test_a_primary_of_one_group_has_no_folds_and_the_sentence_says_what_to_do():
+    table = {"x": np.linspace(0, 1, 12), "site": ["a", "b"] * 6, "y": np.linspace(0, 1, 12) ** 2}
+    with pytest.raises(ValueError, match=r"all rows of 'a' are of one group.*unseen='population' and .* GroupKFold"):
+        borrow.compare(table | {"place": table["site"]}, "y", "site", "a", features=["x"], group="place")

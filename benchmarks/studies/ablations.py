@@ -1,12 +1,13 @@
 """Defaults that the papers do not have: each of them switched on and off, on data that did not choose it.
 
-    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...]      writes docs/results/ablations.json
+    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...] [--report]   writes docs/results/ablations.json
 
 `ABLATIONS` is the whole plan: a default, the settings with it and without it (`MODELS`), what it was chosen on, and at
 least three data sets that had no part in that. Draws are those of `scenarios.py`, from seeds 0, 1, ...; both settings
 see the same draws. Of numbers: root mean squared error of the asked rows, mean log density of their targets, and the
-share of them in the 90 % band with noise; of labels: log loss. Every fit is a record in out/ablations.jsonl with its
-commit and seed and is not repeated; a fit that several ablations need is made once.
+share of them in the 90 % band with noise; of labels: log loss in place of the error. "Halves" are labels made of
+numbers, above or below the median of their task. Every fit is a record in out/ablations.jsonl with its commit and seed
+and is not repeated; a fit that several ablations need is made once. `--report` makes no new fit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,6 +37,7 @@ from scenarios import SCENARIOS, Draw
 
 import borrow
 from borrow.data.scaling import column_scales
+from borrow.estimators.classifier import EPClassifier
 from borrow.kernels import Linear, SquaredExponential
 from borrow.models.focused import model as focused_model
 from borrow.models.focused import relations
@@ -56,8 +58,8 @@ class Model:
     def words(self) -> str:
         """Its settings, as the record has them."""
         changed = {f"{module.__name__.removeprefix('borrow.')}.{name}": v for module, name, v in self.constants}
-        given = {k: v if not callable(v) else v.__doc__ for k, v in self.settings.items()}
-        return ", ".join(f"{k}={v}" for k, v in {**given, **changed}.items()) or "defaults"
+        shown = {k: v.__doc__ if callable(v) else v for k, v in {**self.settings, **changed}.items()}
+        return ", ".join(f"{k}={v}" for k, v in shown.items()) or "defaults"
 
 
 def with_linear_part(X: Any) -> Any:
@@ -65,6 +67,23 @@ def with_linear_part(X: Any) -> Any:
     scales = column_scales(np.asarray(X, dtype=float), np.ones(len(X)))
     start = scales * np.sqrt(len(scales))
     return SquaredExponential(1.0, tuple(start.tolist())) + Linear(float(1.0 / np.sum(start**2)))
+
+
+def centred_at_zero(estimator: EPClassifier, original: Any = EPClassifier._inference) -> Any:
+    """log variances of kernels centred at 0"""
+    return replace(original(estimator), log_variance=0.0)
+
+
+def halves(scenario: str) -> Callable[[int], Draw]:
+    """The numbers of a scenario as labels: above the median of their task, or not."""
+
+    def draw(seed: int) -> Draw:
+        d = SCENARIOS[scenario](seed)
+        middle = {t: np.median(d.y[d.task == t]) for t in set(d.task.tolist())}
+        above = [y > np.array([middle[t] for t in of]) for y, of in ((d.y, d.task), (d.y_test, d.task_test))]
+        return replace(d, kind="classification", y=above[0].astype(int), y_test=above[1].astype(int))
+
+    return draw
 
 
 FOCUSED, SYMMETRIC, ONE_KERNEL = borrow.FocusedGPRegressor, borrow.MultiTaskGPRegressor, {"specific_kernel": None}
@@ -77,6 +96,10 @@ MODELS: dict[str, Model] = {
     "single": Model(borrow.SingleTaskGPRegressor),
     "single, known hyper-parameters": Model(borrow.SingleTaskGPRegressor, {}, POINT),
     "single, linear part": Model(borrow.SingleTaskGPRegressor, {"kernel": with_linear_part}),
+    "single, labels": Model(borrow.SingleTaskGPClassifier),
+    "single, labels, log variance around 0": Model(
+        borrow.SingleTaskGPClassifier, {}, ((EPClassifier, "_inference", centred_at_zero),)
+    ),
     "symmetric": Model(SYMMETRIC),
     "free form": Model(SYMMETRIC, ONE_KERNEL),
     "free form, no prior on K^f": Model(SYMMETRIC, {**ONE_KERNEL, "task_prior": None}),
@@ -106,7 +129,16 @@ class Ablation:
 
 SPEAR, POLYBENCH, AIR = "SPEAR, 16 rows", "PolyBench, 16 rows", "air quality, random hours"
 SCHOOL, COMPUTERS, JURA = "school, 10 students", "computers, 8 ratings", "jura, Cd at 100 places"
+LANDMINE, SCHOOL_HALVES, AIR_HALVES = "landmine, 19 x 80", "school, 30 students, halves", f"{AIR}, halves"
+DRAWS = {**SCENARIOS, SCHOOL_HALVES: halves("school, 30 students"), AIR_HALVES: halves(AIR)}
 ABLATIONS = (
+    Ablation(
+        "labels: log variance of kernels around 2",
+        "single, labels",
+        "single, labels, log variance around 0",
+        "EEG",
+        (SCHOOL_HALVES, AIR_HALVES, LANDMINE),
+    ),
     Ablation(
         "a relation must add 1.5 nats",
         "focused",
@@ -172,7 +204,10 @@ def fit(model: Model, draw: Draw) -> Any:
     settings = {k: v(draw.X) if callable(v) else v for k, v in model.settings.items()}
     if model.estimator is FOCUSED:
         settings["primary"] = draw.primary
-    own = draw.task == draw.primary if model.estimator is borrow.SingleTaskGPRegressor else np.ones(len(draw.y), bool)
+    alone = (
+        model.estimator in (borrow.SingleTaskGPRegressor, borrow.SingleTaskGPClassifier) and draw.primary is not None
+    )
+    own = draw.task == draw.primary if alone else np.ones(len(draw.y), bool)
     with ExitStack() as stack:
         for module, name, value in model.constants:
             stack.enter_context(patch.object(module, name, value))
@@ -183,7 +218,8 @@ def figures_of(fitted: Any, draw: Draw) -> dict[str, float]:
     """How the asked rows are answered."""
     if draw.kind == "classification":
         p = fitted.predict_proba(draw.X_test, tasks=draw.task_test)[:, 1]
-        return {"log loss": float(log_loss(draw.y_test, np.clip(p, 1e-6, 1 - 1e-6), labels=[0, 1]))}
+        loss = float(log_loss(draw.y_test, np.clip(p, 1e-6, 1 - 1e-6), labels=[0, 1]))
+        return {"error": loss, "log density": -loss}
     mean, std = fitted.predict(draw.X_test, tasks=draw.task_test, return_std=True, include_noise=True)
     miss = np.abs(draw.y_test - mean)
     return {
@@ -195,7 +231,7 @@ def figures_of(fitted: Any, draw: Draw) -> dict[str, float]:
 
 def one_fit(name: str, scenario: str, seed: int) -> dict[str, Any]:
     """One model on one draw; warnings are counted, not hidden."""
-    draw, start = SCENARIOS[scenario](seed), time.process_time()
+    draw, start = DRAWS[scenario](seed), time.process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = figures_of(fit(MODELS[name], draw), draw)
@@ -228,9 +264,10 @@ def summarise(records: dict[tuple[str, str, int], dict[str, Any]], draws: int) -
             row["log density, with less without"] = round(
                 float(np.mean([on["log density"] - off["log density"] for on, off in pairs])), 3
             )
-            row["in the 90 % band, with and without"] = [
-                round(float(np.mean([p[i]["covered"] for p in pairs])), 3) for i in (0, 1)
-            ]
+            if "covered" in pairs[0][0]:
+                row["in the 90 % band, with and without"] = [
+                    round(float(np.mean([p[i]["covered"] for p in pairs])), 3) for i in (0, 1)
+                ]
             rows.append(row)
     return rows
 
@@ -239,10 +276,11 @@ def main(argv: list[str] | None = None, run: Callable[[str, str, int], dict[str,
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[a.default for a in ABLATIONS], help="defaults")
+    parser.add_argument("--report", action="store_true", help="no new fits: what there is is written up")
     given = parser.parse_args(argv)
     kept = Records(ROOT / "out" / "ablations.jsonl")
     done = {(r["model"], r["scenario"], r["seed"]): r for r in kept}
-    plan = [a for a in ABLATIONS if a.default in given.only]
+    plan = [a for a in ABLATIONS if a.default in given.only and not given.report]
     for seed in range(given.draws):  # all defaults on one draw before the next
         for a in plan:
             for job in ((m, s, seed) for s in a.scenarios for m in (a.on, a.off)):

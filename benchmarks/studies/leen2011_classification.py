@@ -216,7 +216,7 @@ def one_job(
     known: Any = None,
     names: tuple[str, ...] = tuple(MAKE),
 ) -> list[dict]:
-    """All methods, or some, on the problems of one primary: one record a size of the secondaries.
+    """All methods, or some and single-task, on the problems of one primary: one record a size of the secondaries.
 
     `known` are such records of an earlier run; only the methods that they lack are fitted.
     """
@@ -231,7 +231,7 @@ def one_job(
         problem, found = table_of(subject, early, repetition, few, record["count"]), record["scores"]
         X_own, y_own, X_test, y_test = problem.X[problem.own], problem.y[problem.own], problem.X_test, problem.y_test
         if not found:
-            if not alone:
+            if not alone and len(names) == len(MAKE):
                 p_own = SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1]
                 alone = {"single, own scales": scores(y_test, p_own)}
                 alone["logistic"] = scores(y_test, logistic(X_own, y_own, X_test))
@@ -278,13 +278,13 @@ def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path
     return [record for job in jobs if (job[1], job[2]) not in missing for record in done[job]]
 
 
-def collect_some(names: tuple[str, ...], counts: tuple[int, ...], repetitions: int) -> list[dict]:
+def collect_some(names: tuple[str, ...], counts: tuple[int, ...], repetitions: int, report: bool) -> list[dict]:
     """Some methods beside single-task, late trials to test: what is not yet in a file of their own is run."""
     kept = Records(ROOT / "out" / "leen2011_classification_part.jsonl")
     done = {(*r["job"], r["count"], m): r for r in kept for m in r["scores"]}
     sizes = [(few, c) for c in counts for few in (True, False)]
     jobs = [(s, True, r, *size) for r in range(repetitions) for s in range(16) for size in sizes]
-    for *job, count in jobs:
+    for *job, count in jobs if not report else ():
         missing = tuple(m for m in names if (*job, count, m) not in done)
         if missing:
             (found,) = one_job(*job, counts=(count,), names=missing)
@@ -293,12 +293,14 @@ def collect_some(names: tuple[str, ...], counts: tuple[int, ...], repetitions: i
 
 
 def part_table(records: list[dict]) -> list[dict]:
-    """By size, means and paired differences of every method over the problems that it has been run on."""
+    """By size, means and paired differences of every method that has been run on all 16 subjects."""
     table = []
     for few, count in sorted({(r["few"], r["count"]) for r in records}, reverse=True):
         cell = [r for r in records if r["few"] == few and r["count"] == count]
         for m in sorted({m for r in cell for m in r["seconds"]}):
             part = [r for r in cell if m in r["scores"]]
+            if len({r["subject"] for r in part}) < 16:
+                continue
             table.append(
                 {
                     "primary trials": FEW if few else "all",
@@ -455,7 +457,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     chosen = parser.parse_args(arguments)
     made_with = {m: repr(make()) for m, make in MAKE.items()}
     if chosen.methods:
-        some = collect_some(tuple(chosen.methods), tuple(chosen.counts), chosen.repetitions)
+        some = collect_some(tuple(chosen.methods), tuple(chosen.counts), chosen.repetitions, chosen.report)
         content = {"seeds": "[repetition, number of the subject]", "settings": made_with, "table": part_table(some)}
         write_result("leen2011_classification_part", content, some)
         return content

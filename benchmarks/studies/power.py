@@ -156,7 +156,7 @@ def one_draw(cell: Cell, seed: int, methods: Any = "auto", cv: Any = None) -> di
             )
             errors[key] = error(cell.kind, d["y_test"], ask(model))
         mixture = error(cell.kind, d["y_test"], ask(auto))
-    keep = ("answer", "best", "alone", "difference", "low", "high", "probability", "weights")
+    keep = ("answer", "best", "alone", "difference", "low", "high", "probability", "evidence", "weights")
     return {
         "cell": cell.name,
         "seed": seed,
@@ -278,13 +278,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
                 file.flush()
                 sys.stdout.write(f"{cell.name}, {seed}: {d['answer']}, {d['seconds']:.0f} s\n")
                 sys.stdout.flush()
-    whole = [seed for seed in seeds if all((c.name, seed) in done for c in cells)]  # every cell counts the same
-    draws = [done[c.name, seed] for c in cells for seed in whole]
+    draws = [done[c.name, seed] for c in cells for seed in seeds if (c.name, seed) in done]
     if not draws:
         return {}
+    counts = [sum((c.name, seed) in done for seed in seeds) for c in cells]
     result = {
         "seeds": given.seeds,
-        "draws per cell": len(whole),
+        "draws per cell": counts[0] if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}",
         "fitted by": sorted({d["commit"] for d in draws}),
         **summary(draws),
     }

@@ -60,7 +60,7 @@ def run(
         ),
     ] = "auto",
     folds: Annotated[
-        int | None, typer.Option("--folds", min=2, help="Folds of the primary's rows; default: by its rows.")
+        int | None, typer.Option("--folds", "--cv", min=2, help="Folds of the primary's rows; default: by its rows.")
     ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, help="How often rows are dealt into folds, with --folds.")
@@ -271,7 +271,7 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
         (errors, DIM),
         *secondaries,
         "",
-        *verdict.advice,
+        *(line if "borrow." in line else in_options(line) for line in verdict.advice),
         *skipped,
     ]
 

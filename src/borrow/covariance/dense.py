@@ -168,6 +168,10 @@ class DensePosterior(Rebuilt):
             found.append(-0.5 * (float(half @ half) - linalg.log_determinant(L) + rows * LOG_2PI))
         return found
 
+    def evidence_given(self, t: int) -> float:
+        """That of one task."""
+        return self.evidence_given_others[t]
+
     def sign_products(self) -> Array:
         """(M, M) G such that the evidence is 1/2 e'Ge and a constant where the signs e of tasks' functions are chosen.
 

@@ -169,13 +169,13 @@ class SecondPass:
         L = linalg.cholesky(self.LB @ self.LB.T - W.T @ W, overwrite=True)
         return L, linalg.solve(L, self.LB @ (self.LB.T @ self.a) - W.T @ r)
 
-    def evidence_given_others(self) -> tuple[list[float]]:
-        """log N of each task's unit-noise observations given all the others.
+    def evidence_given_others(self, only: int | None = None) -> tuple[list[float]]:
+        """log N of each task's unit-noise observations given all the others; or of one task's.
 
         With a', B' of the others: r_t given them is N(W a', I + W B'^-1 W'), and |I + W B'^-1 W'| = |B| / |B'|.
         """
         found = []
-        for t in range(len(self.prior.starts) - 1):
+        for t in range(len(self.prior.starts) - 1) if only is None else (only,):
             at, factor = self.prior.layout.rows(t), self.first.factor_of(t)
             W, r = self.first.W[at], self.first.r[at]
             L, a = self.without(t)
@@ -388,6 +388,13 @@ class SharedPosterior(TwoPassPosterior):
     def evidence_given_others(self) -> list[float]:
         """log N of every task's unit-noise observations given all the others: what leaving the task out costs."""
         return [value for (part,) in self._ask("evidence_given_others") for value in part]
+
+    def evidence_given(self, t: int) -> float:
+        """That of one task, alone where all tasks are in one place."""
+        if len(self.prior.tasks.bounds) > 1:
+            return self.evidence_given_others[t]
+        (((value,),),) = self._ask("evidence_given_others", t)
+        return float(value)
 
     @cached_property
     def evidence_alone(self) -> Array:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -50,8 +50,16 @@ class Factors(Protocol):
         """Those of some rows, where their task is computed."""
 
 
+class RowFactors:
+    """A dataclass whose fields have one entry per row."""
+
+    def part(self, at: slice, device: Device | None) -> Self:
+        """Those of some rows, where their task is computed."""
+        return type(self)(*(place(values[at], device) for values in vars(self).values()))
+
+
 @dataclass(frozen=True)
-class GaussianFactors:
+class GaussianFactors(RowFactors):
     """y_n = f_n + noise of the given variance."""
 
     y: Array
@@ -74,13 +82,9 @@ class GaussianFactors:
         """The observation itself, whatever was known before."""
         return 1.0 / self.noise[at], self.y[at]
 
-    def part(self, at: slice, device: Device | None) -> GaussianFactors:
-        """Those of some rows, where their task is computed."""
-        return GaussianFactors(place(self.y[at], device), place(self.noise[at], device))
-
 
 @dataclass(frozen=True)
-class ProbitFactors:
+class ProbitFactors(RowFactors):
     """p(y_n | f_n) = Phi(y_n (f_n + bias_n)), y_n = -1 or +1."""
 
     y: Array
@@ -102,10 +106,6 @@ class ProbitFactors:
         """tau = nu / (1 - nu variance), m = mean + y sqrt(1 + variance) / (z + r)."""
         _, _, nu, ratio = probit_slopes(self.y[at], mean + self.bias[at], variance)
         return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + ratio
-
-    def part(self, at: slice, device: Device | None) -> ProbitFactors:
-        """Those of some rows, where their task is computed."""
-        return ProbitFactors(place(self.y[at], device), place(self.bias[at], device))
 
 
 class TaskPosterior:

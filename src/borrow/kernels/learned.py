@@ -65,22 +65,16 @@ class LearnedKernel(Leaf):
         s, r, b = self.variance, self.raw_weight, self.base_weight
         P, back_P = self._features(X)
         Q, back_Q = (P, back_P) if Z is None else self._features(Z)
-        K = (s * r) * (P @ Q.T)
-        back_base = None
-        if b > 0:
-            k, back_base = self.base.evaluate(X, Z)
-            K += (s * b) * k
+        k, back_base = self.base.evaluate(X, Z)
+        K = (s * r) * (P @ Q.T) + (s * b) * k
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             theta = self._gather(variance=inner(bK, K))
             if not inputs:
                 return Gradient(theta)
-            by_X, by_Z = back_P((s * r) * (bK @ Q)), back_Q((s * r) * (bK.T @ P))
-            direct = None if back_base is None else back_base((s * b) * bK, True)
-            if direct is not None:
-                by_X = by_X + direct.X
-                by_Z = by_Z if direct.Z is None else by_Z + direct.Z
-            return Gradient(theta, by_X + by_Z) if Z is None else Gradient(theta, by_X, by_Z)
+            direct = back_base((s * b) * bK, True)
+            by_X, by_Z = back_P((s * r) * (bK @ Q)) + direct.X, back_Q((s * r) * (bK.T @ P))
+            return Gradient(theta, by_X + by_Z) if direct.Z is None else Gradient(theta, by_X, by_Z + direct.Z)
 
         return K, pullback
 

@@ -246,12 +246,9 @@ class Periodic(Homogeneous):
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             g = back(bK, inputs=True)
             by_l = g.theta[1 : 1 + d] + g.theta[1 + d :]
-            bX = self._unwarp(X, p, g.X)
-            by_p = -column_dots(bX, X)  # x and period enter as x / period only
-            bZ = None
-            if Z is not None:
-                bZ = self._unwarp(Z, p, g.Z)
-                by_p = by_p - column_dots(bZ, Z)
+            bX, bZ = self._unwarp(X, p, g.X), None if Z is None else self._unwarp(Z, p, g.Z)
+            # x and period enter as x / period only
+            by_p = -column_dots(bX, X) - (0.0 if Z is None or bZ is None else column_dots(bZ, Z))
             theta = self._gather(variance=g.theta[0], lengthscale=by_l, period=to_host(by_p))
             return Gradient(theta, bX, bZ) if inputs else Gradient(theta)
 

@@ -32,7 +32,7 @@ def from_sklearn(kernel: Any) -> Kernel:
         case sk.RationalQuadratic():
             return _unit(RationalQuadratic, kernel, {"length_scale": "lengthscale", "alpha": "alpha"})
         case sk.ExpSineSquared():
-            return _unit(_OneColumn, kernel, {"length_scale": "lengthscale", "periodicity": "period"})
+            return _unit(PeriodicInOneColumn, kernel, {"length_scale": "lengthscale", "periodicity": "period"})
         case sk.DotProduct():
             slope = Linear(1.0, fixed=("variance",))
             if kernel.sigma_0 == 0:
@@ -49,7 +49,7 @@ def from_sklearn(kernel: Any) -> Kernel:
     )
 
 
-class _OneColumn(Periodic):
+class PeriodicInOneColumn(Periodic):
     """scikit-learn's ExpSineSquared is the sine of a Euclidean distance: ours in one column only."""
 
     def evaluate(self, X: Any, Z: Any = None) -> Any:

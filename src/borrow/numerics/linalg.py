@@ -285,16 +285,19 @@ def add_at(A: Array, index: tuple[Any, ...], values: Array) -> None:
     A[index] += values
 
 
-@twinned
 def log_ndtr(z: Array) -> Array:
     """log of the normal distribution function."""
-    return special.log_ndtr(z)
+    return _special(z).log_ndtr(z)
 
 
-@twinned
 def erfcx(z: Array) -> Array:
     """The scaled complementary error function exp(z^2) erfc(z)."""
-    return special.erfcx(z)
+    return _special(z).erfcx(z)
+
+
+def _special(z: Any) -> Any:
+    """The special functions that take z: SciPy's, or those of PyTorch for a tensor."""
+    return namespace(z).special if is_tensor(z) else special
 
 
 @twinned

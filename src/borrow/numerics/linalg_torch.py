@@ -247,16 +247,6 @@ def add_at(A: Tensor, index: tuple[Any, ...], values: Tensor) -> None:
     A.index_put_(index, values, accumulate=True)
 
 
-def log_ndtr(z: Tensor) -> Tensor:
-    """log of the normal distribution function."""
-    return torch.special.log_ndtr(z)
-
-
-def erfcx(z: Tensor) -> Tensor:
-    """The scaled complementary error function exp(z^2) erfc(z)."""
-    return torch.special.erfcx(z)
-
-
 def log_sum_exp(A: Tensor) -> Tensor:
     """log of the sum of exponentials along each row."""
     return torch.logsumexp(A, dim=-1)

@@ -32,11 +32,8 @@ def pack(values: Mapping[str, Array]) -> Array:
 
 def unpack(vector: Array, like: Mapping[str, Array]) -> Values:
     """The vector cut up again into arrays of the shapes of `like`."""
-    out, at = {}, 0
-    for name, v in like.items():
-        out[name] = np.asarray(vector[at : at + v.size]).reshape(v.shape)
-        at += v.size
-    return out
+    parts = np.split(vector, np.cumsum([v.size for v in like.values()])) if like else []
+    return {name: part.reshape(v.shape) for (name, v), part in zip(like.items(), parts, strict=False)}
 
 
 @dataclass(frozen=True)
@@ -262,6 +259,61 @@ def _updated(H: Array, s: Array, y: Array, which: Any) -> Array:
     left = np.eye(s.shape[1]) - s[:, :, None] * y[:, None, :] / sy
     H[which] = left @ H[which] @ left.transpose(0, 2, 1) + s[:, :, None] * s[:, None, :] / sy
     return H
+
+
+#: The longest step of a block, in the optimiser's coordinates.
+LONGEST = 2.0
+
+
+def maximise_by_blocks(
+    objective: Objective,
+    start: Values,
+    bounds: Mapping[str, tuple[Array, Array]],
+    blocks: list[Any],
+    max_iter: int,
+    tol: float,
+    patience: int,
+) -> Optimum:
+    """BFGS of each block of parameters, all blocks stepping at once (A. Griewank, Ph. Toint 1982), until still.
+
+    `blocks` are arrays (k, b) of positions in the packed vector, one block per row, which together hold each once. For
+    thousands of tasks whose parameters hardly bear on each other's: what L-BFGS has to learn of all of them from one
+    step after the other, each block learns of its own few. It ends where `patience` steps together gain less than
+    `tol`, and where a step does not gain.
+    """
+    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
+    x = np.clip(pack(start), low, high)
+    value, by = objective(unpack(x, start))
+    g, length, trace, evaluations = pack(by), 1.0, [value], 1
+    H = [np.eye(b.shape[1]) / np.maximum(1.0, np.linalg.norm(g[b], axis=1))[:, None, None] for b in blocks]
+    while length > SHORTEST and evaluations <= max_iter:
+        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        step = np.zeros_like(x)
+        for b, h in zip(blocks, H, strict=True):
+            own = np.einsum("kij,kj->ki", h, (g * free)[b])
+            step[b] = own * np.minimum(1.0, LONGEST / np.maximum(np.linalg.norm(own, axis=1), 1e-300))[:, None]
+        new = np.clip(x + length * step * free, low, high)
+        evaluations += 1
+        try:
+            trial, by = objective(unpack(new, start))
+        except NotPositiveDefiniteError as failure:
+            log.debug("step rejected: %s", failure)
+            length *= CUT
+            continue
+        s, y = new - x, g - pack(by)
+        bends = [(s * y)[b].sum(axis=1) > 1e-10 * np.abs(s[b]).sum(axis=1) * np.abs(y[b]).sum(axis=1) for b in blocks]
+        H = [_updated(h, s[b], y[b], which) for b, h, which in zip(blocks, H, bends, strict=True)]
+        if trial < value + 1e-4 * float(g @ s) or not np.isfinite(trial):
+            length *= CUT
+            continue
+        x, value, g, length = new, trial, pack(by), min(1.0, 2.0 * length)
+        trace.append(value)
+        if len(trace) > patience and value - trace[-1 - patience] < tol:
+            break
+    ended = evaluations <= max_iter
+    message = "blocks are still" if ended else "iteration limit"
+    stuck = _at_bound(x, low, high, start)
+    return Optimum(unpack(x, start), value, len(trace) - 1, evaluations, ended, message, stuck)
 
 
 #: Steps of L-BFGS from every start before the best goes on.

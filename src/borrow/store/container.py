@@ -38,6 +38,7 @@ VERSION = 4
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
 _DESCRIBED = ("format_version", "arrays", "bytes")  # what `describe` adds
+_LEARNT = ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_")
 _START = b"PK\x03\x04"
 _BORN = (1980, 1, 1, 0, 0, 0)  # of every member: the same object gives the same file
 #: The least that an array takes: two headers with its name, and its own header.
@@ -233,28 +234,22 @@ def _bytes(array: Any) -> bytes:
 
 def _about(value: Any) -> dict[str, Any]:
     """What people want to know of an object before they load it."""
-    kind = type(value)
     about: dict[str, Any] = {
-        "class": kind.__name__,
+        "class": type(value).__name__,
         "borrow": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
     if not hasattr(value, "get_params"):
         return {**about, "is": repr(value)}
-    about["settings"] = {n: _shown(v) for n, v in value.get_params(deep=False).items()}
-    fitted = getattr(value, "fitted_", None)
-    schema = None if fitted is None else fitted.schema
-    about["fitted"] = schema is not None
+    schema = getattr(getattr(value, "fitted_", None), "schema", None)
+    settings = {n: _shown(v) for n, v in value.get_params(deep=False).items()}
+    about |= {"settings": settings, "fitted": schema is not None}
     if schema is not None:
         names = schema.names if schema.names is not None else range(schema.n_features)
         about["features"] = [_shown(n) for n in names]
-        about["task"] = _shown(schema.task)
-        about["tasks"] = [_shown(v) for v in schema.tasks]
-    for name in ("classes_", "kernel_", "noise_", "log_marginal_likelihood_", "n_iter_", "converged_", "method_"):
-        if hasattr(value, name):
-            about[name.rstrip("_")] = _shown(getattr(value, name))
-    return about
+        about |= {"task": _shown(schema.task), "tasks": [_shown(v) for v in schema.tasks]}
+    return about | {n.rstrip("_"): _shown(getattr(value, n)) for n in _LEARNT if hasattr(value, n)}
 
 
 def _shown(value: Any) -> Any:

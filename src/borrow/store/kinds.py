@@ -27,7 +27,7 @@ KINDS = {
     "Matern": "borrow.kernels.stationary.Matern",
     "NeuralNetwork": "borrow.kernels.dot.NeuralNetwork",
     "Periodic": "borrow.kernels.stationary.Periodic",
-    "PeriodicInOneColumn": "borrow.kernels.translate._OneColumn",
+    "PeriodicInOneColumn": "borrow.kernels.translate.PeriodicInOneColumn",
     "Product": "borrow.kernels.compose.Product",
     "RationalQuadratic": "borrow.kernels.stationary.RationalQuadratic",
     "SmoothLinear": "borrow.kernels.dot.SmoothLinear",

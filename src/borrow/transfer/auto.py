@@ -23,12 +23,12 @@ from borrow.transfer.compare import compare, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS
 from borrow.transfer.folds import LEAST_ROWS
-from borrow.transfer.methods import build, choose, wrap
+from borrow.transfer.methods import MOST_ROWS_ALONE, build, choose, wrap
 from borrow.transfer.problem import Problem, plain
 from borrow.transfer.verdict import Verdict, weights_in_words
 
-#: Members of less weight are left out. Secondaries of more rows are not fitted by themselves.
-LEAST_WEIGHT, MOST_ROWS_ALONE = 0.02, 1500
+#: Members of less weight are left out.
+LEAST_WEIGHT = 0.02
 
 
 @dataclass(eq=False, repr=False)

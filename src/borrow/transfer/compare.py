@@ -44,7 +44,7 @@ from borrow.transfer.folds import (
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger
 from borrow.transfer.lines import refuse_odd_lines
-from borrow.transfer.methods import ALONE, LABELS, REFERENCES, choose, entry
+from borrow.transfer.methods import ALONE, DROPS, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, entry
 from borrow.transfer.problem import Problem, plain, read_problem
 from borrow.transfer.shapley import EXACT_UP_TO, coalitions, pairs
 
@@ -177,8 +177,10 @@ def compare(
         order = sorted(keys, key=lambda m: m not in alone)  # a method is finished before the next is begun
         jobs = [Job(p, m, s) for m in order for p in primaries for s in folds[p] if s.repeat == 0]
         work.fit(bare, jobs, error, seed, "fits")
+        whole = [Job(p, m, left_out_of(bare, p), ()) for p in primaries for m in in_closed_form(bare, order)]
+        work.fit(bare, whole, error, seed, "fits to all rows")
         so_far = Comparison.of_lines(about, work.lines)
-        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p) for s in folds[p]]
+        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p, cv is None) for s in folds[p]]
         work.fit(bare, jobs, error, seed, "fits of further repeats")
         if "focused" in keys:
             related = {r["primary"] for r in work.lines if "relations" in r}
@@ -193,12 +195,15 @@ def compare(
     return Comparison.of_lines(about, work.lines)
 
 
-def in_the_race(so_far: Comparison, primary: Any) -> list[str]:
+def in_the_race(so_far: Comparison, primary: Any, by_default: bool) -> list[str]:
     """Methods that go on to further repeats: those without the other data, and of the others the one that is judged.
 
-    Weights are those of the first repeat, so that further ones change neither them nor which method is judged.
+    Weights are those of the first repeat, so that further ones change neither them nor which method is judged. By
+    default none goes on where the one that is judged has fits to all rows to be judged by.
     """
     judged = so_far.verdict(primary).best
+    if by_default and judged is not None and not np.isnan(so_far.evidence(primary, judged)):
+        return []
     return [m for m in so_far.complete(primary) if m in (*so_far.alone, judged)]
 
 
@@ -231,13 +236,28 @@ def _worth(so_far: Comparison, problem: Problem, folds: Mapping[Any, list[Split]
         few = len(others) <= (LEAVE_OUT_UP_TO if closed else EXACT_UP_TO)
         if leave_out == "auto" and not (few and v.answer in (HELPS, PROBABLY_HELPS)):
             continue
-        known, rows = so_far.losses(p, v.best), problem.rows_of(p)
-        sets = coalitions(others, so_far.seed)
-        splits = [Split(0, 0, rows, rows, closed=True)] if closed else [s for s in folds[p] if s.repeat == 0]
+        known, sets = so_far.losses(p, v.best), coalitions(others, so_far.seed)
+        splits = [left_out_of(problem, p)] if closed else [s for s in folds[p] if s.repeat == 0]
         for S in [*sets, *(pairs(others, known) if known.keys() >= {*sets} else [])]:
             method, left = so_far.fit_of(p, v.best, S, closed)
             jobs += [Job(p, method, split, left) for split in splits]
     return jobs
+
+
+def left_out_of(problem: Problem, primary: Any) -> Split:
+    """One fit to all rows, in which each row of the primary is left out in closed form."""
+    rows = problem.rows_of(primary)
+    return Split(0, 0, rows, rows, closed=True)
+
+
+def in_closed_form(problem: Problem, keys: list[str]) -> list[str]:
+    """Methods that are fitted to all rows, to see a relation: those that relate the tasks, and those they have to beat.
+
+    No transfer is fitted to every task for it, which is not done for tasks of very many rows.
+    """
+    found = [m for m in keys if m in (*ALONE, *DROPS)] if has_closed_form(problem, "single") else []
+    few = max(problem.counts().values()) <= MOST_ROWS_ALONE
+    return found if few and any(m in DROPS for m in found) else []
 
 
 def has_closed_form(problem: Problem, method: str) -> bool:

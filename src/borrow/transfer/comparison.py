@@ -18,6 +18,7 @@ from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
+    COST,
     LEVEL,
     ROPE,
     SAME,
@@ -31,6 +32,7 @@ from borrow.transfer.decide import (
     error_of,
     of_rows,
     ratio_of,
+    related,
     stack,
 )
 from borrow.transfer.folds import record_key
@@ -114,6 +116,11 @@ class Comparison:
         return self.scoring.startswith("root")
 
     @cached_property
+    def repeats(self) -> int:
+        """How often rows were dealt into folds: those planned, or one where the fits to all rows made more needless."""
+        return self.cv["repeats"] if any(r["repeat"] > 0 for r in self.records) else 1
+
+    @cached_property
     def _by_method(self) -> dict[tuple[Any, str, Any], Records]:
         """The records by primary, method and the secondaries that were left out."""
         found: dict[tuple[Any, str, Any], Records] = {}
@@ -138,11 +145,11 @@ class Comparison:
     def progress(self, primary: Any) -> tuple[int, int]:
         """Fits that are there, and those that were planned; methods that left the race have one round of folds."""
         fits = {m: self.folds(primary, m) for m in self.methods}
-        folds, repeats = self.cv["folds"], self.cv["repeats"]
+        folds, repeats = self.cv["folds"], self.repeats
         if len(self.primaries) > 1:  # of the first primary; others may have had fewer rows
             folds = max((1 + r["fold"] for records in fits.values() for r in records), default=folds)
             repeats = max((1 + r["repeat"] for records in fits.values() for r in records), default=repeats)
-        going_on = {m for m, records in fits.items() if m in self.alone or any(r["repeat"] > 0 for r in records)}
+        going_on = {m for m, records in fits.items() if any(r["repeat"] > 0 for r in records)}
         return sum(map(len, fits.values())), sum(folds * (repeats if m in going_on else 1) for m in fits)
 
     def complete(self, primary: Any) -> list[str]:
@@ -171,9 +178,23 @@ class Comparison:
         """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
         other = self.best_alone(primary) if from_ is None else from_
         folds = self.folds(primary, method), self.folds(primary, other)
-        if what == "losses":
+        if what != "losses":
+            return difference_of(*folds, what, self._design)
+        mine, theirs = (self._closed(primary, m) for m in (method, other))
+        gain, alone = self.evidence(primary, method), self.error(primary, other)
+        if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
             return ratio_of(*folds, self._design, self._root)
-        return difference_of(*folds, what, self._design)
+        power = 1 if self.scoring == "mean absolute error" else 2
+        return related(mine, theirs, gain, alone, self._design, power, self._root)
+
+    def _closed(self, primary: Any, method: str) -> dict[str, Any] | None:
+        """The fit to all rows in which each row of the primary is left out in closed form, where there is one."""
+        return next((r for r in self.folds(primary, method, ()) if r["failure"] is None), None)
+
+    def evidence(self, primary: Any, method: str) -> float:
+        """Nats by which a method that relates the tasks explains all rows better than each task's own GP; else NaN."""
+        mine, alone = ((self._closed(primary, m) or {}).get("evidence") for m in (method, "single"))
+        return np.nan if method not in DROPS or mine is None or alone is None else float(mine - alone)
 
     def weights(self, primary: Any) -> dict[str, float]:
         """Weight of every method in what `AutoRegressor` predicts, by stacking on the folds of the first repeat."""
@@ -240,7 +261,8 @@ class Comparison:
         alone = self.best_alone(primary)
         found = {m: self.difference(primary, m) for m in borrowing}
         rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
-        best = max(borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
+        shown = [m for m in borrowing if self.evidence(primary, m) > COST]
+        best = max(shown or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
         worths, copies = self._worths(primary, best)
         known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
@@ -267,6 +289,7 @@ class Comparison:
             alone=alone,
             weights=weights,
             borrows=sum(weights.get(m, 0.0) for m in borrowing),
+            evidence=self.evidence(primary, best or "single"),
         )
 
     def _in_words(self, v: Verdict) -> Verdict:
@@ -409,7 +432,7 @@ class Comparison:
     def _line(self) -> str:
         """What was compared, in a line."""
         who = repr(self.primaries[0]) if len(self.primaries) == 1 else f"{len(self.primaries)} tasks in turn"
-        folds = self.cv["folds"] * self.cv["repeats"]
+        folds = self.cv["folds"] * self.repeats
         return f"{len(self.methods)} methods for {who} on {folds} folds: {self.scoring}"
 
     def __repr__(self) -> str:

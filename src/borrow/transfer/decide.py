@@ -6,12 +6,26 @@ Bayesian Analysis 13, 2018). With few rows the maximum jumps from one method to 
 is averaged over the Bayesian bootstrap, that is over random weights of the rows, and a Dirichlet prior worth a fraction
 of a row keeps every method in.
 
-**The claim** is about one method that borrows, against the best that does without the other data: the mean difference
-d of their errors row by row. Training sets of folds and repeats share rows, so the differences are correlated. The
-posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli: A Bayesian approach for comparing cross-validated
-algorithms on multiple data sets. Machine Learning 100, 2015), a Student t about the mean of the differences. Its scale
-is that of C. Nadeau, Y. Bengio (Inference for the generalization error. Machine Learning 52, 2003), written for rows:
-K folds of n_test rows, R times, have the variance (1/(K R) + n_test/n_train) of K times that of the mean of n rows,
+**The claim** is about one method that borrows, against the best that does without the other data. There are two ways to
+it, by fits to all rows and by folds.
+
+*Fits to all rows* (`related`) tell where a method relates the tasks, and rows can be left out in closed form. Few
+held-out rows hardly show which of two errors is lower: of simulated tables with 6 to 50 rows the signs of the
+differences in folds and on fresh rows agreed little more often than not. All rows of all tasks together show much
+better whether there is a relation: by the evidence, the probability of all rows under the joint model over that under a
+GP per task. The gain in nats less COST are the log odds that the relation is real. What it is then worth is in sight
+twice: rows left out in closed form are missed by less, and the model expects to miss them by less. Both are logs of
+ratios; their mean, times HOLDS, is where the log of the ratio of the errors at fresh inputs lies if the relation is
+real, and about zero it lies if not. That log is long-tailed to both sides and varies little where it is small, so the
+two parts of the posterior are Student t of its inverse hyperbolic sine in units of BEND. The constants were found by
+maximum likelihood on simulated tables of known truth (benchmarks/studies/calibrate.py).
+
+*Folds* (`ratio_of`) tell elsewhere: the mean difference d of errors row by row. Training sets of folds and repeats
+share rows, so the differences are correlated. The posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli:
+A Bayesian approach for comparing cross-validated algorithms on multiple data sets. Machine Learning 100, 2015), a
+Student t about the mean of the differences. Its scale is that of C. Nadeau, Y. Bengio (Inference for the generalization
+error. Machine Learning 52, 2003), written for rows: K folds of n_test rows, R times, have the variance (1/(K R) +
+n_test/n_train) of K times that of the mean of n rows,
 
     (1/R + K n_test/n_train) s²/n,    n - 1 degrees of freedom,
 
@@ -20,22 +34,23 @@ rows of a block of time (`time=`), count as one: s² is then of their sums. Rows
 
 That is for the average over fits. The question is about one fit, to all rows, and fits differ: what a fit adds to the
 difference of all rows that it predicts has a variance, which the repeats show, in which every row is predicted by
-several fits. About the rows' own means, it is the variance between fits less that within them (the analysis of
-variance of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds
-for it), and is added. So is one per cent of the error as a standard deviation, where repeats show nothing.
+several fits. About the rows' own means, it is the variance between fits less that within them (the analysis of variance
+of S. Bates, T. Hastie, R. Tibshirani: Cross-validation. JASA 119, 2023, section 4, uses folds within folds for it), and
+is added. So is REFIT²/n, which no fold shows: by how much the error of one training set is off that of its like.
 
 Errors are positive and fits fail by factors, so the Student t is of the logarithm of the ratio of the two errors, A of
-the method and B without the other data. To first order log A/B moves with the rows' a/A - b/B, which take the place
-of their differences a - b. Times B, less B, the interval of the ratio is one of the difference for the error that was
-seen without the other data. That error is itself known from few rows only: the ends move away from it by a factor,
-half of the reach of log B.
+the method and B without the other data. To first order log A/B moves with the rows' a/A - b/B, which take the place of
+their differences a - b.
+
+Times B, less B, the interval of the ratio is one of the difference for the error that was seen without the other data.
+That error is itself known from few rows only: the ends move away from it by a factor, half of the reach of log B.
 
 A difference within the region of practical equivalence, 2 % of the error without the other data to both sides, is none
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
 
 no practical difference   d lies in that region with a probability of 90 %; also where nothing was borrowed at all
-helps, hurts              the error falls (rises) with a probability of 97.5 %: the 95 % interval leaves zero out
-probably helps, hurts     with a probability of 85 %
+helps, hurts              the error falls (rises) with a probability of 95 %
+probably helps, hurts     with a probability of 80 %
 cannot tell               everything else
 
 "Hurts" is said only where every method that can drop a relation loses: one that cannot may lose on data that help.
@@ -47,7 +62,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 from scipy.stats import t as student
 
 from borrow.numerics.linalg import Array
@@ -56,16 +71,21 @@ HELPS, PROBABLY_HELPS, SAME, CANNOT_TELL = "helps", "probably helps", "no practi
 PROBABLY_HURTS, HURTS = "probably hurts", "hurts"
 #: From the best to the worst.
 ANSWERS = (HELPS, PROBABLY_HELPS, SAME, CANNOT_TELL, PROBABLY_HURTS, HURTS)
-#: Level of every interval; the claim "helps" has half of the rest as its risk.
+#: Level of every interval, and where its upper end lies.
 LEVEL = 0.95
-SURE, PROBABLE, EQUIVALENT = 0.5 + LEVEL / 2, 0.85, 0.9
+END = 0.5 + LEVEL / 2
+#: From which probability on it is said that the error falls, that it probably does, and that nothing changes.
+SURE, PROBABLE, EQUIVALENT = 0.95, 0.8, 0.9
 #: Half the width of the region of practical equivalence, as a part of the error without the other data.
 ROPE = 0.02
-#: Standard deviation of what a fit to all rows changes in the difference, as a part of the error. Folds all of which
-#: hardly differ from no transfer would otherwise be sure of a difference that one more fit turns around.
-REFIT = 0.01
+#: What folds do not show of one fit to n rows, as a standard deviation of the log of the ratio: this over sqrt(n).
+REFIT = 0.5
 #: By how much of the reach of the logarithm of the error without the other data the ends of an interval move out.
 SIZE = 0.5
+#: What fits to all rows say of the log of the ratio of the errors, `related`: the nats that a relation has to gain to
+#: be as likely as none; the part of the gain in sight that holds for fresh inputs; the units in which the log is bent;
+#: the spread where nothing moves, and what is added where there is a relation, and where there is none; of Student's t.
+COST, HOLDS, BEND, STILL, WITH, WITHOUT, DF = 2.5, 0.75, 0.07, 0.03, 0.9, 1.5, 4.0
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
 TIE = 1e-4
@@ -73,10 +93,38 @@ TIE = 1e-4
 PRIOR_ALONE, PRIOR_OTHER, BOOTSTRAPS = 0.2, 0.1, 50
 
 
+class Mixture(NamedTuple):
+    """Posterior of asinh(log ratio/BEND): with probability `real` there is a relation, and the error falls by its gain.
+
+    Two Student t: about `middle` of the scale `with_`, and about zero of the scale `without`.
+    """
+
+    real: float
+    middle: float
+    with_: float
+    without: float
+
+    def below(self, log: float) -> float:
+        """Probability that the log of the ratio is less."""
+        x = np.arcsinh(log / BEND)
+        parts = student.cdf([(x - self.middle) / self.with_, x / self.without], DF)
+        return float(np.dot([self.real, 1.0 - self.real], parts))
+
+    def quantile(self, p: float) -> float:
+        """The log of the ratio below which it is with probability p; between those of the parts, found by halving."""
+        t = float(student.ppf(p, DF))
+        low, high = sorted(BEND * np.sinh([self.middle + t * self.with_, t * self.without]))
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self.below(middle) < p else (low, middle)
+        return float((low + high) / 2.0)
+
+
 class Interval(NamedTuple):
     """A mean, its corrected standard error and 95 % interval; NaN where nothing is known. `df`: of its Student t.
 
-    With a `base` the Student t is of log(1 + value/base): the value is a difference from an error of that size.
+    With a `base` the value is a difference from an error of that size, and the posterior that of log(1 + value/base): a
+    Student t, or a `law` of its own.
     """
 
     mean: float = np.nan
@@ -85,6 +133,7 @@ class Interval(NamedTuple):
     high: float = np.nan
     df: float = np.nan
     base: float = 0.0
+    law: Mixture | None = None
 
     def below(self, value: float) -> float:
         """Posterior probability that the true mean lies below a value; that of a known mean is 0, 1/2 or 1."""
@@ -93,6 +142,8 @@ class Interval(NamedTuple):
         if self.base > 0.0:
             if value <= -self.base:
                 return 0.0
+            if self.law is not None:
+                return self.law.below(float(np.log1p(value / self.base)))
             top = self.base + self.mean
             return float(student.cdf(np.log((self.base + value) / top) * top / self.std_error, self.df))
         return float(student.cdf((value - self.mean) / self.std_error, self.df)) if self.df > 0 else float("nan")
@@ -119,7 +170,7 @@ def interval(values: Array, inflation: float, weights: Array, clusters: Sequence
         return Interval(mean)
     deviation = np.bincount(code, share * (values - mean))
     se = float(np.sqrt(inflation * n / (n - 1.0) * (deviation @ deviation)))
-    half = float(student.ppf(SURE, n - 1.0)) * se
+    half = float(student.ppf(END, n - 1.0)) * se
     return Interval(mean, se, mean - half, mean + half, n - 1.0)
 
 
@@ -187,17 +238,55 @@ def ratio_of(
     weights, half = _weights(rows, design), 0.5 if root else 1.0  # a root halves logarithms
     A, B = (float(np.average(v, weights=weights)) for v in (a, b))
     if not (A > 0.0 and B > 0.0):
-        return widened(plain, REFIT * max(A, B) ** half)
+        return plain
     gaps = [{**r, "losses": r["losses"] / A - s["losses"] / B} for r, s in zip(mine, theirs, strict=True)]
     found = of_rows(rows, by_row(gaps, "losses")[1], gaps, design)
-    se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + REFIT**2))
-    base, log = B**half, half * np.log(A / B)
-    alone, t = error_of(theirs, design, root), float(student.ppf(SURE, found.df))
-    reach, size = (min(t * v, 30.0) for v in (se, alone.std_error / base))  # a factor of exp(30) is as good as any
-    mean, low, high = (float(base * np.expm1(v)) for v in (log, log - reach, log + reach))
-    away = float(np.exp(SIZE * size))
-    low, high = low * away ** -np.sign(low), high * away ** np.sign(high)
-    return Interval(mean, (base + mean) * se, float(low), float(high), found.df, base)
+    refit = REFIT**2 / (found.df + 1.0)
+    se = float(np.sqrt(half**2 * (found.std_error**2 + fit_variance(gaps, "losses")) + refit))
+    alone, log = error_of(theirs, design, root), half * np.log(A / B)
+    reach = float(student.ppf(END, found.df)) * se
+    mean, low, high = at_size(alone, log, log - reach, log + reach)
+    return Interval(mean, (alone.mean + mean) * se, low, high, found.df, alone.mean)
+
+
+def at_size(alone: Interval, log: float, low: float, high: float) -> tuple[float, float, float]:
+    """Logs of a ratio of errors as differences from the error without the other data; the ends move away from it."""
+    reach = [min(max(v, -30.0), 30.0) for v in (log, low, high)]  # a factor of exp(30) is as good as any
+    mean, low, high = (float(alone.mean * np.expm1(v)) for v in reach)
+    away = float(np.exp(SIZE * min(student.ppf(END, alone.df) * alone.std_error / alone.mean, 30.0)))
+    return mean, float(low * away ** -np.sign(low)), float(high * away ** np.sign(high))
+
+
+def related(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    gain: float,
+    alone: Interval,
+    design: Design = PLAIN,
+    power: int = 1,
+    root: bool = False,
+) -> Interval:
+    """Difference of the errors one - other by fits to all rows; `gain` are the nats by which a relation explains more.
+
+    `one` and `other` are records of rows left out in closed form, losses the power of what a row is missed by, and
+    `alone` the error of `other` in folds.
+    """
+    if not np.any(differences(*(np.asarray(r["losses"], dtype=float) for r in (one, other)))):
+        return Interval(0.0, 0.0, 0.0, 0.0)
+    weights, times = _weights(one["rows"], design), 1.0 if root else float(power)  # logs of powers are that many times
+    sizes = [[r["losses"], np.asarray(r["std"], dtype=float) ** power] for r in (one, other)]
+    mine, theirs = np.log(np.maximum(np.average(sizes, axis=2, weights=weights), np.finfo(float).tiny)) / power
+    missed, expected = mine - theirs
+    moved = np.tanh(max(abs(missed), abs(expected)) / BEND)
+    law = Mixture(
+        float(expit(gain - COST)),
+        float(np.arcsinh(HOLDS * (missed + expected) / 2.0 / BEND)),
+        float(STILL + WITH * moved),
+        float(STILL + WITHOUT * moved),
+    )
+    mean, low, high = at_size(alone, *(times * law.quantile(p) for p in (0.5, 1.0 - END, END)))
+    spread = (high - low) / (2.0 * float(student.ppf(END, DF)))
+    return Interval(mean, spread, low, high, DF, alone.mean, law)
 
 
 def differences(one: Array, other: Array) -> Array:
@@ -240,15 +329,6 @@ def of_rows(rows: Sequence[int], values: Array, records: Sequence[Mapping[str, A
     ratio = float(np.mean([r["n_test"] / r["n_train"] for r in records]))
     inflation = folds / len(records) + folds * ratio  # 1/R + K n_test/n_train
     return interval(values, inflation, _weights(rows, design), [design.clusters.get(row, row) for row in rows])
-
-
-def widened(found: Interval, std: float) -> Interval:
-    """With a further, independent uncertainty; what is known to be nothing stays so."""
-    if not found.std_error > 0.0:
-        return found
-    se = float(np.hypot(found.std_error, std))
-    half = float(student.ppf(SURE, found.df)) * se
-    return Interval(found.mean, se, found.mean - half, found.mean + half, found.df)
 
 
 def _scaled(found: Interval, by: float, mean: float | None = None) -> Interval:

@@ -13,10 +13,12 @@ from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifie
 
 from borrow.data.cells import Codes
 from borrow.data.labels import list_labels
+from borrow.data.plain import to_json
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.problem import Problem, plain
+from borrow.transfer.references import LinearFit, RidgeReference
 
 #: Short and full names of the errors of predictions. The first of each kind is the default.
 SCORINGS = {
@@ -123,6 +125,11 @@ def splits_of(problem: Problem, primary: Any, cv: Any, seed: int) -> list[Split]
         return _blocks_of_time(problem, primary, cv)
     y = problem.y[rows] if problem.kind == "regression" else problem.y[rows].astype(str)
     groups = None if problem.groups is None else np.array([str(problem.groups[i]) for i in rows])
+    if groups is not None and len(np.unique(groups)) == 1:
+        raise ValueError(
+            f"all rows of {primary!r} are of one group, so that no fold of them can be held out; how well a task is "
+            "predicted that was never seen is asked with unseen='population' and scikit-learn's GroupKFold"
+        )
     shape = read_cv(cv, len(rows) if groups is None else len(np.unique(groups)), groups is not None)
     if shape is None:
         parts = list(cv.split(problem.X[rows], y, groups))
@@ -179,7 +186,8 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
     with capture_warnings() as said, one_thread():
         try:
-            record |= _held_out(train.fit(job.method, job.primary, seed), problem, job, scoring)
+            model = train.fit(job.method, job.primary, seed, not job.split.closed)
+            record |= _held_out(model, problem, job, scoring)
         except Exception as failure:  # one method that fails must not take the others with it
             record |= {**dict.fromkeys(ANSWERS[problem.kind]), "failure": f"{type(failure).__name__}: {failure}"}
     return {**record, "seconds": time.thread_time() - started, "warnings": said}
@@ -190,7 +198,8 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
     test, classes = job.split.test, problem.classes
     X, y, tasks = problem.X[test], problem.y[test], [job.primary] * len(test)
     if job.split.closed:
-        return score_numbers(*left_out(model, problem, job.primary), scoring)
+        evidence = to_json(getattr(model, "log_marginal_likelihood_", None))
+        return {**score_numbers(*left_out(model, problem, job.primary), scoring), "evidence": evidence}
     if problem.kind == "regression":
         mean, std = model.predict(X, tasks, return_std=True, include_noise=True)
         return score_numbers(y, mean, std, scoring)
@@ -204,11 +213,16 @@ def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, 
 
     Where tasks are told apart the estimator's own `leave_one_out` answers, which has rows of one input together. A
     pooled GP merges rows of several tasks at one input: with the function N(m, v) there, removing one row y takes the
-    site 1/noise away, so that the rest is N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
+    site 1/noise away, so that the rest is N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)). A reference kept what it
+    missed each row by.
     """
-    rows, found = problem.rows_of(primary), model.leave_one_out()
+    rows = problem.rows_of(primary)
     X, y = problem.X[rows], problem.y[rows]
     code = list(model.fitted_.schema.labels).index(primary)
+    if isinstance(model, RidgeReference):
+        line: LinearFit = model.fitted_.model
+        return y, y - line.missed[code], np.full(len(y), line.std[code])
+    found = model.leave_one_out()
     if primary in found["task"]:
         cells = model.fitted_.model.cells
         inputs = cells.X[cells.task == code]

@@ -46,6 +46,8 @@ VARIANTS = {
 ALONE = ("single", "mean", "ridge")
 #: What can drop a relation, so that data that do not help need not hurt it.
 DROPS = ("focused", "symmetric", "rank1")
+#: Tasks of more rows than this are not fitted by themselves beside the primary.
+MOST_ROWS_ALONE = 1500
 #: What "auto" leaves out, and why.
 NOT_IN_AUTO = {
     "pooled": "it takes all tasks for one",

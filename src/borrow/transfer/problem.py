@@ -98,13 +98,13 @@ class Problem:
         labels = sort_labels(tasks)
         return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=labels, frame=None, **parts)
 
-    def fit(self, key: str, primary: Any, seed: int = 0) -> Any:
-        """A method fitted to all rows, as the comparison fits it; no transfer fits the primary alone."""
+    def fit(self, key: str, primary: Any, seed: int = 0, alone: bool = True) -> Any:
+        """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task."""
         task = None if self.frame is None else self.task
         if key in self.more:
             model: Any = wrap(self.more[key], self.kind, task, primary, seed)
         else:
-            model = build(self.kind, key, task, primary, seed, alone=True)
+            model = build(self.kind, key, task, primary, seed, alone=alone)
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
         return with_encoder(model.fit(self.frame, self.y), self.encoder)

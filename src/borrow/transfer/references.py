@@ -45,6 +45,7 @@ class LinearFit:
     level: Array  # (M, C)
     slopes: Array  # (M, C, d)
     std: Array  # (M,), of numbers
+    missed: tuple[Array, ...] = ()  # by how much each task's rows are missed when they are left out
 
     def __call__(self, X: Array, task: Codes) -> Array:
         """Values at new rows, one column per output."""
@@ -74,16 +75,16 @@ class _Reference(TaskEstimator):
         rows, _ = rows.labelled()
         scales = rows.X.std(axis=0)
         center, scales = rows.X.mean(axis=0), np.where(scales > 0, scales, 1.0)
-        level, slopes, std = self._lines((rows.X - center) / scales, rows, schema)
+        level, slopes, std, *missed = self._lines((rows.X - center) / scales, rows, schema)
         attributes = {**self._read_attributes(), "tasks_": as_labels(schema.labels)}
         attributes |= (
             {"classes_": schema.classes} if labelled else {"noise_": dict(zip(schema.labels, std**2, strict=True))}
         )
-        return Fitted(schema, LinearFit(center, scales, level, slopes, std), attributes)
+        return Fitted(schema, LinearFit(center, scales, level, slopes, std, tuple(missed)), attributes)
 
     @abstractmethod
-    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, Array, Array]:
-        """Level, slopes and spread of every task's line, for standardised inputs Z."""
+    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, ...]:
+        """Level, slopes and spread of every task's line, for standardised Z; of numbers, what each row is missed by."""
 
     def _values(self, X: Any, tasks: Any) -> Array:
         rows, task = self._read_new(X, tasks)
@@ -107,7 +108,7 @@ class RidgeReference(RegressorMixin, _Reference):
     only : label of the only task to fit; None fits every task.
     """
 
-    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, Array, Array]:
+    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, ...]:
         M, d = len(schema.labels), Z.shape[1]
         level, slopes, std = np.zeros((M, 1)), np.zeros((M, 1, d)), np.zeros(M)
         where = [np.flatnonzero(rows.task == t) for t in range(M)]
@@ -128,7 +129,7 @@ class RidgeReference(RegressorMixin, _Reference):
             level[t] = means[t] + LEVEL * c[at].sum()
             slopes[t] = common + own * Z[at].T @ c[at]
             std[t] = np.sqrt((missed[at] @ missed[at] + spread) / (len(at) + 1))
-        return level, slopes, std
+        return level, slopes, std, *(missed[at] for at in where)
 
     def predict(
         self, X: Any, tasks: Any = None, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
@@ -166,7 +167,7 @@ class LogisticReference(ClassifierMixin, _Reference):
     task, random_state, form, only : as in `RidgeReference`.
     """
 
-    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, Array, Array]:
+    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, ...]:
         M, C, d = len(schema.labels), len(schema.classes), Z.shape[1]
         code = rows.y.astype(int) % C  # of one class only the code is 1
         level, slopes = np.zeros((M, C)), np.zeros((M, C, d))

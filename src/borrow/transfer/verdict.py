@@ -37,8 +37,8 @@ class Verdict:
     ----------
     answer : "helps", "probably helps", "no practical difference", "cannot tell", "probably hurts" or "hurts".
     primary : label of the task that the answer is for.
-    best : key of the method that was judged, that of the largest weight among those that borrow; None where none could
-        be.
+    best : key of the method that was judged, that of the largest weight among those that borrow, or among those that
+        relate the tasks where all rows show a relation; None where none could be.
     difference, low, high : of its error from that of `alone`, negative is better, with an interval.
     level, folds : level of the interval, and from how many folds.
     sentence : the answer in words.
@@ -54,6 +54,8 @@ class Verdict:
     alone : key of the best method without the other data, which borrowing has to beat.
     weights, borrows : weight of every method in what `AutoRegressor` predicts, and the sum of those that borrow.
     because : the weights in words.
+    evidence : nats by which all rows are better explained by `best` than by a GP for each task; NaN where it is none
+        that relates the tasks in closed form.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Verdict:
     borrows: float = 0.0
     because: str = ""
     copies: list[list[Any]] = field(default_factory=list)
+    evidence: float = math.nan
 
     @property
     def carriers(self) -> list[Any]:
@@ -162,12 +165,21 @@ def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
         return f"{begin}: no method that borrows could be judged."
     label = label_of(v.best)
     if v.difference == v.low == v.high == 0.0:
-        return f"{begin}: the {label} borrowed nothing in any of {v.folds} folds and predicts as no transfer does."
+        where = f"in any of {v.folds} folds" if math.isnan(v.evidence) else "in the fit to all rows"
+        return f"{begin}: the {label} borrowed nothing {where} and predicts as no transfer does."
     return (
         f"{begin}: {scoring} {alone + v.difference:.3g} by the {label} against {alone:.3g} without the other data "
         f"({label_of(v.alone)}), difference {v.difference:.3g} ({100 * v.level:.3g} % interval {v.low:.3g} to "
-        f"{v.high:.3g}, {v.folds} folds). P(borrowing lowers the error) = {probability(v.probability)}."
+        f"{v.high:.3g}, {v.folds} folds). P(borrowing lowers the error) = {probability(v.probability)}{odds(v)}."
     )
+
+
+def odds(v: Verdict) -> str:
+    """How much likelier all rows are with a relation between the tasks than without one, where that is known."""
+    if math.isnan(v.evidence):
+        return ""
+    times = "over 1,000" if v.evidence > math.log(1000.0) else f"{math.exp(max(v.evidence, -7.0)):.2g}"
+    return f"; all rows are {times} times as likely with a relation between the tasks as without"
 
 
 def probability(p: float) -> str:

@@ -134,7 +134,7 @@ def primary_gain(search: Search, values: Values) -> float:
     setup, alone, t = search.setup, search.alone, search.setup.primary
     likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
     posterior: Any = condition(values, setup).posterior
-    helped = posterior.evidence_given_others[t]
+    helped = posterior.evidence_given(t)
     helped += likelihood.log_normaliser(likelihood.sites()[1])
     noise, part = {"noise": values["noise"][t : t + 1]}, values["specific"][setup.specific_parts[t]]
     by_prior = search.prior_of_primary(noise | ({"kernel": part} if part.size else {}))
@@ -149,7 +149,7 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
     best so far shares nothing that is worth it, beside relations from the regression. What all tasks together gain is
     not asked: the secondaries would gain by a shared function that is hardly the primary's.
     """
-    setup, alone, t = search.setup, search.alone, search.setup.primary
+    setup, alone, t, now = search.setup, search.alone, search.setup.primary, search.ascent
     kernel, at = setup.kernel, setup.specific_parts[t].start
     variance = kernel.marks("variance")
     if setup.specific[t] is not None or not variance.any():
@@ -163,7 +163,7 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
 
     start = inserted(sharing, alone.values["kernel"] + OWN_SHARE * variance)
     bounds = {**search.bounds, "specific": bounds_of(start, setup.cells)["specific"]}
-    ascent = FocusedAscent(wider, search.ascent.scales, search.ascent.prior, search.ascent.sd)
+    ascent = FocusedAscent(wider, now.scales, now.prior, now.sd, rough=now.rough)
     none = replace(alone, values=inserted(alone.values, kernel.theta + LITTLE * variance))
     other = replace(search, ascent=ascent, bounds=bounds, alone=none)
     trial = other.go_on(best, start)

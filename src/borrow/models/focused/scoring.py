@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from borrow.inference import ExactInference
 from borrow.models.focused.model import Setup, focused_objective, priors_of, task_weights
 from borrow.models.gp.ascent import Ascent, Bounds
 from borrow.numerics.linalg import Array
@@ -30,6 +31,8 @@ MOST = 600
 MANY_ROWS, STILL = 5000, 2e-6
 #: Scoring steps of every start before the best goes on.
 HEAT = 3
+#: Steps by blocks of every start before the best goes on.
+BLOCK_HEAT = 8
 STEP = 1e-4
 #: Up to this many parameters all second derivatives are taken by differences.
 FEW = 60
@@ -69,19 +72,50 @@ class FocusedAscent(Ascent):
     """What is maximised of a focused model, and the way up."""
 
     def __init__(
-        self, setup: Setup, scales: Array, prior: str | None, sd: float | None, curvature: Array | None = None
+        self,
+        setup: Setup,
+        scales: Array,
+        prior: str | None,
+        sd: float | None,
+        curvature: Array | None = None,
+        rough: bool = False,
     ) -> None:
         self.setup, self.scales, self.prior, self.sd = setup, scales, prior, sd
         n = len(setup.cells.y)
         still = {"tol": STILL * n, "patience": 5} if n > MANY_ROWS else {}
         towards = partial(directions, setup=setup) if can_score(setup) else None
-        super().__init__(focused_objective(setup), priors_of(setup, scales, prior, sd), towards, curvature, still)
+        blocks = blocks_of(setup) if still and towards is None and curvature is None else []
+        log_priors = priors_of(setup, scales, prior, sd)
+        super().__init__(
+            focused_objective(setup), log_priors, towards, curvature, still, blocks, rough and bool(blocks)
+        )
 
     def heat(self, start: Values, bounds: Bounds, steps: int, tol: float | None) -> Optimum:
         """A few steps; none where tasks share nothing, which have been fitted: all weights at zero is a saddle."""
         if start["rho"].size and not np.any(start["rho"]):
             return Optimum(start, self.objective(start)[0], 0, 1, False, "")
-        return self.score(start, bounds, steps, tol)
+        return super().heat(start, bounds, steps, tol)
+
+
+def blocks_of(setup: Setup) -> list[Array]:
+    """Positions of the parameters of each secondary, those of tasks with as many together; and of all others, first.
+
+    None with background functions, whose loadings bear on each other.
+    """
+    if setup.background is not None:
+        return []
+    parts, n, M = setup.specific_parts, setup.kernel.n_theta, len(setup.specific)
+    own, noise = n + M - 1, n + M - 1 + parts[-1].stop
+    last = noise + (M if isinstance(setup.infer, ExactInference) else 0)
+    of_task: dict[int, list[Array]] = {}
+    for i, t in enumerate(setup.secondaries.tolist()):
+        block = np.array(
+            [n + i, *range(own + parts[t].start, own + parts[t].stop), *([noise + t] if last > noise else [])]
+        )
+        of_task.setdefault(len(block), []).append(block)
+    blocks = [np.stack(each) for each in of_task.values()]
+    rest = np.setdiff1d(np.arange(last), np.concatenate([b.ravel() for b in blocks] or [np.zeros(0)]))
+    return [rest[None, :], *blocks]
 
 
 def observed_curvature(ascent: FocusedAscent, values: Values) -> Array:
@@ -91,7 +125,9 @@ def observed_curvature(ascent: FocusedAscent, values: Values) -> Array:
     """
     x = pack(values)
     if x.size > FEW:
-        return ascent.information(values)
+        posterior: Any = ascent.evidence.at(values).posterior  # of labels too, whose ascent takes no scoring steps
+        known = posterior.information(directions(values, posterior, ascent.setup))
+        return sum((log_prior.curvature(values) for log_prior in ascent.log_priors), known)
     here, C = pack(ascent.objective(values)[1]), np.empty((x.size, x.size))
     for i in range(x.size):
         moved = x.copy()

@@ -32,7 +32,7 @@ from borrow.models.focused.relations import (
     prune,
     sharing_gains,
 )
-from borrow.models.focused.scoring import HEAT, FocusedAscent
+from borrow.models.focused.scoring import BLOCK_HEAT, HEAT, FocusedAscent
 from borrow.models.focused.starts import starts
 from borrow.models.gp.ascent import on_few_rows
 from borrow.models.gp.model import bounds_of, fit_single
@@ -124,12 +124,12 @@ def optimise(
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
     warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
     bounds = bounds_of(candidates[0], setup.cells)
-    search = Search(FocusedAscent(setup, scales, how.prior, how.weight_sd), bounds, alone, how.max_iter)
+    search = Search(FocusedAscent(setup, scales, how.prior, how.weight_sd, rough=True), bounds, alone, how.max_iter)
     priced = search.cost > 0 and how.weight_sd is not None
     priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     if few is not None:
         search = replace(search, ascent=FocusedAscent(few, scales, how.prior, how.weight_sd))
-    heat = HEAT if search.ascent.scores else warmup
+    heat = HEAT if search.ascent.scores else BLOCK_HEAT if search.ascent.blocks else warmup
     best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, heat))
     weighed = (
         priced and "noise" in best.values and "loadings" not in best.values
@@ -149,7 +149,7 @@ def optimise(
     if weighed:
         search, best = protect_primary(search, best)
     again = with_inducing(how.inducing, data, setup, best.values)
-    if not np.array_equal(again.Z, setup.Z):
+    if not np.array_equal(again.Z, setup.Z) or search.ascent.rough:
         setup = again
         search = replace(search, ascent=FocusedAscent(again, scales, how.prior, how.weight_sd, search.ascent.curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))

@@ -23,6 +23,8 @@ from borrow.tasks.placed import PlacedTasks
 
 #: A scoring step that gains less than this per parameter is the last, unless it is said otherwise.
 TOLERANCE = 1e-5
+#: How much sooner a search by blocks ends that another follows.
+ROUGHLY = 10.0
 
 Bounds = Mapping[str, tuple[Array, Array]]
 
@@ -32,7 +34,9 @@ class Ascent:
 
     Priors give their log density with its derivatives when called, and for scoring steps their `curvature`, like
     `NamedPriors`.
-    `curvature` is that of the same model on fewer rows, raised to these: scoring steps are then taken with it.
+    `blocks` are those of `maximise_by_blocks`, which then come before L-BFGS; `rough` is a search that another follows:
+    it ends sooner, with the blocks. `curvature` is that of the same model on fewer rows, raised to these: scoring steps
+    are then taken with it.
     """
 
     def __init__(
@@ -42,9 +46,11 @@ class Ascent:
         directions: Callable[[Values, Any], Array] | None,
         curvature: Array | None = None,
         options: Mapping[str, Any] | None = None,
+        blocks: Sequence[Any] = (),
+        rough: bool = False,
     ) -> None:
         self.evidence, self.log_priors, self.directions = evidence, log_priors, directions
-        self.curvature, self.options = curvature, options or {}
+        self.curvature, self.options, self.blocks, self.rough = curvature, options or {}, list(blocks), rough
         evidence.keep = directions is not None
         plain: hyper.Objective = evidence
         self.objective = reduce(hyper.with_prior, log_priors, plain)
@@ -77,7 +83,12 @@ class Ascent:
     def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
         """The optimum from these values on; L-BFGS goes on where scoring steps stop short."""
         if not self.scores:
-            return hyper.maximise(self.objective, start, bounds, max_iter, **self.options)
+            best = self._by_blocks(start, bounds, max_iter, self.options) if self.blocks else None
+            if best is not None and (self.rough or best.n_iter >= max_iter):
+                return best
+            at, left = (start, max_iter) if best is None else (best.values, max_iter - best.n_iter)
+            end = hyper.maximise(self.objective, at, bounds, left, **self.options)
+            return end if best is None else best.followed_by(end)
         best = self.score(start, bounds, max_iter, tol)
         if best.message != hyper.STALLED or best.n_iter >= max_iter:
             return best
@@ -86,8 +97,6 @@ class Ascent:
 
     def race(self, starts: list[Values], bounds: Bounds, max_iter: int, heat: int, tol: float | None = None) -> Optimum:
         """`heat` steps from every start, then the best of them to the end."""
-        if not self.scores:
-            return hyper.race(self.objective, starts, bounds, max_iter, heat, **self.options)
         if len(starts) == 1:
             return self.maximise(starts[0], bounds, max_iter, tol)
         heat = min(heat, max_iter)
@@ -98,7 +107,15 @@ class Ascent:
 
     def heat(self, start: Values, bounds: Bounds, steps: int, tol: float | None) -> Optimum:
         """A few steps."""
-        return self.score(start, bounds, steps, tol)
+        if self.scores:
+            return self.score(start, bounds, steps, tol)
+        if self.blocks:
+            return replace(self._by_blocks(start, bounds, steps, {**self.options, "tol": 0.0}), converged=False)
+        return hyper.maximise(self.objective, start, bounds, steps, **self.options)
+
+    def _by_blocks(self, start: Values, bounds: Bounds, steps: int, options: Mapping[str, Any]) -> Optimum:
+        tol = options["tol"] * (ROUGHLY if self.rough else 1.0)
+        return hyper.maximise_by_blocks(self.objective, start, bounds, self.blocks, steps, tol, options["patience"])
 
 
 def on_few_rows(setup: Any, per_task: int, device: Any = None) -> Any:

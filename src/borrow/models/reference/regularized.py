@@ -41,7 +41,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
@@ -85,10 +85,14 @@ def solve(K: Array, y: Array, C: float, tol: float) -> tuple[Array, float]:
     """Coefficients of all rows and the intercept (1); rows of one class only are answered by that class."""
     if np.all(y == y[0]):
         return np.zeros(len(y)), float(y[0])
-    machine = SVC(C=C, kernel="precomputed", tol=tol, random_state=0).fit(K, y)  # None would draw from NumPy's own
+    machine = _machine(C, tol).fit(K, y)
     coefficients = np.zeros(len(y))
     coefficients[machine.support_] = machine.dual_coef_[0]
     return coefficients, float(machine.intercept_[0])
+
+
+def _machine(C: float, tol: float) -> SVC:
+    return SVC(C=C, kernel="precomputed", tol=tol, random_state=0)  # None would draw from NumPy's own
 
 
 def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Array | None:
@@ -96,11 +100,8 @@ def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Arr
     folds = min(FOLDS, int(np.sum(y > 0)), int(np.sum(y < 0)))
     if folds < 2:
         return None
-    margins = np.empty(len(y))
     split = StratifiedKFold(folds, shuffle=True, random_state=check_random_state(random_state))
-    for seen, left in split.split(K, y):
-        coefficients, intercept = solve(K[np.ix_(seen, seen)], y[seen], C, tol)
-        margins[left] = K[np.ix_(left, seen)] @ coefficients + intercept
+    margins: Array = cross_val_predict(_machine(C, tol), K, y, cv=split, method="decision_function")
     return margins
 
 
