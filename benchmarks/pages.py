@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pages_bands
 import pages_claims
 import pages_classification
 import pages_cli
@@ -400,7 +401,7 @@ BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
 BLOCKS |= pages_report.BLOCKS | pages_reliability.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
-BLOCKS |= pages_gpu.BLOCKS
+BLOCKS |= pages_gpu.BLOCKS | pages_bands.BLOCKS
 BLOCKS |= pages_large.BLOCKS
 BLOCKS |= pages_claims.BLOCKS
 BLOCKS |= pages_defaults.BLOCKS

@@ -140,17 +140,19 @@ def headline() -> str:
 
 def whole_fits() -> str:
     result = load("gpu_fits")
+    of = result["made by"]["commit"]
     rows = [
         [
             r["line"],
             f"{r['rows']:,}",
             f"{r['seconds']:.1f}",
-            f"{r['peak GiB']:.1f}",
-            f"{r['log density of new rows']:.3f}",
+            f"{r['peak GiB']:.1f}" if "peak GiB" in r else "–",
+            f"{r['log density of new rows']:.3f}" if "log density of new rows" in r else "–",
+            r.get("of commit", of),
         ]
         for r in result["records"]
     ]
-    head = ["fit", "rows", "seconds", "peak GiB", "log density of new rows"]
+    head = ["fit", "rows", "seconds", "peak GiB", "log density of new rows", "commit"]
     return table(head, rows) + made_by(
         result, f"seed {result['seed']}; one {result['card']}; PyTorch {result['torch']}"
     )

@@ -131,6 +131,25 @@ def thousand() -> str:
     return table(head, rows)
 
 
+def whole_fits() -> str:
+    result = load("fits")
+    of = result["made by"]["commit"]
+    rows = [
+        [
+            name,
+            f"{line['ratio']:.2f}",
+            f"{line['now']['seconds']:.1f}",
+            f"{line['before']['seconds']:.1f}",
+            f"{line['now']['log density']:.3f}",
+            f"{line['before']['log density']:.3f}",
+            line.get("of commit", of),
+        ]
+        for name, line in result["lines"].items()
+    ]
+    head = ["fit", "ratio", "CPU seconds", "before", "log density of new rows", "before", "commit"]
+    return table(head, rows) + made_by(result, f"seed {result['seed']}, against commit b0d6f37")
+
+
 def unchanged() -> str:
     result = load("bench_unchanged")
     rows = [
@@ -145,6 +164,7 @@ def unchanged() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "large models": models,
+    "large fits": whole_fits,
     "large same": same,
     "large bytes": moved,
     "large time": times,

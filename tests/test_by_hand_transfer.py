@@ -16,7 +16,7 @@ from borrow.data.cells import Rows
 from borrow.data.read import Schema
 from borrow.data.table import Table
 from borrow.transfer import decide, folds, inputs, ledger, lines, methods, shapley, suggest
-from borrow.transfer.attribute import correlation_error, relations_of, secondary_table
+from borrow.transfer.attribute import of_correlation, relations_of, secondary_table
 from borrow.transfer.auto import as_problem
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.problem import read_problem
@@ -258,9 +258,10 @@ def test_orders_of_many_tasks_go_forth_and_back():
         np.testing.assert_allclose(shares[t], [t + 1.0, 0.5 * (t + 1.0)])
 
 
-def test_correlation_error_and_table_of_secondaries_by_hand():
-    assert correlation_error({"rho": 2.0, "correlation": 0.8, "std_error": 0.5}) == pytest.approx(0.4 * 0.36 * 0.5)
-    assert correlation_error({"rho": 0.0, "correlation": 0.0, "std_error": 0.3}) == 0.3
+def test_error_of_the_correlation_and_table_of_secondaries_by_hand():
+    found = of_correlation({"rho": 2.0, "correlation": 0.3, "std_error": 0.5, "low": -0.2, "high": 0.7})
+    assert found["std_error"] == pytest.approx(0.9 / 3.919928)  # of the correlation, not of rho
+    assert (found["correlation_low"], found["correlation_high"], found["rho"]) == (-0.2, 0.7, 2.0)
     relations = [{"task": "b", "correlation": 0.8, "std_error": 0.1, "share": None}]
     worth = shapley.Worth(0.6, 0.2, decide.Interval(0.5, 0.1, 0.3, 0.7, 4.0), 0.01)
     found = secondary_table({"b": 7, "c": 3}, relations, {"b": worth})
@@ -496,13 +497,14 @@ class Related:
 def test_the_strongest_relation_of_several_classes_is_told():
     def relation(rho, correlation):
         return {"task": ["a", "b"], "rho": [1.0, rho], "correlation": [1.0, correlation], "std_error": [0.0, 0.1],
+                "low": [1.0, correlation - 0.1], "high": [1.0, correlation + 0.2],
                 "share": [1.0, correlation**2]}  # fmt: skip
 
     for order in ([(0.3, 0.3), (-1.0, -0.8), (0.0, 0.0)], [(-1.0, -0.8), (0.0, 0.0), (0.3, 0.3)]):
         found = relations_of(Related(*(relation(*r) for r in order)), "a", 0)
         (only,) = found["relations"]
         assert (only["task"], only["rho"], only["correlation"]) == ("b", -1.0, -0.8)
-        assert only["std_error"] == pytest.approx(0.8 * (1.0 - 0.64) * 0.1)
+        assert (only["correlation_low"], only["correlation_high"]) == pytest.approx((-0.9, -0.6))
         assert found["failure"] is None
 
 
@@ -688,6 +690,8 @@ def test_lines_that_are_right_and_those_that_are_not():
     lines.check_line({**LINE, "failure": "it", **dict.fromkeys(("error", "mean", "losses"))}, ABOUT)
     relation = {"task": "b", "rho": None, "correlation": 1, "std_error": 0.1, "share": 0.5}
     lines.check_line({"primary": "a", "relations": [relation]}, ABOUT)
+    with pytest.raises(ValueError, match="a bound in a line is of another kind"):
+        lines.check_line({"primary": "a", "relations": [{**relation, "correlation_low": "none"}]}, ABOUT)
     no_rows = {"n_test": 0, **{n: [] for n in ("rows", "y", "mean", "std", "losses", "log_densities")}}
     for change in (
         {"n_test": 2}, {"n_train": 0}, {"rows": []}, {"losses": [1.0, 2.0]}, no_rows, {"rows": [True]},

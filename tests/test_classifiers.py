@@ -266,6 +266,7 @@ def test_tasks_survive_cross_validation():
 def test_standard_errors_task_by_task_are_near_those_of_the_whole(monkeypatch):
     """Labels have no noise; the sites that EP made of them stand for the task's own rows."""
     monkeypatch.setattr("borrow.models.focused.search.EXACT_ROWS", 0)
+    monkeypatch.setattr("borrow.models.focused.relatedness.MOST_WORK", 0.0)  # both by the curvature, without paths
     X, y, tasks, _, _ = drawn(5, 2)
     model = borrow.FocusedGPClassifier(primary="p", max_iter=20).fit(X, y, tasks=tasks)
     whole = model.relatedness()["std_error"]

@@ -8,6 +8,7 @@ import pytest
 import borrow
 from borrow import kernels
 from borrow.covariance.contracts import Prediction
+from borrow.data.cells import Cells
 from borrow.datasets import focused_gap, transfer_family
 from borrow.inference.hyper_uncertainty import (
     HyperUncertainty,
@@ -15,6 +16,8 @@ from borrow.inference.hyper_uncertainty import (
     curvature_of_values,
     direction,
     hyper_uncertainty,
+    stretch_of_tasks,
+    stretched,
     student_points,
 )
 from borrow.inference.priors import kernel_prior, noise_prior
@@ -199,3 +202,47 @@ def test_the_mean_alone_asks_no_other_hyper_parameters(name, monkeypatch):
     assert not asked
     model.predict(X, tasks=task, return_std=True)
     assert asked
+
+
+def test_rows_left_out_stretch_the_variance_of_their_task():
+    """By refits of one task without each of its rows, the other as its model says; the factor is never below 1."""
+    kernel, rng = kernels.SquaredExponential(1.0, 1.0), np.random.default_rng(2)
+    X = rng.uniform(0.0, 6.0, (16, 1))
+    task, noise = np.repeat([0, 1], 8), np.array([0.1, 0.2])
+    y = np.where(task == 0, 3.0, 0.1) * rng.normal(size=16)
+    cells = Cells(X, y, np.ones(16), np.array([0, 8, 16]), np.zeros(2), np.zeros(2), np.zeros(2))
+    mean, variance, errors = np.empty(16), np.empty(16), np.empty(16)
+    for t in (0, 1):
+        at = np.flatnonzero(task == t)
+        K = kernel(X[at])
+        S = K + noise[t] * np.eye(8)
+        mean[at], variance[at] = K @ np.linalg.solve(S, y[at]), np.diag(K - K @ np.linalg.solve(S, K))
+        for i in at:
+            rest = at[at != i]
+            k = kernel(X[[i]], X[rest])[0]
+            w = np.linalg.solve(kernel(X[rest]) + noise[t] * np.eye(7), k)
+            errors[i] = (y[i] - w @ y[rest]) ** 2 / (1.0 - w @ k + noise[t])
+    factor = stretch_of_tasks(cells, noise, (mean, variance))
+    assert factor[0] == pytest.approx((6.0 + errors[:8].sum()) / 14.0)
+    assert factor[0] > 2.0
+    assert errors[8:].sum() < 8.0
+    assert factor[1] == 1.0
+    found = stretched(Prediction(np.zeros(2), np.ones(2), np.array([[1.0, 0.5], [0.5, 1.0]])), np.array([4.0, 1.0]))
+    np.testing.assert_allclose(found.variance, [4.0, 1.0])
+    np.testing.assert_allclose(found.covariance, [[4.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize("kind", [borrow.MultiTaskIVMRegressor, borrow.HierarchicalGPRegressor])
+def test_learnt_models_of_one_kernel_count_more_than_their_posterior(kind):
+    """Deviation and covariance agree, and both are at least those at the hyper-parameters found."""
+    rng = np.random.default_rng(0)
+    X, task = rng.uniform(-4.0, 4.0, (48, 1)), np.repeat(["a", "b", "c"], 16)
+    y = np.sin(2.0 * X[:, 0]) * np.where(task == "a", 1.0, 0.3) + 0.1 * rng.normal(size=48)
+    model, new = kind().fit(X, y, tasks=task), np.linspace(-4.0, 4.0, 9)[:, None]
+    std, covariance = (
+        model.predict(new, tasks="a", return_std=True)[1],
+        model.predict(new, tasks="a", return_cov=True)[1],
+    )
+    np.testing.assert_allclose(std**2, np.diag(covariance), rtol=1e-9)
+    plain = np.sqrt(np.diag(model.posterior_covariance(new, tasks="a")))
+    assert np.all(std >= plain - 1e-9)

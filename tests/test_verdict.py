@@ -348,7 +348,9 @@ def test_secondaries_show_relatedness_and_what_they_are_worth():
     found = made({"single": ALONE, "focused": focused}, None, ("a", "b", "c"), relations, out)
     table = found.verdict().secondaries
     worth = ["alone", "without", "gain", "low", "high", "p"]
-    assert list(table) == ["task", "rows", "correlation", "std_error", "share", *worth]
+    assert list(table) == [
+        "task", "rows", "correlation", "correlation_low", "correlation_high", "std_error", "share", *worth
+    ]  # fmt: skip
     assert table["task"] == ["b", "c"]
     assert table["gain"][0] == pytest.approx(np.mean(ALONE - focused))
     assert table["low"][0] > 0

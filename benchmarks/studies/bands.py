@@ -1,113 +1,213 @@
-"""Do bands of 90 % cover 90 %? Coverage and log density by method, number of rows and kind of function.
+"""Do 90 % bands cover 90 %, do 95 % intervals of relations hold 95 %, and what do labels lose?
 
-The primary task has 6, 10, 20 or 50 rows and is drawn from the model (a GP with a random lengthscale, in one column or
-in three, and random noise), or is a step, which no smooth kernel fits. Two secondaries of 30 rows carry the primary's
-function in part, beside one of their own. All is asked of new inputs of the primary: whether the function lies in
-its band (mean +- 1.645 standard deviations), whether a new observation does, and the mean log density of observations.
+    python benchmarks/studies/bands.py [--draws 40] [--parts bands labels relations] [--minutes 5]
 
-`--as NAME` puts the figures beside those that are there, under that name; with `PYTHONPATH` at the source of another
-commit these are that commit's. Public names only.
+bands       The primary has 6, 10, 20 or 50 rows. It is drawn from the model (a GP with a random lengthscale, in one
+            column or in three, and random noise), or is a step, which no smooth kernel fits. Two secondaries of 30
+            rows carry its function in part, beside one of their own ("model", "step"), are the same function ("same",
+            the model of pooling), or have nothing in common but the kernel ("independent", the model of the IVM and of
+            the hierarchical GP). New inputs of the primary and of a secondary are asked: whether the function lies in
+            its band (mean +- 1.645 standard deviations), whether a new observation does, and its mean log density.
+labels      The same functions in one column, labels by their sign with noise: log loss and share of right labels.
+relations   Two functions of lengthscale 1 on [0, 6], 10 or 30 rows of each, noise 0.1, correlation 0.8 or 0: whether
+            the interval of the correlation holds it, whether rho lies within 1.96 standard errors (draws in which the
+            relation was kept and the primary has no part of its own), and how often zero is outside of the interval.
+
+Every fit is a record, with its seed and the commit that made it, in docs/results/bands.jsonl; a run goes on where it
+stopped, and `--minutes` stops it. The summary is docs/results/bands.json. Public names only.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+import time
 import warnings
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import borrow
 from borrow.kernels import SquaredExponential
-from results import RESULTS, provenance, write_result
+from results import RESULTS, Records, write_result
 
 ROWS = (6, 10, 20, 50)
-FAMILIES = ("model, 1 column", "model, 3 columns", "step")
-METHODS = {
+FAMILIES = ("model, 1 column", "model, 3 columns", "step", "same", "independent")
+REGRESSORS = {
     "no transfer": lambda: borrow.SingleTaskGPRegressor(),
     "pooled": lambda: borrow.PooledGPRegressor(),
     "focused": lambda: borrow.FocusedGPRegressor(primary="primary"),
     "symmetric": lambda: borrow.MultiTaskGPRegressor(),
+    "hierarchical": lambda: borrow.HierarchicalGPRegressor(),
+    "IVM": lambda: borrow.MultiTaskIVMRegressor(),
+    "RBF network": lambda: borrow.MultiTaskRBFRegressor(),
 }
-NINETY = float(norm.ppf(0.95))
-#: What is measured of each fit.
-FIGURES = ("function covered", "observation covered", "log density", "error", "deviation of the function")
+CLASSIFIERS = {
+    "no transfer": lambda: borrow.SingleTaskGPClassifier(),
+    "pooled": lambda: borrow.PooledGPClassifier(),
+    "focused": lambda: borrow.FocusedGPClassifier(primary="primary"),
+    "symmetric": lambda: borrow.MultiTaskGPClassifier(),
+}
+#: Which methods are asked of which family: those whose model it is, and all of related functions in one column.
+ASKED = {
+    "model, 1 column": list(REGRESSORS),
+    "model, 3 columns": ["no transfer", "focused", "symmetric"],
+    "step": ["no transfer", "focused", "symmetric"],
+    "same": ["pooled"],
+    "independent": ["hierarchical", "IVM", "RBF network"],
+}
+NINETY, CORRELATION = float(norm.ppf(0.95)), 0.8
+RELATION_ROWS, NEW = (10, 30), 60
 
 
 def draw(family: str, rows: int, seed: int) -> dict[str, Any]:
-    """Rows of three tasks, and new rows of the primary with the function's values and noisy ones."""
+    """Rows of three tasks, and new rows of the primary and of a secondary with the functions' values and noisy ones."""
     rng = np.random.default_rng([FAMILIES.index(family), rows, seed])
-    d, sizes = (3 if family == "model, 3 columns" else 1), (rows, 30, 30, 60)
-    X = [rng.uniform(-4.0, 4.0, (n, d)) for n in sizes]
-    A = np.vstack(X)
+    d, sizes = (3 if family == "model, 3 columns" else 1), (rows, 30, 30, NEW)
+    X = rng.uniform(-4.0, 4.0, (sum(sizes), d))
     ends = np.cumsum(sizes)[:-1]
+    lengthscale = 0.0
 
     def function() -> Any:
-        lengthscale = np.exp(rng.normal(0.0, 0.5)) * (1.5 if d == 1 else 3.0)
-        K = SquaredExponential(1.0, lengthscale)(A) + 1e-9 * np.eye(len(A))
-        return np.split(np.linalg.cholesky(K) @ rng.normal(size=len(A)), ends)
+        own = np.exp(rng.normal(0.0, 0.5)) * (1.5 if d == 1 else 3.0)
+        own = lengthscale if lengthscale and family == "independent" else own
+        K = SquaredExponential(1.0, own)(X) + 1e-9 * np.eye(len(X))
+        return np.linalg.cholesky(K) @ rng.normal(size=len(X))
 
-    step = np.where(A[:, 0] > rng.uniform(-2.0, 2.0), 1.0, -1.0)
-    f = np.split(step, ends) if family == "step" else function()
+    lengthscale = np.exp(rng.normal(0.0, 0.5)) * 1.5
+    f = np.where(X[:, 0] > rng.uniform(-2.0, 2.0), 1.0, -1.0) if family == "step" else function()
     noise = 0.1 if family == "step" else np.exp(rng.normal(np.log(0.2), 0.7))
-    y = [f[0], *(rng.choice([-1.0, 1.0]) * f[t] + 0.5 * function()[t] for t in (1, 2)), f[3]]
-    y = [v + noise * rng.normal(size=len(v)) for v in y]
-    task = np.repeat(["primary", "a", "b"], sizes[:3])
-    return {"X": np.vstack(X[:3]), "y": np.concatenate(y[:3]), "task": task, "new": X[3], "f": f[3], "observed": y[3]}
+    if family == "same":
+        others = [f, f]
+    elif family == "independent":
+        others = [function(), function()]
+    else:
+        others = [rng.choice([-1.0, 1.0]) * f + 0.5 * function() for _ in range(2)]
+    of = [f, *others]
+    task = np.repeat([0, 1, 2], sizes[:3])
+    truth = np.choose(task, [v[: ends[2]] for v in of])
+    new = slice(ends[2], None)
+    return {
+        "X": X[: ends[2]],
+        "y": truth + noise * rng.normal(size=len(truth)),
+        "task": np.array(["primary", "a", "b"])[task],
+        "new": X[new],
+        "f": f[new],
+        "observed": f[new] + noise * rng.normal(size=NEW),
+        "f of a": others[0][new],
+    }
 
 
-def one_fit(name: str, problem: dict[str, Any]) -> list[float]:
-    """`FIGURES` of one method on one draw."""
-    mine = problem["task"] == "primary" if name == "no transfer" else np.ones(len(problem["y"]), dtype=bool)
+def fitted(build: Any, d: dict[str, Any], y: Any, alone: bool) -> Any:
+    """A fit to all rows, or to the primary's; few rows call for the same warnings many times."""
+    mine = d["task"] == "primary" if alone else np.full(len(y), True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the same noise of few rows, many times
-        model = METHODS[name]().fit(problem["X"][mine], problem["y"][mine], tasks=problem["task"][mine])
-    asked = {"tasks": np.full(len(problem["new"]), "primary"), "return_std": True}
-    mean, std = model.predict(problem["new"], **asked)
-    wide = model.predict(problem["new"], **asked, include_noise=True)[1]
-    return [
-        float(np.mean(np.abs(problem["f"] - mean) < NINETY * std)),
-        float(np.mean(np.abs(problem["observed"] - mean) < NINETY * wide)),
-        float(np.mean(norm.logpdf(problem["observed"], mean, wide))),
-        float(np.sqrt(np.mean((problem["f"] - mean) ** 2))),
-        float(np.mean(std)),
-    ]
+        warnings.simplefilter("ignore")
+        return build().fit(d["X"][mine], y[mine], tasks=d["task"][mine])
 
 
-def measure(methods: list[str], rows: tuple[int, ...], seeds: range) -> dict[str, Any]:
-    """Means of `FIGURES` over the draws, by family, method and rows."""
+def one_band(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
+    """Coverage and density of one method on one draw."""
+    d = draw(family, rows, seed)
+    model = fitted(REGRESSORS[method], d, d["y"], method == "no transfer")
+    asked = {"tasks": np.full(NEW, "primary"), "return_std": True}
+    mean, std = model.predict(d["new"], **asked)
+    wide = model.predict(d["new"], **asked, include_noise=True)[1]
+    found = {
+        "function covered": float(np.mean(np.abs(d["f"] - mean) < NINETY * std)),
+        "observation covered": float(np.mean(np.abs(d["observed"] - mean) < NINETY * wide)),
+        "log density": float(np.mean(norm.logpdf(d["observed"], mean, wide))),
+        "error": float(np.sqrt(np.mean((d["f"] - mean) ** 2))),
+        "deviation of the function": float(np.mean(std)),
+    }
+    if method != "no transfer":
+        mean, std = model.predict(d["new"], tasks=np.full(NEW, "a"), return_std=True)
+        found["function of a secondary covered"] = float(np.mean(np.abs(d["f of a"] - mean) < NINETY * std))
+    return found
+
+
+def one_labelling(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
+    """Log loss of one method on one draw."""
+    d = draw(family, rows, seed)
+    middle = float(np.median(d["y"][d["task"] == "primary"]))  # so that no class is missing
+    model = fitted(CLASSIFIERS[method], d, np.where(d["y"] > middle, 1, 0), method == "no transfer")
+    p = model.predict_proba(d["new"], tasks=np.full(NEW, "primary"))[:, 1]
+    yes = d["observed"] > middle
+    loss = -np.mean(np.log(np.clip(np.where(yes, p, 1.0 - p), 1e-9, 1.0)))
+    return {"log loss": float(loss), "right": float(np.mean((p > 0.5) == yes))}
+
+
+def one_relation(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
+    """The interval of one relation."""
+    c = CORRELATION if family == "related" else 0.0
+    rng = np.random.default_rng([seed, rows, int(10 * c)])
+    X = rng.uniform(0.0, 6.0, (2 * rows, 1))
+    L = np.linalg.cholesky(SquaredExponential(1.0, 1.0)(X) + 1e-8 * np.eye(2 * rows))
+    f, g = (L @ rng.normal(size=2 * rows) for _ in range(2))
+    task = np.repeat(["primary", "a"], rows)
+    y = np.where(task == "primary", f, c * f + np.sqrt(1.0 - c * c) * g) + 0.1 * rng.normal(size=2 * rows)
+    build = lambda: borrow.FocusedGPRegressor(primary="primary", normalize_y=False)  # noqa: E731
+    model = fitted(build, {"X": X, "task": task}, y, False)
+    row = model.relatedness().rows()[1]
+    found = {
+        "correlation held": float(row["low"] <= c <= row["high"]),
+        "clear": float(row["low"] > 0.0 or row["high"] < 0.0),
+        "dropped": float(row["rho"] == 0.0),
+        "width": float(row["high"] - row["low"]),
+    }
+    if row["rho"] != 0.0 and "primary" not in model.specific_kernels_ and c:
+        found["rho held"] = float(abs(row["rho"] - c) <= 1.96 * row["std_error"])
+    return found
+
+
+def jobs(parts: list[str], draws: int) -> list[tuple[Any, ...]]:
+    """What is to be measured, draw by draw, so that a run that is stopped has a few draws of everything."""
+    kinds: dict[str, tuple[Any, list[tuple[str, int, str]]]] = {
+        "bands": (one_band, [(f, n, m) for f in FAMILIES for n in ROWS for m in ASKED[f]]),
+        "labels": (one_labelling, [("model, 1 column", n, m) for n in (10, 20, 50) for m in CLASSIFIERS]),
+        "relations": (one_relation, [(f, n, "focused") for f in ("related", "unrelated") for n in RELATION_ROWS]),
+    }
+    return [(p, kinds[p][0], *cell, s) for s in range(draws) for p in parts for cell in kinds[p][1]]
+
+
+def summary(records: Any) -> dict[str, Any]:
+    """Means over draws, by part, family, method and rows."""
+    cells: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
+    for r in records:
+        cells[r["part"], r["family"], r["method"], str(r["rows"])].append(r["figures"])
     table: dict[str, Any] = {}
-    for family in FAMILIES:
-        for n in rows:
-            problems = [draw(family, n, s) for s in seeds]
-            for name in methods:
-                found = np.mean([one_fit(name, p) for p in problems], axis=0)
-                line = {figure: round(float(v), 3) for figure, v in zip(FIGURES, found, strict=True)}
-                table.setdefault(family, {}).setdefault(name, {})[str(n)] = line
-                sys.stdout.write(f"{family}, {n} rows, {name}: {line}\n")
-                sys.stdout.flush()
+    for (part, family, method, rows), each in sorted(cells.items()):
+        line: dict[str, Any] = {"draws": len(each)}
+        for name in dict.fromkeys(n for e in each for n in e):
+            line[name] = round(float(np.mean([e[name] for e in each if name in e])), 3)
+        table.setdefault(part, {}).setdefault(family, {}).setdefault(method, {})[rows] = line
     return table
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--as", dest="name", default="now")
-    parser.add_argument("--commit", default=None, help="of the source that PYTHONPATH names")
-    arguments = parser.parse_args()
-    table = measure(list(METHODS), ROWS, range(arguments.draws))
-    path = RESULTS / "bands.json"
-    before = json.loads(path.read_text()) if path.exists() else {}
-    runs = before.get("runs", {})
-    runs[arguments.name] = {
-        "commit": arguments.commit or provenance()["commit"],
-        "draws": arguments.draws,
-        "table": table,
-    }
-    write_result("bands", {"seeds": "0 to draws - 1", "runs": runs})
+    parser.add_argument("--parts", nargs="+", default=["bands", "labels", "relations"])
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--fresh", action="store_true", help="forget the records that are there")
+    given = parser.parse_args(arguments)
+    records, started = Records(RESULTS / "bands.jsonl", given.fresh), time.monotonic()
+    done = {(r["part"], r["family"], r["rows"], r["method"], r["seed"]) for r in records}
+    for part, measure, family, rows, method, seed in jobs(given.parts, given.draws):
+        if (part, family, rows, method, seed) in done:
+            continue
+        if time.monotonic() - started > 60.0 * given.minutes:
+            break
+        figures = {n: round(v, 4) for n, v in measure(family, rows, method, seed).items()}
+        records.add({"part": part, "family": family, "rows": rows, "method": method, "seed": seed, "figures": figures})
+    table = summary(records)
+    most = max((r["seed"] for r in records), default=0)
+    write_result("bands", {"seeds": f"0 to {most}", "table": table}, records)
+    return table
 
 
 if __name__ == "__main__":

@@ -164,8 +164,11 @@ def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     if about.get("verdict"):
         yield about["verdict"], BOLD
     if about["relatedness"] and n > 1:
-        columns = ("rows", "rho", "std_error", "correlation")
+        columns = ("rows", "rho", "std_error", "correlation", "low", "high")
         rows = [[str(r["task"]), *(number(r[c]) for c in columns), percent(r["share"])] for r in about["relatedness"]]
-        yield SafeTable(["task"], ["rows", "rho", "std error", "correlation", "share"], rows)
-        yield "Share: part of the task's variation that is the primary's function.", DIM
+        yield SafeTable(["task"], ["rows", "rho", "std error", "correlation", "low", "high", "share"], rows)
+        yield (
+            "Low, high: 95 % interval of the correlation. Share: part of the task's variation that is the primary's.",
+            DIM,
+        )
     yield f"Saved to {about['model']}; borrow predict {about['model']} NEW.csv uses it.", UNBROKEN

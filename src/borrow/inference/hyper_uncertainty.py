@@ -27,7 +27,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from borrow.covariance.contracts import Prediction
+from borrow.covariance.contracts import Prediction, Sites
+from borrow.data.cells import Cells
+from borrow.inference.ep import cavity
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, pack, unpack
 from borrow.numerics.warned import log
@@ -44,6 +46,9 @@ STEP, SINGLE_STEP = 0.25, 0.5
 LEAST_CURVATURE = 0.3
 #: Points that are less likely than this are left out.
 LEAST_WEIGHT = 1e-3
+
+#: Rows by which the scale of a task's function is held at what the model says, where rows left out correct it.
+SCALE_ROWS = 6.0
 
 #: What was maximised, and the posterior that belongs to it, at given hyper-parameters.
 Evaluate = Callable[[Values], tuple[float, Any]]
@@ -100,6 +105,27 @@ class UncertaintyByTask:
             if covariance is not None:
                 covariance[np.ix_(at, at)] = wider.covariance
         return Prediction(found.mean, variance, covariance)
+
+
+def stretch_of_tasks(cells: Cells, noise: Array, moments: tuple[Array, Array]) -> Array:
+    """By how much the variance of each task's function is too small, one factor per task and at least 1.
+
+    Models with one kernel for all tasks, on targets scaled task by task, take a task's scale as known, which it is not
+    of few rows. Each row is predicted without itself, which is closed form: with z^2 its squared error over its
+    predicted variance, the factor is (s + sum z^2) / (s + n), n the task's rows and s rows of a prior at 1.
+    `moments` are posterior mean and variance of the function at every cell, `noise` that of each task.
+    """
+    own, t, M = noise[cells.task] / cells.count, cells.task, len(cells.starts) - 1
+    mean, variance = cavity(*moments, Sites(cells.y / own, 1.0 / own))
+    total = np.bincount(t, (cells.y - mean) ** 2 / (variance + own), minlength=M)
+    return np.maximum(1.0, (SCALE_ROWS + total) / (SCALE_ROWS + np.bincount(t, minlength=M)))
+
+
+def stretched(found: Prediction, factor: Array) -> Prediction:
+    """A prediction whose variances are so many times as large, by row."""
+    root = np.sqrt(factor)
+    covariance = None if found.covariance is None else found.covariance * np.multiply.outer(root, root)
+    return Prediction(found.mean, found.variance * factor, covariance)
 
 
 def direction(values: Values, **parts: Any) -> Values:

@@ -25,7 +25,7 @@ from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration, misses
 from borrow.report.format import number, text_of
 from borrow.report.predictions import predictions
-from borrow.transfer.attribute import correlation_error
+from borrow.transfer.attribute import of_correlation
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
 from borrow.transfer.methods import estimator_name, key_of, label_of
@@ -380,7 +380,7 @@ def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
     found = found[0] if isinstance(found, list) else found  # of several classes
     rows = found.rows() if "correlation" in found else []
     own = [row["rows"] for row in rows if row["task"] == predictor.primary]
-    others = [{**row, "std_error": correlation_error(row)} for row in rows if row["task"] != predictor.primary]
+    others = [of_correlation(row) for row in rows if row["task"] != predictor.primary]
     if not own or not others:
         return []
     empty = {"verdict": None, "comparison": None, "calibration": None}
@@ -388,7 +388,7 @@ def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
 
 
 def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None = None) -> dict[str, Any] | None:
-    """Relatedness with error bars, strongest first; `clear` where two standard errors do not reach zero.
+    """Relatedness with error bars, strongest first; `clear` where the 95 % interval does not reach zero.
 
     Relations are those of the focused model; where another method is `judged`, it is told.
     """
@@ -397,10 +397,9 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
         return None  # the focused model was not run, and nothing was left out
     entries = []
     for row in sorted(rows, key=lambda r: -abs(r["correlation"]) if math.isfinite(r["correlation"]) else 1.0):
-        c, reach = row["correlation"], 2 * row["std_error"]
-        bars = {"correlation_low": max(c - reach, -1.0), "correlation_high": min(c + reach, 1.0)}
+        low, high = row["correlation_low"], row["correlation_high"]
         known = {name: row.get(name) for name in ("alone", "without", "gain", "low", "high", "rho", "share")}
-        entries.append({**row, **bars, "clear": bool(abs(c) > reach), "task": str(row["task"]), **known})
+        entries.append({**row, "clear": bool(low > 0.0 or high < 0.0), "task": str(row["task"]), **known})
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
     worth = (
         f". In {scoring}: alone is what is gained with the task as the only other one, without is what is lost when it "
@@ -417,7 +416,7 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
         "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
         "caption": "Correlation of each task's function with the primary's and its standard error; shared is the part "
         f"of the task's variation that is the primary's{worth}.",
-        "correlation_caption": f"Bars: two standard errors to each side. Hollow where they reach zero.{more}",
+        "correlation_caption": f"Bars: 95 % intervals. Hollow where they reach zero.{more}",
         "gain_caption": f"Share of the gain in {scoring} that the task is good for; bars are 95 % intervals.{more}",
         "shown": MOST_SECONDARIES,
         "rows": entries,

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from borrow.data.plain import to_json
-from borrow.data.table import Table
+from borrow.data.table import HALF, Table
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.decide import Interval
 from borrow.transfer.problem import Problem
 from borrow.transfer.shapley import Worth
 
+#: What is told of a relation: the correlation with its 95 % interval and standard error.
+RELATION = ("correlation", "correlation_low", "correlation_high", "std_error")
 #: Of a secondary that was not asked about.
 UNKNOWN = Worth(math.nan, math.nan, Interval(), math.nan)
 
@@ -32,21 +34,21 @@ def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
     tables: list[Table] = found if isinstance(found, list) else [found]
     strongest: dict[Any, dict[str, Any]] = {}
     for row in [row for table in tables for row in table.rows() if row["task"] != primary]:
-        figures = {**row, "std_error": correlation_error(row)}
-        entry = {name: to_json(figures[name]) for name in ("rho", "correlation", "std_error", "share")}
+        figures = of_correlation(row)
+        entry = {name: to_json(figures[name]) for name in ("rho", *RELATION, "share")}
         old = strongest.get(row["task"])
         if old is None or abs(entry["correlation"] or 0.0) > abs(old["correlation"] or 0.0):
             strongest[row["task"]] = {"task": row["task"], **entry}
     return {**out, "relations": list(strongest.values())}
 
 
-def correlation_error(row: Mapping[str, Any]) -> float:
-    """Standard error of the correlation c = rho a / sqrt(rho² a² + v) from that of rho: dc/d rho = (c / rho)(1 - c²).
+def of_correlation(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `relatedness()` whose interval and standard error are named as the correlation's.
 
-    A relation that was dropped (rho = 0) keeps the standard error of rho: with scaled targets a and v are about 1.
+    The standard error is that of a normal estimate with an interval as wide.
     """
-    rho, c, se = float(row["rho"]), float(row["correlation"]), float(row["std_error"])
-    return se if rho == 0.0 else abs(c / rho) * (1.0 - c * c) * se
+    low, high = float(row["low"]), float(row["high"])
+    return {**row, "correlation_low": low, "correlation_high": high, "std_error": (high - low) / (2.0 * HALF)}
 
 
 def secondary_table(
@@ -64,7 +66,7 @@ def secondary_table(
         {
             "task": list(rows),
             "rows": list(rows.values()),
-            **{name: [figure(t, name) for t in rows] for name in ("correlation", "std_error", "share")},
+            **{name: [figure(t, name) for t in rows] for name in (*RELATION, "share")},
             "alone": [w.alone for w in worth],
             "without": [w.without for w in worth],
             "gain": [w.gain.mean for w in worth],

@@ -50,7 +50,9 @@ ANSWER: dict[str, Any] = {
     "probability": [[NUMBER]],
 }  # the others are numbers
 FIGURES = ("rho", "correlation", "std_error", "share")
-RELATION: dict[str, Any] = {"task": LABEL, **dict.fromkeys(FIGURES, (int, float, type(None)))}
+FIGURE = (int, float, type(None))
+RELATION: dict[str, Any] = {"task": LABEL, **dict.fromkeys(FIGURES, FIGURE)}
+BOUNDS = ("correlation_low", "correlation_high")  # which older comparisons lack
 
 
 def refuse_odd_lines(path: Any, about: Any, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -89,6 +91,7 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Refuse a line that is neither a finished fit nor what the focused model says of the tasks."""
     if "relations" in line:
         _refuse_other(line, {"primary": LABEL, "relations": [RELATION]}, "a line")
+        _refuse_other([r.get(n) for r in line["relations"] for n in BOUNDS], [FIGURE], "a bound in a line")
     else:
         _refuse_other({"evidence": None, **line}, JOB, "a line")
         _refuse_unknown([line["method"]] if line["method"] not in about.get("own", ()) else [])

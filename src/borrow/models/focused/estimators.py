@@ -193,13 +193,14 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         return replace(model, posterior=posterior)
 
     def relatedness(self) -> Table:
-        """One row per task: rho, its standard error, correlation with the primary, share of its variance shared.
+        """One row per task: rho, its standard error, correlation with the primary, share of its variance shared, odds.
 
-        The standard error comes from the curvature of what was maximised, at the optimum. `share` is the part of the
-        function's prior variance that comes from the primary's function (noise left out); `correlation` is the prior
-        correlation of the two functions at the same input. A standard error shown as "-" (NaN) is not known: the
-        task has no rows, or what was maximised is flat there. A relation that was dropped has rho = 0; its standard
-        error says how far from 0 the data would let it be.
+        `correlation` is the prior correlation of the two functions at the same input, `low` and `high` its 95 %
+        interval; `share` is the part of the function's prior variance that comes from the primary's function, noise
+        left out; `odds` are those of a relation against none, even beforehand, above 400 at least so large. They come
+        from what was maximised, followed along the relation with all else at its best. A relation that was dropped has
+        rho = 0 and no standard error: its interval says how strong it may be. What is shown as "-" (NaN) is not known:
+        the task has no rows or no part of its own, and odds need a prior on rho and not too many rows.
         """
         model: FocusedFit = self._fit_of().model
         return self._relatedness(model)

@@ -125,7 +125,9 @@ def observed_curvature(ascent: FocusedAscent, values: Values) -> Array:
     """
     x = pack(values)
     if x.size > FEW:
-        return ascent.information(values)
+        posterior: Any = ascent.evidence.at(values).posterior  # of labels too, whose ascent takes no scoring steps
+        known = posterior.information(directions(values, posterior, ascent.setup))
+        return sum((log_prior.curvature(values) for log_prior in ascent.log_priors), known)
     here, C = pack(ascent.objective(values)[1]), np.empty((x.size, x.size))
     for i in range(x.size):
         moved = x.copy()

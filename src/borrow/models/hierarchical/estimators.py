@@ -207,6 +207,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
                 return mean
             n = rows.shape[0]
             variance = np.column_stack([fit.variance_of(rows, np.full(n, t), False) for t in columns])
+            variance *= fit.stretch[columns]
         return mean, np.sqrt((variance + include_noise * fit.state.noise) * scale**2)
 
     def inputs_of(self, t: int) -> Array:

@@ -21,6 +21,7 @@ from borrow.data.table import Table
 from borrow.estimators.gp import default_kernel
 from borrow.inference import priors
 from borrow.inference.exact import exact
+from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
 from borrow.models.hierarchical.basis import Basis, GroupShard, PlacedGroups, basis_of, is_linear
@@ -279,7 +280,16 @@ class Fit:
     def predict(self, X: Any, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows (eq. 17)."""
         mean, second = self.mean_of(X, task), self.variance_of(X, task, full)
-        return Prediction(mean, np.diagonal(second), second) if full else Prediction(mean, second)
+        found = Prediction(mean, np.diagonal(second), second) if full else Prediction(mean, second)
+        return stretched(found, self.stretch[task]) if hyper else found
+
+    @cached_property
+    def stretch(self) -> Array:
+        """By how much the variance of each task's function is too small; 1 where no setting was chosen by the data."""
+        M = len(self.cells.starts) - 1
+        if not self.tried or self.basis.Phi is not None:
+            return np.ones(M)
+        return stretch_of_tasks(self.cells, np.full(M, self.state.noise), self.marginals())
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes of the model, for labels and for numbers alike."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, one_of, whole
 from borrow.inference.ep import cavity, class_bias
+from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
 from borrow.models.ivm.model import Active, condition
@@ -184,7 +186,14 @@ class IVMFit(GPFit):
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows, each from the chosen rows of its task."""
         warn_prior_tasks(self.chosen.counts, task)
-        return self.posterior.predict(X, task, full)
+        found = super().predict(X, task, full, hyper)
+        return stretched(found, self._stretch[task]) if hyper and self.uncertainty is not None else found
+
+    @cached_property
+    def _stretch(self) -> Array:
+        """By how much the variance of each task's function is too small."""
+        mean, variance = (to_host(v) for v in self.marginals())
+        return stretch_of_tasks(self.cells, self.noise, (mean, variance))
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
@@ -224,8 +233,6 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     rounds_ : a table of the rounds, with the overlap of successive choices.
     log_marginal_likelihood_ : that of the chosen rows.
 
-    Standard deviations do not count the uncertainty of the hyper-parameters.
-
     Examples
     --------
     >>> import borrow
@@ -253,6 +260,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         found, active, chosen = self._choose(problem, values, data.number, data.labels)
         sizes, none, rows = np.diff(active.starts) + cells.dof, np.zeros_like(cells.dof), active.rows
         inside = float(sizes @ np.log(data.scaling.scale))  # the chosen rows' part of the change of units
+        uncertainty = None if self.optimizer is None else problem.uncertainty(active, found.values)
         return IVMFit(
             Cells(cells.X[rows], cells.y[rows], cells.count[rows], active.starts, none, none, none),
             problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,
@@ -262,6 +270,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
             found.converged,
             condition(chosen.kernel, active),
             chosen,
+            uncertainty=uncertainty,
         )
 
     def adapt(self, X: Any, y: Any) -> Self:

@@ -33,14 +33,17 @@ from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
+from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty
 from borrow.inference.likelihoods import Probit
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
+from borrow.models.gp.model import single_lengthscales
 from borrow.models.ivm.model import (
     Active,
     Report,
     Selection,
     blocks_of,
+    condition,
     frozen_objective,
     gather,
     log_evidence,
@@ -279,6 +282,24 @@ class Regression(Problem):
             if moved < STILL:
                 break
         return values, replace(optimum, n_iter=n_iter)
+
+    def uncertainty(self, active: Active, values: Values) -> HyperUncertainty | None:
+        """How uncertain kernel and noise leave the functions, the chosen rows held; None where these are many.
+
+        Where rows were left out the noise is theirs to tell, and taken as known.
+        """
+        if len(active.rows) > MOST_ROWS:
+            return None
+        objective, count = self.penalised(active), self.cells.count[active.rows]
+
+        def evaluate(at: Values) -> tuple[float, Any]:
+            moved = replace(active, tau=count / self.noise_of(at, active.task))
+            return objective(at)[0], condition(self.kernel.with_theta(at["kernel"]), moved)
+
+        moves = [direction(values, kernel=self.kernel.marks(name)) for name in ("lengthscale", "variance")]
+        whole = len(active.rows) == self.n_rows
+        singles, low = single_lengthscales(values, self.kernel), {"noise": np.log(NOISE_FLOOR)}
+        return hyper_uncertainty(evaluate, values, [*moves, direction(values, noise=float(whole))], singles, low)
 
     def doubt(self, values: Values, active: Active) -> str:
         """A noise at its floor, or so small that the rows left out contradict it."""
