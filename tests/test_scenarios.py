@@ -14,12 +14,12 @@ import scenarios
 
 def drawn(name, seed):
     try:
-        return scenarios.SCENARIOS[name](seed)
+        return ordinary.EVERY[name](seed)
     except FileNotFoundError as absent:
         pytest.skip(str(absent).split(".")[0])
 
 
-@pytest.mark.parametrize("name", scenarios.SCENARIOS)
+@pytest.mark.parametrize("name", ordinary.EVERY)
 def test_a_draw_is_a_table_with_rows_apart(name):
     d = drawn(name, 3)
     assert d.X.shape[0] == len(d.y) == len(d.task)
@@ -29,9 +29,9 @@ def test_a_draw_is_a_table_with_rows_apart(name):
     assert np.isfinite(d.y).all()
     assert np.isfinite(d.y_test).all()
     assert set(d.task_test) <= set(d.task)
-    again = scenarios.SCENARIOS[name](3)
+    again = ordinary.EVERY[name](3)
     assert np.array_equal(d.X, again.X)
-    assert not np.array_equal(d.y, scenarios.SCENARIOS[name](4).y)
+    assert not np.array_equal(d.y, ordinary.EVERY[name](4).y)
 
 
 @pytest.mark.parametrize("name", ["compiler, 16 rows", "hijack, mix 0"])

@@ -33,13 +33,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from alternatives import ALTERNATIVES, can
-from scenarios import CHOICE, REPETITIONS, SCENARIOS, Draw
+from scenarios import CHOICE, REPETITIONS, SCENARIOS, STRESS, Draw
 from sklearn.metrics import log_loss, roc_auc_score
 
 import borrow
 from results import ROOT, provenance, write_result
 
 STORE = ROOT / "out" / "ordinary.jsonl"
+EVERY = {**SCENARIOS, **STRESS}
 REGRESSORS = {
     "no transfer": "SingleTaskGPRegressor",
     "pooled": "PooledGPRegressor",
@@ -125,6 +126,13 @@ def scores(draw: Draw, predicted: Any, std: Any = None) -> dict[str, Any]:
     return out
 
 
+def part_of(record: dict[str, Any]) -> str:
+    """Where a record belongs: to the scenarios, with shuffled secondaries, or to the functions drawn."""
+    if record["scenario"] in STRESS:
+        return "drawn"
+    return "shuffled" if record["shuffled"] else "as they are"
+
+
 def key_of(record: dict[str, Any]) -> tuple[Any, ...]:
     return record["version"], record["scenario"], record["shuffled"], record["seed"], record["method"]
 
@@ -147,14 +155,14 @@ def measure(given: argparse.Namespace) -> None:
     done, commit = load(STORE), given.commit or provenance()["commit"]
     with STORE.open("a") as file:
         for seed in range(given.first, given.first + given.draws):
-            for scenario in (s for s in SCENARIOS if fnmatch.fnmatch(s, given.only)):
+            for scenario in (s for s in EVERY if fnmatch.fnmatch(s, given.only)):
                 draw = None
                 for method in given.methods:
                     about = (given.version, scenario, given.shuffled, seed, method)
                     if about in done:
                         continue
                     if draw is None:
-                        draw = SCENARIOS[scenario](seed)
+                        draw = EVERY[scenario](seed)
                         draw = draw.shuffled(seed) if given.shuffled else draw
                     found = (run_ours if method in OURS else run_alternative)(method, draw)
                     if found is None:
@@ -263,13 +271,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if given.version != "now":
         return {}
     records = list(load(STORE).values())
-    content = {}
-    for shuffled in (False, True):
-        part = [r for r in records if r["shuffled"] == shuffled]
-        if part:
-            content["shuffled" if shuffled else "as they are"] = summarise(part)
+    parts = {name: [r for r in records if part_of(r) == name] for name in ("as they are", "shuffled", "drawn")}
+    content = {name: summarise(part) for name, part in parts.items() if part}
     for name, summary in content.items():
-        sys.stdout.write(f"\n== secondaries {name} ==\n")
+        sys.stdout.write(f"\n== {name} ==\n")
         show(summary)
     if given.only == "*":
         write_result("ordinary", {"seed": "the number of the draw", **content}, records)

@@ -248,6 +248,48 @@ def computers(ratings: int) -> Callable[[int], Draw]:
     return draw
 
 
+Maker = Callable[[np.random.Generator], Callable[[Any], Any]]
+
+
+def bends(rng: np.random.Generator) -> Callable[[Any], Any]:
+    """A smooth function of two columns."""
+    return smooth(rng, [0, 1])
+
+
+def line(rng: np.random.Generator) -> Callable[[Any], Any]:
+    """A linear function of eight columns."""
+    w = rng.normal(size=8) / np.sqrt(8.0)
+    return lambda X: X[:, :8] @ w
+
+
+def steps(rng: np.random.Generator) -> Callable[[Any], Any]:
+    """Two steps, one of them in a corner of two columns."""
+    c = 0.5 * rng.normal(size=3)
+    return lambda X: (X[:, 0] > c[0]) + 1.5 * (X[:, 1] > c[1]) * (X[:, 2] > c[2])
+
+
+def stress(function: Maker, rows: int, others: int, columns: int = 8, outliers: float = 0.0) -> Callable[[int], Draw]:
+    """A drawn function; three secondaries have 0.8 of it and 0.4 of another of its kind, in units of their own.
+
+    Noise has the deviation 0.2, and in a share of the rows of all tasks 5.
+    """
+
+    def draw(seed: int) -> Draw:
+        rng = np.random.default_rng([seed, 3])
+        f, X, y, task = function(rng), [], [], []
+        for t, n in enumerate([rows, others, others, others]):
+            own, x = function(rng), rng.normal(size=(n, columns))
+            value = f(x) if t == 0 else 0.8 * f(x) + 0.4 * own(x)
+            noise = np.where(rng.random(n) < outliers, 5.0, 0.2) * rng.normal(size=n)
+            X.append(x)
+            y.append(10.0 * t + (1.0 + t) * (value + noise))
+            task += [f"s{t}" if t else "primary"] * n
+        new = rng.normal(size=(600, columns))
+        return focused("regression", np.vstack(X), np.concatenate(y), np.array(task), "primary", new, f(new))
+
+    return draw
+
+
 #: By name; each takes a seed and returns a `Draw`.
 SCENARIOS: dict[str, Callable[[int], Draw]] = {
     "hijack, mix 0": hijack(0.0),
@@ -277,4 +319,13 @@ CHOICE = {
     "jura, Cd at 30 places",
     "EEG, 14 trials",
     "landmine, 19 x 20",
+}
+#: Functions drawn to find out where a method breaks; they choose nothing, and stand apart from the scenarios.
+STRESS: dict[str, Callable[[int], Draw]] = {
+    "drawn, smooth": stress(bends, 20, 60),
+    "drawn, linear": stress(line, 15, 60),
+    "drawn, steps": stress(steps, 25, 80),
+    "drawn, outliers": stress(bends, 20, 60, outliers=0.05),
+    "drawn, 30 columns": stress(bends, 20, 60, columns=30),
+    "drawn, 8 rows beside 900": stress(bends, 8, 300),
 }
