@@ -167,6 +167,7 @@ def main() -> None:
             ratio = round(out["asked"] / out["taken"], 3)
             known = [k for k in known if not which.items() <= k.items()]
             known.append({**which, **out, "ratio": ratio, "commit": commit})
+            known.sort(key=lambda k: (list(CASES).index(k["case"]), k["rows"]))
             write_result("memory_guard", {"seed": 0, "settings": {"sizes": SIZES, "few": FEW}, "cases": known}, known)
             per_square = " ".join(f"{out[w] / (8.0 * n * n):6.2f}" for w in ("asked", "taken"))
             print(f"{name:38s} {n:6d} rows  n^2 numbers {per_square}  ratio {ratio:.2f}", flush=True)

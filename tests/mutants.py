@@ -14,7 +14,10 @@ depends on the seed and on their own lines: a change elsewhere draws no others.
 
 import argparse
 import ast
+import difflib
+import gc
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -31,17 +34,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, OUT = ROOT / "src" / "borrow", ROOT / "out" / "mutants"
+SOURCE = OUT / "source"  # as it was when lines were noted
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 FOLDERS = ("covariance", "inference", "data", "transfer", "store")
 #: Tests that concern these folders; each mutant is tried by those among them that run its line.
 TESTS = (
     "auto", "bad_input", "by_hand_covariance", "by_hand_data", "by_hand_inference", "by_hand_store", "by_hand_transfer",
     "classifiers", "compare", "data", "device_covariances", "ep", "focused", "focused_vs_dense", "hyper_uncertainty",
-    "ivm_vs_dense", "memory", "multitask", "multitask_classifier", "multitask_em", "multitask_vs_dense", "priors",
-    "shards", "store", "suggest", "table", "testing", "unnoticed", "verdict",
+    "ivm_vs_dense", "memory", "multitask", "multitask_classifier", "multitask_em", "multitask_vs_dense", "noise",
+    "priors", "shards", "store", "suggest", "table", "testing", "unnoticed", "verdict", "written",
 )  # fmt: skip
 MOST_SECONDS = 25.0, 120.0  # of tests for one mutant, the first time and for a survivor that is tried again
+NEAR = 5  # lines from one that was written since
+FEW_SECONDS = 1.0  # of the quickest tests, which kill most, and whose files alone are collected at first
 SEED, SAMPLE = 0, 300
+#: Packages that tests need, and that no mutant changes.
+LOADED = (
+    "hypothesis", "joblib", "narwhals", "numpy", "pandas", "polars", "psutil", "pytest", "scipy.linalg",
+    "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn.gaussian_process",
+    "sklearn.linear_model", "sklearn.model_selection", "sklearn.utils.estimator_checks", "threadpoolctl", "xdist",
+)  # fmt: skip
 OFTEN = 100  # calls of a function after which a test's further ones are not followed line by line
 
 OPERATORS = {
@@ -215,8 +227,11 @@ def record(names):
     """Run tests and note their lines; those noted before stay."""
     import pytest
 
-    place = OUT / "lines.json"
-    known = json.loads(place.read_text()) if place.exists() else {}
+    place, known = OUT / "lines.json", noted()
+    for path in (p for folder in FOLDERS for p in (PACKAGE / folder).glob("*.py")):
+        kept = SOURCE / path.relative_to(PACKAGE)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, kept)
     for name in names:
         recorder = Recorder()
         pytest.main(
@@ -226,6 +241,20 @@ def record(names):
         known = {n: v for n, v in known.items() if not n.startswith(f"tests/test_{name}.py::")} | fresh
         OUT.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(known))
+
+
+def noted():
+    """The lines that each test ran, by their numbers in the present source: those that have changed since are gone."""
+    place = OUT / "lines.json"
+    known, now = json.loads(place.read_text()) if place.exists() else {}, {}
+    for kept in SOURCE.rglob("*.py"):
+        path = PACKAGE / kept.relative_to(SOURCE)
+        texts = [f.read_text().splitlines() if f.exists() else [] for f in (kept, path)]
+        same = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+        now[path.relative_to(PACKAGE).as_posix()] = {a + i + 1: b + i + 1 for a, b, n in same for i in range(n)}
+    for test in known.values():
+        test["lines"] = {f: [now[f][k] for k in lines if k in now[f]] for f, lines in test["lines"].items() if f in now}
+    return known
 
 
 def still_there(known):
@@ -241,11 +270,17 @@ def still_there(known):
 
 
 def tests_for(mutant, known, most):
-    """Tests that run the line, quickest first; for a line that runs when the file is imported, those that use it."""
+    """Tests that run the line, quickest first, those by hand before others.
+
+    For a line that was written since lines were noted, those that run the nearest one; for one that runs when the file
+    is imported, those that use the file.
+    """
     of_file = {n: v for n, v in known.items() if mutant.file in v["lines"]}
-    running = [n for n, v in of_file.items() if mutant.line in v["lines"][mutant.file]]
+    near = sorted(range(mutant.line - NEAR, mutant.line + NEAR + 1), key=lambda k: abs(k - mutant.line))
+    found = ([n for n, v in of_file.items() if k in v["lines"][mutant.file]] for k in near)
+    running = next(filter(None, found), [])
     chosen, total = [], 0.0
-    for name in sorted(running or of_file, key=lambda n: of_file[n]["seconds"]):
+    for name in sorted(running or of_file, key=lambda n: ("by_hand" not in n, of_file[n]["seconds"])):
         total += of_file[name]["seconds"]
         if total > most and chosen:
             break
@@ -281,6 +316,8 @@ def try_mutant(mutant, copy, known, most):
     if code == 4 and gone:  # noted before its parameters had other names
         left = {n: v for n, v in known.items() if n.removeprefix("tests/") not in gone}
         return try_mutant(mutant, copy, left, most) if len(left) < len(known) else ("survived", "no test is there")
+    if code == 4 and any("found no collectors" in line for line in failed):
+        return "killed", "the tests cannot be imported"
     if (not failed and code > 0) or code in (4, 5):  # pytest was called wrongly, or ran nothing
         raise RuntimeError(f"the tests could not be run: {log.read_text()[-2000:]}")
     return "killed", failed[0][:160] if failed else "it took too long"
@@ -297,21 +334,17 @@ def in_child(tests, copy, log, seconds):
     sys.path.insert(0, str(copy / "src"))
     import pytest
 
-    os._exit(int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", *tests])))
+    early = "ignore::pytest.PytestAssertRewriteWarning"  # a plugin that is loaded already
+    os._exit(int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", "-W", early, *tests])))
 
 
 def run(sample, again):
     """Try the sample; what was tried on this commit before is not tried again."""
-    import narwhals  # noqa: F401  # all loaded once, before the processes part
-    import numpy  # noqa: F401
-    import pandas  # noqa: F401
-    import polars  # noqa: F401
-    import pytest  # noqa: F401
-    import scipy.optimize
-    import scipy.stats  # noqa: F401
-    import sklearn.utils.estimator_checks  # noqa: F401
-
-    known = still_there(json.loads((OUT / "lines.json").read_text()))
+    for name in LOADED:  # once, before the processes part; what is loaded is no garbage to look through in each
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    known = still_there(noted())
     results = read_results()
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
     excused = json.loads(EQUIVALENT.read_text())
@@ -325,7 +358,9 @@ def run(sample, again):
             if mutant.key in excused or (before and not (again and before["came"] == "survived")):
                 continue
             start = time.monotonic()
-            came, by = try_mutant(mutant, copy, known, MOST_SECONDS[again])
+            came, by = try_mutant(mutant, copy, known, FEW_SECONDS)
+            if came == "survived":
+                came, by = try_mutant(mutant, copy, known, MOST_SECONDS[again])
             result = {"key": mutant.key, "line": mutant.line, "came": came, "by": by, "commit": commit,
                       "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
             file.write(json.dumps(result) + "\n")

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance, Sites
+from borrow.covariance.dense import evidence_of_rows
 from borrow.covariance.inducing import InducingBasis, choose_inducing, marginal_variances, spread_inducing, unit_noise
 from borrow.covariance.layout import LEAST, MOST_ENTRIES, PADDED, STRETCH, alike
 from borrow.data.cells import merge
@@ -347,8 +348,10 @@ def test_a_task_by_itself_and_shards_know_the_same():
 # Parts. ---------------------------------------------------------------------------------------------------------------
 
 
-def test_marginal_variances_where_sites_say_next_to_nothing():
+@pytest.mark.parametrize("kind", ["arrays", "tensors"])
+def test_marginal_variances_where_sites_say_next_to_nothing(kind):
     """diag(E - E w A^-1 w E): by a difference, or by columns where that would cancel, with and without a diagonal."""
+    put = np.asarray if kind == "arrays" else pytest.importorskip("torch").from_numpy
     G = np.random.default_rng(4).normal(size=(5, 5))
     K, e = G @ G.T + np.eye(5), np.array([0.1, 0.0, 0.5, 0.2, 0.3])
     for w in (np.array([1.0, 2.0, 0.5, 1.5, 3.0]), np.array([1.0, 1e-7, 0.0, 1.5, 1e-5]), np.full(5, 1e-9)):
@@ -356,7 +359,33 @@ def test_marginal_variances_where_sites_say_next_to_nothing():
             E = K if more is None else K + np.diag(more)
             L = np.linalg.cholesky(np.eye(5) + w[:, None] * E * w)
             expected = np.diagonal(E - E @ (w[:, None] * np.linalg.inv(L @ L.T) * w) @ E)
-            np.testing.assert_allclose(marginal_variances(K.copy(), L, w, more), expected, rtol=1e-9)
+            given = [None if a is None else put(a.copy()) for a in (K, L, w, more)]
+            np.testing.assert_allclose(np.asarray(marginal_variances(*given)), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_evidence_of_rows_is_that_of_its_columns_and_so_are_its_derivatives(apart):
+    """log N(y; 0, K + 1/tau) by SciPy, for three columns of targets, with rows of two tasks apart or not."""
+    rng = np.random.default_rng(6)
+    X, Y, tau = rng.uniform(0.0, 3.0, (6, 1)), rng.normal(size=(6, 3)), rng.uniform(0.5, 4.0, 6)
+    own = np.kron(np.eye(2), np.ones((3, 3))) if apart else None
+    kernel = SquaredExponential(0.7, 1.2)
+
+    def expected(theta, tau):
+        K = kernel.with_theta(theta)(X) * (1.0 if own is None else own)
+        return multivariate_normal(np.zeros(6), K + np.diag(1.0 / tau)).logpdf(Y.T).sum()
+
+    value, by_theta, by_variance = evidence_of_rows(kernel, X, tau, Y, own)
+    assert value == pytest.approx(expected(kernel.theta, tau), rel=1e-12)
+    step = 1e-5 * np.eye(len(kernel.theta))
+    slopes = [(expected(kernel.theta + h, tau) - expected(kernel.theta - h, tau)) / 2e-5 for h in step]
+    np.testing.assert_allclose(by_theta, slopes, rtol=1e-6)
+    noise = 1.0 / tau
+    slopes = [
+        (expected(kernel.theta, 1.0 / (noise + h)) - expected(kernel.theta, 1.0 / (noise - h))) / 2e-5
+        for h in 1e-5 * np.eye(6)
+    ]
+    np.testing.assert_allclose(by_variance, slopes, rtol=1e-6)
 
 
 def test_sites_as_observations():

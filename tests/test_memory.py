@@ -56,6 +56,20 @@ def test_a_fit_is_refused_by_what_the_container_allows(monkeypatch):
         memory.require(2000.0, "a thing", "thin it")
 
 
+def test_every_model_and_path_is_within_a_quarter(monkeypatch):
+    """By the record of `benchmarks/memory_guard.py`, which measures each in a process of its own, at two sizes."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")  # as the benchmark sets them, and as they were behind this test
+    import memory_guard
+
+    record = json.loads((ROOT / "docs" / "results" / "memory_guard.json").read_text())
+    found = {(c["case"], c["rows"]): c["asked"] / c["taken"] for c in record["cases"]}
+    cases = memory_guard.CASES.items()
+    assert set(found) == {(name, n * case.times) for name, case in cases for n in memory_guard.SIZES}
+    assert {case: ratio for case, ratio in found.items() if not 0.75 <= ratio <= 1.25} == {}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is measured as Linux tells it")
 @pytest.mark.parametrize(("name", "rows"), [("single", 700), ("hierarchical", 900), ("focused, covariance", 1100)])
 def test_what_is_asked_for_is_what_a_fit_takes(name, rows):

@@ -415,9 +415,10 @@ def slices(name, seconds, seed):
     """
     place = OUT / f"{name.replace(' ', '-')}-{seed}.json"
     source = subprocess.run(["git", "rev-parse", "HEAD:src"], cwd=ROOT, capture_output=True, text=True).stdout
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
     begun = json.loads(place.read_text()) if place.exists() else {}
     if begun.get("source") != source:
-        begun = {"source": source, "seconds": 0.0, "slices": 0, "tried": 0, "failures": []}
+        begun = {"source": source, "commit": commit.strip(), "seconds": 0.0, "slices": 0, "tried": 0, "failures": []}
     while begun["seconds"] < seconds:
         start = time.monotonic()
         random = np.random.default_rng([seed, begun["slices"]])
@@ -436,11 +437,12 @@ def save(found, seed, minutes):
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from results import write_result
 
+    told = {name: {k: f[k] for k in ("tried", "commit")} for name, f in found.items()}
     cases = [
-        {"campaign": name, "tried": f["tried"], "failed": len(f["failures"]), "seconds": round(f["seconds"])}
+        {"campaign": name, **told[name], "failed": len(f["failures"]), "seconds": round(f["seconds"])}
         for name, f in found.items()
     ]
-    write_result("attack", {"seed": seed, "minutes": minutes, "campaigns": cases})
+    write_result("attack", {"seed": seed, "minutes": minutes, "campaigns": cases}, cases)
 
 
 def main():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance.layout import STRETCH, alike
+from borrow.covariance.layout import STRETCH
 from borrow.data.labels import list_labels, sort_labels
 from borrow.data.scaling import TaskData
 from borrow.estimators.gp import EXACT, default_kernel
@@ -105,11 +105,10 @@ def check_memory(setup: Setup) -> None:
         return
     sizes = np.diff(setup.cells.starts).astype(float)
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    if setup.tasks.device is None:  # of every task, and of those that are worked on at once; measured
+    if setup.tasks.device is None:  # of every task, and of two that are worked on at once; measured
         kept, worked = (3.6, 3.2) if isinstance(setup.infer, ExactInference) else (4.0, 4.8)
         kept *= 2.0 if sizes.sum() < SMALL_BLOCK else 1.0  # small matrices stay until the next are there
-        together = alike(sorted(setup.secondaries, key=lambda t: -sizes[t]), sizes)
-        most = max(sizes[setup.primary] ** 2, *(len(block) * sizes[block[0]] ** 2 for block in together), 0.0)
+        most = max(sizes[setup.primary] ** 2, np.sort(sizes[setup.secondaries] ** 2)[-2:].sum())
         numbers = kept * float(sizes @ sizes) + worked * most + 5.0 * sizes.sum() * m
     else:
         own = np.array([k is not None for k in setup.specific]) * sizes * STRETCH
