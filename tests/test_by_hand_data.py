@@ -165,6 +165,8 @@ def test_grids_by_hand():
     np.testing.assert_allclose(scaling.rounding_variance(apart, 2), [4.0 / 12.0, 0.0])
     means = rows_of(np.zeros((6, 1)), [0] * 6, [1.0, 2.0, 3.0, 3.0, 2.0, 1.0], replicates=[2.0] * 6)
     np.testing.assert_array_equal(scaling.rounding_variance(means, 2), 0.0)
+    mixed = rows_of(np.zeros((6, 1)), [0] * 6, [1.0, 2.0, 3.0, 3.0, 2.0, 1.0], replicates=[1.0] * 5 + [2.0])
+    np.testing.assert_array_equal(scaling.rounding_variance(mixed, 2), 0.0)  # one of them is a mean
 
 
 def test_least_noise_by_hand():

@@ -471,6 +471,16 @@ def test_table_and_progress_of_a_comparison_by_hand():
     assert whole.best_alone("a") == "single"
 
 
+def test_losses_of_a_set_are_told_where_every_fold_was_fitted():
+    found = made({"single": ALONE, "focused": moved(-0.5)})
+    alone, every = frozenset(), frozenset(found.others("a"))
+    assert set(found.losses("a", "focused")) == {alone, every}
+    failed = next(r for r in found.records if r["method"] == "focused" and r["repeat"] == 0)
+    records = [{**r, "failure": "it did not converge"} if r is failed else r for r in found.records]
+    part = Comparison.from_dict({**found.to_dict(), "records": records})
+    assert set(part.losses("a", "focused")) == {alone}
+
+
 def test_the_best_that_borrows_has_the_most_weight():
     """It is the density that weighs: the method of the lower error has the worse one here."""
     density = {"single": -ALONE - 3.0, "pooled": -ALONE, "focused": -ALONE - 2.0}
