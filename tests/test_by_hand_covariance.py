@@ -388,6 +388,20 @@ def test_evidence_of_rows_is_that_of_its_columns_and_so_are_its_derivatives(apar
     np.testing.assert_allclose(by_variance, slopes, rtol=1e-6)
 
 
+def test_evidence_of_tasks_that_share_nothing_is_that_of_each():
+    cells, rng = cells_of(False), np.random.default_rng(7)
+    M = len(cells.starts) - 1
+    kernels = [SquaredExponential(0.5 + t, 1.0 + 0.3 * t) for t in range(M)]
+    tau = rng.uniform(0.5, 3.0, len(cells.y))
+    prior = SharedCovariance(PlacedTasks(cells), [], [], np.zeros((M, 0)), kernels)
+    found = prior.condition(Sites(tau * cells.y, tau)).evidence_alone
+    for t, kernel in enumerate(kernels):
+        at = cells.task == t
+        w = np.sqrt(tau[at])
+        law = multivariate_normal(np.zeros(at.sum()), np.eye(at.sum()) + w[:, None] * kernel(cells.X[at]) * w)
+        assert found[t] == pytest.approx(law.logpdf(w * cells.y[at]), rel=1e-9)
+
+
 def test_sites_as_observations():
     w, s = unit_noise(np.array([2.0, 0.0, 3.0]), np.array([4.0, 0.0, 0.25]))
     np.testing.assert_array_equal(w, [2.0, 0.0, 0.5])

@@ -482,3 +482,26 @@ def test_many_rows_are_answered_for_a_block_at_a_time(name, monkeypatch):
     monkeypatch.setattr(inner, what, lambda self, X, *more: sizes.append(len(X)) or real(self, X, *more))
     np.testing.assert_allclose(ask(), whole, rtol=1e-10)
     assert sizes == [5, 5, 5, 5, 3]
+
+
+# Written numbers and times. -------------------------------------------------------------------------------------------
+
+
+def test_two_separators_in_one_number_are_of_thousands():
+    with pytest.raises(ValueError, match=r"'p' holds '\$1.234.5': a separator of thousands is not read"):
+        written.units_of("p", ["$1.234.5", "$2.5"])
+    assert written.units_of("p", ["$1.5", "$2.5"]) == written.Units("$", "")
+
+
+def test_times_go_round_the_day_where_they_span_more_than_half_of_it():
+    half, more = (encode.decide("t", ["06:00", "12:00", last]) for last in ("18:00", "18:01"))
+    assert (half.round, more.round) == (False, True)
+
+
+def test_inputs_with_a_label_come_first_in_a_pool():
+    X = np.array([[1.0], [2.0], [3.0], [4.0]])
+    y = np.array([np.nan, 5.0, np.nan, 6.0])
+    pool, _ = read.read_pool(borrow.HierarchicalGPRegressor(), X, y, tasks=["a"] * 4)
+    assert pool.n_labelled == 2
+    np.testing.assert_array_equal(np.sort(pool.X[:2, 0]), [2.0, 4.0])
+    np.testing.assert_array_equal(np.sort(pool.X[2:, 0]), [1.0, 3.0])

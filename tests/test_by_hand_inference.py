@@ -437,3 +437,42 @@ def test_points_are_those_of_the_recurrence():
     expected = t.ppf(u, 5.0)
     np.testing.assert_allclose(hyper_uncertainty.student_points(1)[:, 0], [*expected, *-expected], rtol=1e-9)
     assert hyper_uncertainty.student_points(4).shape == (2 * 4 * 3, 4)
+
+
+# Scales that are taken as known. --------------------------------------------------------------------------------------
+
+
+def test_stretch_of_a_task_is_by_rows_predicted_without_themselves():
+    """Two tasks of four and three rows, each row left out in turn; the second is as wide as it says it is."""
+    rng = np.random.default_rng(3)
+    X, t = rng.uniform(0.0, 4.0, (7, 1)), np.array([0, 0, 0, 0, 1, 1, 1])
+    y, noise = np.r_[4.0, -3.0, 5.0, -4.0, 0.1, 0.0, -0.1], np.array([0.2, 0.5])
+    cells = merge(X, t, y, np.ones(7), np.ones(7), 2)
+    K = SquaredExponential(1.0, 0.8)(cells.X) * (cells.task[:, None] == cells.task)
+    C = K + np.diag(noise[cells.task])
+    gain = K @ np.linalg.inv(C)
+    found = hyper_uncertainty.stretch_of_tasks(cells, noise, (gain @ cells.y, np.diagonal(K - gain @ K).copy()))
+    squares = []
+    for i in range(7):
+        rest = np.arange(7) != i
+        weights = np.linalg.solve(C[np.ix_(rest, rest)], K[rest, i])
+        squares.append((cells.y[i] - weights @ cells.y[rest]) ** 2 / (C[i, i] - weights @ K[rest, i]))
+    squares = np.array(squares)
+    rows = hyper_uncertainty.SCALE_ROWS
+    assert found[0] == pytest.approx((rows + squares[cells.task == 0].sum()) / (rows + 4.0), rel=1e-9)
+    assert found[0] > 2.0
+    assert found[1] == 1.0  # it is never narrowed
+
+
+def test_what_is_left_to_move_is_counted_in_deviations_of_the_posterior():
+    """One label and sites that are given: new ones match the tilted moments; moves are in units of v/(1 + tau v)."""
+    m, v, start = 0.0, 2.0, Sites(np.array([0.3]), np.array([0.7]))
+    prior = OneFunction(np.array([[v]]))
+    found = ep(prior, Probit(), np.array([1.0]), np.zeros(1), start, max_sweeps=1)
+    z = m / np.sqrt(1.0 + v)  # the cavity of a single row is the prior
+    ratio = norm.pdf(z) / norm.cdf(z)
+    mean = m + v * ratio / np.sqrt(1.0 + v)
+    variance = v - v**2 / (1.0 + v) * ratio * (z + ratio)
+    tau, nu = 1.0 / variance - 1.0 / v, mean / variance - m / v
+    sd = np.sqrt(v / (1.0 + 0.7 * v))
+    assert found.residual == pytest.approx(max(abs(tau - 0.7) * sd**2, abs(nu - 0.3) * sd), rel=1e-9)

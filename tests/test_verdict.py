@@ -464,6 +464,8 @@ def test_fits_to_all_rows_tell_by_evidence_and_by_rows_left_out():
     assert shown.mean == pytest.approx(np.expm1(gain), rel=0.01)
     assert chance.below(0.0) == pytest.approx(0.5, abs=1e-3)
     assert chance.low < 0.0 < chance.high
+    for gain in (-2.0, 3.0):  # nats, less what a relation costs
+        assert related(half, alone, gain, size).law.real == pytest.approx(1.0 / (1.0 + np.exp(rule.COST - gain)))
     slight = closed("focused", 0.98 * ALONE, 1.19, 0.0)
     assert 0.5 < related(slight, alone, 12.0, size).below(0.0) < rule.PROBABLE
     worse = closed("focused", 2.0 * ALONE, 2.4, 0.0)
