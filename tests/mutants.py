@@ -269,6 +269,13 @@ def still_there(known):
     return {name: noted for name, noted in known.items() if there(name)}
 
 
+def runs_at_import(mutant):
+    """Whether the line is in no function's body."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = ast.walk(ast.parse((PACKAGE / mutant.file).read_text()))
+    return not any(isinstance(f, functions) and f.body[0].lineno <= mutant.line <= f.end_lineno for f in nodes)
+
+
 def tests_for(mutant, known, most):
     """Tests that run the line, quickest first, those by hand before others.
 
@@ -278,7 +285,7 @@ def tests_for(mutant, known, most):
     of_file = {n: v for n, v in known.items() if mutant.file in v["lines"]}
     near = sorted(range(mutant.line - NEAR, mutant.line + NEAR + 1), key=lambda k: abs(k - mutant.line))
     found = ([n for n, v in of_file.items() if k in v["lines"][mutant.file]] for k in near)
-    running = next(filter(None, found), [])
+    running = [] if runs_at_import(mutant) else next(filter(None, found), [])
     chosen, total = [], 0.0
     for name in sorted(running or of_file, key=lambda n: ("by_hand" not in n, of_file[n]["seconds"])):
         total += of_file[name]["seconds"]

@@ -305,6 +305,9 @@ def test_prior_of_each_parameter_of_a_kernel_by_hand():
 
 def test_noise_priors_by_hand():
     assert pytest.approx(-2.302585093) == priors.NOISE_MEAN
+    usual = priors.exchangeable_lengthscales([Constant(1.0), Constant(1.0)], np.ones(1))
+    assert usual.log_density(np.zeros(2))[0] > usual.log_density(np.full(2, 0.5))[0]  # log variances are about zero
+    assert usual.log_density(np.zeros(2))[0] > usual.log_density(np.full(2, -0.5))[0]
     alone = priors.independent_noise_prior(2)
     np.testing.assert_allclose(alone.mean, np.log(0.1))
     np.testing.assert_allclose(matrix(alone), 0.25 * np.eye(2))

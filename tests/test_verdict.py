@@ -90,6 +90,10 @@ def test_interval_is_the_corrected_resampled_t_of_the_log_ratio_of_errors():
     assert found.below(high) == pytest.approx(0.975)
     assert found.below(0.0) == pytest.approx(stats.t.cdf(np.log(B / A) / error, N - 1))
     assert found.below(-B) == 0.0  # no error is negative
+    folds = made({"single": ALONE, "focused": one}).folds
+    rooted = ratio_of(folds("a", "focused"), folds("a", "single"), root=True)  # of squares, say: logs are halves
+    halved = np.sqrt(0.25 * (error**2 - rule.REFIT**2 / N) + rule.REFIT**2 / N)
+    assert rooted.std_error == pytest.approx(np.sqrt(A) * halved)
     # the formula of the paper, on means of folds of independent rows, is the same on average
     rng, by_folds, by_rows = np.random.default_rng(3), [], []
     for _ in range(400):
