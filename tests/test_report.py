@@ -120,6 +120,7 @@ def test_headline_and_interval_agree_with_the_numbers(summary):
 def test_verdict_in_plain_words(answer, numbers, headline, interval):
     names = dict(zip(("difference", "low", "high"), numbers, strict=True))
     names |= {"probability": 0.7, "rope": 0.01, "alone": "single", "weights": {}, "because": ""}
+    names |= {"error": 0.6, "by_all_rows": False}
     verdict = SimpleNamespace(answer=answer, primary="a", best="focused", level=0.95, folds=10, advice=[], **names)
     verdict.sentence = "the sentence itself"
     said = content.verdict_words(verdict, 0.8, "mean absolute error")

@@ -37,7 +37,7 @@ from scenarios import CHOICE, REPETITIONS, SCENARIOS, STRESS, Draw
 from sklearn.metrics import log_loss, roc_auc_score
 
 import borrow
-from results import ROOT, provenance, write_result
+from results import RESULTS, ROOT, provenance, write_result
 
 STORE = ROOT / "out" / "ordinary.jsonl"
 EVERY = {**SCENARIOS, **STRESS}
@@ -209,18 +209,36 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         row["seconds"] = float(np.median([r["seconds"] for r in own]))
         row["commits"] = sorted({r["commit"] for r in own})
         rows.append(row)
+    return {"scenarios": rows, "overall": overall(rows)}
+
+
+def overall(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Over all scenarios, per method."""
     total = []
     for version, method in sorted({(r["version"], r["method"]) for r in rows}):
         mine = [r for r in rows if (r["version"], r["method"]) == (version, method) and "ratio" in r]
         if mine:
-            overall = {"version": version, "method": method, "scenarios": len(mine)}
-            overall["ratio"] = geometric(r["ratio"] for r in mine)
-            overall["worst scenario"] = max((r["ratio"], r["scenario"]) for r in mine)
-            overall["worst draw"] = max((r["worst"], r["scenario"]) for r in mine)
+            found = {"version": version, "method": method, "scenarios": len(mine)}
+            found["ratio"] = geometric(r["ratio"] for r in mine)
+            found["worst scenario"] = max((r["ratio"], r["scenario"]) for r in mine)
+            found["worst draw"] = max((r["worst"], r["scenario"]) for r in mine)
             confirmed = [r["ratio"] for r in mine if r["scenario"] not in CHOICE]
-            overall["ratio, confirming scenarios"] = geometric(confirmed) if confirmed else None
-            total.append(overall)
-    return {"scenarios": rows, "overall": total}
+            found["ratio, confirming scenarios"] = geometric(confirmed) if confirmed else None
+            total.append(found)
+    return total
+
+
+def with_record(content: dict[str, Any], records: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Cells of the written record that were not measured again stay, with their commits; and all records that count."""
+    known = json.loads((RESULTS / "ordinary.json").read_text())
+    for name in (n for n in ("as they are", "shuffled", "drawn") if n in known):
+        rows = content.get(name, {"scenarios": []})["scenarios"]
+        measured = {(r["version"], r["scenario"], r["method"]) for r in rows}
+        kept = [r for r in known[name]["scenarios"] if (r["version"], r["scenario"], r["method"]) not in measured]
+        rows = sorted([*rows, *kept], key=lambda r: (r["version"], r["scenario"], r["method"]))
+        content[name] = {"scenarios": rows, "overall": overall(rows)}
+        records = [*records, *({"commit": r["commits"][0]} for r in kept for _ in range(r["draws"]))]
+    return content, records
 
 
 def show(summary: dict[str, Any]) -> None:
@@ -251,6 +269,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--version", default="now", help=argparse.SUPPRESS)
     parser.add_argument("--commit", help=argparse.SUPPRESS)
     parser.add_argument("--summary", action="store_true", help="measure nothing")
+    parser.add_argument("--keep", action="store_true", help="cells of the record not measured again stay in it")
     given = parser.parse_args(arguments)
     if given.base:
         commit = subprocess.run(
@@ -273,6 +292,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     records = list(load(STORE).values())
     parts = {name: [r for r in records if part_of(r) == name] for name in ("as they are", "shuffled", "drawn")}
     content = {name: summarise(part) for name, part in parts.items() if part}
+    if given.keep:
+        content, records = with_record(content, records)
     for name, summary in content.items():
         sys.stdout.write(f"\n== {name} ==\n")
         show(summary)

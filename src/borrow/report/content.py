@@ -340,7 +340,7 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
         interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
     else:
         interval = (
-            f"On rows that were held out the {scoring} is {number(alone + verdict.difference)} with the {label}; "
+            f"On rows that were held out the {scoring} is {number(verdict.error)} with the {label}; "
             f"without the other data ({label_of(verdict.alone)}) it is {number(alone)}. {_span(verdict)}"
         )
     return {
@@ -364,7 +364,8 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
 
 def _span(verdict: Any) -> str:
     """An interval of a difference, in words."""
-    low, high, sure = verdict.low, verdict.high, f"{100 * verdict.level:.3g} % interval over {verdict.folds} folds"
+    by = "by fits to all rows" if verdict.by_all_rows else f"over {verdict.folds} folds"
+    low, high, sure = verdict.low, verdict.high, f"{100 * verdict.level:.3g} % interval {by}"
     lowers = f"P(borrowing lowers the error) = {probability(verdict.probability)}."
     if low <= 0 <= high:
         span = f"anything from {number(-low, 2)} less to {number(high, 2)} more"

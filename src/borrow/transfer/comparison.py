@@ -177,15 +177,25 @@ class Comparison:
     def difference(self, primary: Any, method: str, what: str = "losses", from_: str | None = None) -> Interval:
         """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
         other = self.best_alone(primary) if from_ is None else from_
-        folds = self.folds(primary, method), self.folds(primary, other)
         if what != "losses":
-            return difference_of(*folds, what, self._design)
+            return difference_of(self.folds(primary, method), self.folds(primary, other), what, self._design)
         mine, theirs = (self._closed(primary, m) for m in (method, other))
         gain, alone = self.evidence(primary, method), self.error(primary, other)
         if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
-            return ratio_of(*folds, self._design, self._root)
+            return self._by_folds(primary, method, other)
         power = 1 if self.scoring == "mean absolute error" else 2
         return related(mine, theirs, gain, alone, self._design, power, self._root)
+
+    def _by_folds(self, primary: Any, method: str, other: str) -> Interval:
+        """Difference of errors in the folds that both methods ran."""
+        return ratio_of(self.folds(primary, method), self.folds(primary, other), self._design, self._root)
+
+    def seen(self, primary: Any, method: str) -> float:
+        """Error on held-out rows beside that of the best alone, also of a method that ran on the first repeat only."""
+        alone = self.best_alone(primary)
+        gap = 0.0 if method == alone else self._by_folds(primary, method, alone).mean
+        error = self.error(primary, method).mean
+        return error if np.isnan(gap) else self.error(primary, alone).mean + gap
 
     def _closed(self, primary: Any, method: str) -> dict[str, Any] | None:
         """The fit to all rows in which each row of the primary is left out in closed form, where there is one."""
@@ -216,8 +226,9 @@ class Comparison:
         return stack(densities, self.alone, self.seed, weights)
 
     def table(self, primary: Any = None) -> Table:
-        """One row per method: its error, its difference from the best without the other data, and more.
+        """One row per method: its error on held-out rows, difference from the best without the other data, and more.
 
+        The difference is that of the errors where folds judge. Where fits to all rows do, it is the one to be expected.
         Intervals are of 95 %, those that the verdict judges by. `weight` is the part that a method has in what
         `AutoRegressor` predicts.
         """
@@ -231,16 +242,15 @@ class Comparison:
     def _row(self, primary: Any, method: str) -> dict[str, Any]:
         every = self.folds(primary, method)
         mine = [r for r in every if r["failure"] is None]
-        error, gap, alone = self.error(primary, method), self.difference(primary, method), self.best_alone(primary)
-        gap = Interval(0.0, 0.0, 0.0, 0.0) if method == alone else gap
-        paired = self.error(primary, alone).mean + gap.mean  # also for a method that ran on the first repeat only
+        gap = self.difference(primary, method)
+        gap = Interval(0.0, 0.0, 0.0, 0.0) if method == self.best_alone(primary) else gap
         sizes = [r["n_test"] for r in mine]
         per_row = ("log_density", "coverage" if self.kind == "regression" else "calibration")
         means = {n: float(np.average([r[n] for r in mine], weights=sizes)) if mine else float("nan") for n in per_row}
         return {
             "method": method,
-            "error": error.mean if np.isnan(paired) else paired,
-            "std_error": error.std_error,
+            "error": self.seen(primary, method),
+            "std_error": self.error(primary, method).std_error,
             "difference": gap.mean,
             "low": gap.low,
             "high": gap.high,
@@ -290,6 +300,8 @@ class Comparison:
             weights=weights,
             borrows=sum(weights.get(m, 0.0) for m in borrowing),
             evidence=self.evidence(primary, best or "single"),
+            error=float("nan") if best is None else self.seen(primary, best),
+            by_all_rows=gap.law is not None,
         )
 
     def _in_words(self, v: Verdict) -> Verdict:

@@ -39,8 +39,9 @@ class Verdict:
     primary : label of the task that the answer is for.
     best : key of the method that was judged, that of the largest weight among those that borrow, or among those that
         relate the tasks where all rows show a relation; None where none could be.
-    difference, low, high : of its error from that of `alone`, negative is better, with an interval.
-    level, folds : level of the interval, and from how many folds.
+    difference, low, high : of its error from that of `alone`, negative is better, with an interval: the one to be
+        expected where fits to all rows judge (`by_all_rows`), else the one in folds.
+    level, folds : level of the interval, and the number of folds.
     sentence : the answer in words.
     secondaries : a table, one row per secondary task: rows, correlation with the primary's function with its standard
         error and share, and what it is worth to `best`: alone (gain with it as the only one), without (what is lost
@@ -56,6 +57,8 @@ class Verdict:
     because : the weights in words.
     evidence : nats by which all rows are better explained by `best` than by a GP for each task; NaN where it is none
         that relates the tasks in closed form.
+    error : of `best` on rows held out in folds.
+    by_all_rows : whether the difference is read off fits to all rows.
 
     Examples
     --------
@@ -88,6 +91,8 @@ class Verdict:
     because: str = ""
     copies: list[list[Any]] = field(default_factory=list)
     evidence: float = math.nan
+    error: float = math.nan
+    by_all_rows: bool = False
 
     @property
     def carriers(self) -> list[Any]:
@@ -167,10 +172,13 @@ def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
     if v.difference == v.low == v.high == 0.0:
         where = f"in any of {v.folds} folds" if math.isnan(v.evidence) else "in the fit to all rows"
         return f"{begin}: the {label} borrowed nothing {where} and predicts as no transfer does."
+    between = f"{100 * v.level:.3g} % interval {v.low:.3g} to {v.high:.3g}"
+    told = f" in {v.folds} folds; expect a difference of {v.difference:.3g} at new rows ({between})"
+    if not v.by_all_rows:
+        told = f", difference {v.difference:.3g} ({between}, {v.folds} folds)"
     return (
-        f"{begin}: {scoring} {alone + v.difference:.3g} by the {label} against {alone:.3g} without the other data "
-        f"({label_of(v.alone)}), difference {v.difference:.3g} ({100 * v.level:.3g} % interval {v.low:.3g} to "
-        f"{v.high:.3g}, {v.folds} folds). P(borrowing lowers the error) = {probability(v.probability)}{odds(v)}."
+        f"{begin}: {scoring} {v.error:.3g} by the {label} against {alone:.3g} without the other data "
+        f"({label_of(v.alone)}){told}. P(borrowing lowers the error) = {probability(v.probability)}{odds(v)}."
     )
 
 
