@@ -378,6 +378,7 @@ ODD = ["[red]x[/red]", "[/]", "<script>alert(1)</script>", "\x1b[31mESC\x07\u202
 
 def test_hostile_names_stay_text_everywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")  # no name is broken into two lines
     table = schools(30)
     odd = table.select(pl.Series('task, "t"', ODD * 6), pl.col("hours").alias("[b]in[/b]"), pl.col("score").alias("y="))
     odd.write_csv("odd.csv")

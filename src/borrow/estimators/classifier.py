@@ -320,7 +320,7 @@ def _against_rest(rows: Rows, positive: int) -> TaskData:
 #: EP stops at this residual while hyper-parameters are learnt, and at the smaller one for the fit that is kept.
 #: The evidence is stationary in the sites, so its error is of the order of the residual squared; that of its gradient
 #: at frozen sites is of the order of the residual, times how much sites answer to hyper-parameters: up to a thousand.
-ROUGH, FINE = 1e-5, 1e-9
+ROUGH, FINE = 2e-6, 1e-9
 LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
 
 
