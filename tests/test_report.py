@@ -706,3 +706,18 @@ def test_a_table_as_csv_keeps_digits_and_no_formula():
     link = page.as_csv([("task", "task", None), ("gain", "gain", number)], rows)
     text = base64.b64decode(link.split(",", 1)[1]).decode()
     assert text == '"task","gain"\r\n"\'=1+1",0.123456789\r\n"a ""b"", c",\r\n'
+
+
+def test_an_interval_much_longer_than_the_others_is_cut_and_says_so():
+    rows = [{"label": f"m{i}", "value": 0.0, "low": -0.1, "high": 0.1, "role": "unsure"} for i in range(5)]
+    assert not svg.is_cut(rows)
+    rows[2] = {**rows[2], "high": 5.0}
+    assert svg.is_cut(rows)
+    drawn = svg.markup(svg.intervals(rows, "title", "axis"), "f")
+    assert drawn.count("\u203a") == 1
+    assert drawn.count("\u2039") == 0
+    assert drawn.count('class="cap"') == 9
+    assert f"m2: {number(0.0)} ({number(-0.1)} to {number(5.0)})" in drawn  # in words it is whole
+    bars = [float(x) for x in re.findall(r'x2="([\d.]+)%"[^>]*class="bar"', drawn)]
+    assert max(bars) <= 100.0  # nothing leaves the figure
+    assert min(bars) > 35.0  # and the others are not squeezed: drawn whole they would end at 5 per cent

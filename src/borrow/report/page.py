@@ -295,6 +295,8 @@ def intervals(
         {**row, **{name: row[field] for name, field in names.items()}, "role": "judged" if sure(row) else otherwise}
         for row in rows
     ]
+    if limits is None and svg.is_cut(dots):
+        caption += " An interval that ends in an arrow goes on; its numbers are in the table."
     return [figure(svg.intervals(dots, title, axis, sides, limits), caption, "named", **more)] if dots else []
 
 

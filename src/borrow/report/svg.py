@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 from xml.etree import ElementTree
 
@@ -159,10 +160,11 @@ def intervals(
 
     A row has `label`, `value`, `low`, `high` (None where unknown), `role` (a class of the style sheet) and may have
     `alone`: what no transfer says, a second, hollow interval under the first. `ends` says what lies left and right of
-    zero.
+    zero. Where no limits are given, an interval much longer than most ends in an arrow.
     """
     alone = [row["alone"] for row in rows if row.get("alone")]
-    shown = [v for row in [*rows, *alone] for v in (row["value"], row["low"], row["high"]) if v is not None]
+    most = math.inf if limits else longest([*rows, *alone])
+    shown = [v for row in [*rows, *alone] if row["value"] is not None for v in (row["value"], *_drawn(row, most)[0])]
     scale = Scale(*limits) if limits else Scale.around([*shown, 0.0])
     top, step = 22.0 if ends else 4.0, DOUBLE if alone else ROW
     height = top + step * len(rows)
@@ -179,23 +181,49 @@ def intervals(
         y = top + step * (i + 0.5)
         name_row(root, y + 4.0, row["label"], row["role"])
         if row.get("alone"):
-            _interval(root, scale, y + 6.0, {**row["alone"], "label": "no transfer", "role": "alone"}, 3.5)
+            _interval(root, scale, y + 6.0, {**row["alone"], "label": "no transfer", "role": "alone"}, 3.5, most)
             y -= 4.0
-        _interval(root, scale, y, row, 5.0)
+        _interval(root, scale, y, row, 5.0, most)
     return root
 
 
-def _interval(root: Element, scale: Scale, y: float, row: Mapping[str, Any], size: float) -> None:
+def longest(rows: Sequence[Mapping[str, Any]]) -> float:
+    """How far from its dot an interval is drawn: four times the median over all rows and both ends."""
+    known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
+    far = [abs(row[end] - row["value"]) for row in known for end in ("low", "high")]
+    return 4.0 * median(far) if far and median(far) > 0.0 else math.inf
+
+
+def _drawn(row: Mapping[str, Any], most: float) -> tuple[list[float], list[bool]]:
+    """The ends of an interval as drawn, none where they are unknown, and which of them are cut."""
+    if None in (row["low"], row["high"]):
+        return [], []
+    reach = [row[end] - row["value"] for end in ("low", "high")]
+    drawn = [row["value"] + min(max(v, -most), most) for v in reach]
+    return drawn, [abs(v) > most for v in reach]
+
+
+def is_cut(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether `intervals` draws an interval of these rows with an arrow."""
+    most = longest(rows)
+    return any(cut for row in rows if row["value"] is not None for cut in _drawn(row, most)[1])
+
+
+def _interval(root: Element, scale: Scale, y: float, row: Mapping[str, Any], size: float, most: float) -> None:
     if row["value"] is None:
         add(root, "text", "not known", x=scale.percent(0.0), dx="8", y=y + 4.0, class_="tick")
         return
     group = add(root, "g", class_=f"mark {row['role']}")
     add(group, "title", f"{row['label']}: {_said(row)}")
-    if None not in (row["low"], row["high"]):
-        low, high = scale.percent(row["low"]), scale.percent(row["high"])
-        add(group, "line", x1=low, x2=high, y1=y, y2=y, class_="bar")
-        for at in (low, high):
-            add(group, "line", x1=at, x2=at, y1=y - size + 1.0, y2=y + size - 1.0, class_="cap")
+    ends, cut = _drawn(row, most)
+    if ends:
+        places = [scale.percent(end) for end in ends]
+        add(group, "line", x1=places[0], x2=places[1], y1=y, y2=y, class_="bar")
+        for at, arrow, sign in zip(places, cut, ("\u2039", "\u203a"), strict=True):
+            if arrow:
+                add(group, "text", sign, x=at, y=y + 4.5, text_anchor="middle", class_="tick")
+            else:
+                add(group, "line", x1=at, x2=at, y1=y - size + 1.0, y2=y + size - 1.0, class_="cap")
     add(group, "circle", cx=scale.percent(row["value"]), cy=y, r=size, class_="dot")
 
 
