@@ -476,6 +476,9 @@ def test_fits_to_all_rows_tell_by_evidence_and_by_rows_left_out():
     assert answer_of(related(worse, alone, 12.0, size), 0.02) == "hurts"
     same = related(closed("focused", ALONE * (1.0 + 1e-6), 1.2, 0.0), alone, -0.5, size)
     assert (same.mean, same.std_error) == (0.0, 0.0)
+    for gain in (-12.0, 12.0):  # predictions that hardly moved cannot have changed the error by much
+        little = related(closed("focused", 1.001 * ALONE, 1.2, 0.0), alone, gain, size)
+        assert -0.03 < little.low < 0.0 < little.high < 0.03
 
 
 def test_fits_to_all_rows_tell_the_same_of_errors_and_of_their_squares():
