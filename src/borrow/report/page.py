@@ -356,8 +356,9 @@ def comparison_section(part: Part, many: bool) -> Block:
         lambda r: r["method"] == chosen,
         f"Difference of each method from the best without the other data, {part['primary']}",
         "difference in error from the best alone",
-        f"Dots: {score} less that of the best method without the other data, over the rows held out. Bars: {level} "
-        "intervals that account for folds that share rows. Where a bar crosses the line, either sign is possible.",
+        f"Dots: {score} less that of the best method without the other data. Bars: {level} intervals. Methods that "
+        "relate the tasks are judged by fits to all rows where these tell, others by the rows held out, with allowance "
+        "for folds that share rows. Where a bar crosses the line, either sign is possible.",
         ("less error", "more error"),
         otherwise="plain",
     )
