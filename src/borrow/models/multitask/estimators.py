@@ -43,6 +43,7 @@ from borrow.models.multitask.task_covariance import FreeForm, LowRank
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.numerics.threads import SMALL_BLOCK
 from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
@@ -267,7 +268,8 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             setup = self._for_em(setup)
         if self.solver == "em" and setup.path == "dense":
             n = len(data.cells.y)
-            require(tasks.device, 8.0 * 8.6 * n * n, f"EM on {n:,} distinct rows", "use solver='gradient'")
+            numbers = (6.6 + 3.0 * (n < SMALL_BLOCK)) * n * n
+            require(tasks.device, 8.0 * numbers, f"EM on {n:,} distinct rows", "use solver='gradient'")
         if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "

@@ -121,7 +121,7 @@ def check_memory(setup: Setup, merged: bool) -> None:
     """Refuse what would not fit; how many matrices there are at once on each path was measured."""
     n, N, device = len(setup.design.X), len(setup.design.inputs), setup.tasks.device
     if setup.path == "dense":
-        numbers = ((6.0 if merged else 8.0 + 5.0 * (n < SMALL_BLOCK)) if device is None else MATRICES) * n * n
+        numbers = ((6.0 if merged else 8.0) + 3.0 * (n < SMALL_BLOCK) if device is None else MATRICES) * n * n
     elif setup.path == "complete":
         numbers = 9.5 * N * N
     else:
