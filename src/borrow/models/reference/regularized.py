@@ -94,8 +94,8 @@ def solve(K: Array, y: Array, C: float, tol: float) -> tuple[Array, float]:
 
 
 def _machine(C: float, tol: float) -> SVC:
-    """A machine that ends, with scikit-learn's warning, where its steps get nowhere; None would draw from NumPy's own."""
-    return SVC(C=C, kernel="precomputed", tol=tol, max_iter=MOST_STEPS, random_state=0)
+    """A machine that ends, with scikit-learn's warning, where its steps get nowhere."""
+    return SVC(C=C, kernel="precomputed", tol=tol, max_iter=MOST_STEPS, random_state=0)  # None: NumPy's own state
 
 
 def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Array | None:
