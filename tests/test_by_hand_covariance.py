@@ -249,6 +249,7 @@ def test_a_task_given_the_others_is_the_evidence_of_all_less_theirs(at):
         rest = np.flatnonzero(cells.task != t)
         without = evidence(K[np.ix_(rest, rest)], (w * cells.y)[rest], w[rest])
         assert posterior.evidence_given_others[t] == pytest.approx(whole - without, rel=1e-8)
+        assert posterior.evidence_given(t) == pytest.approx(whole - without, rel=1e-8)
 
 
 def test_signs_of_tasks_change_the_evidence_as_the_products_say(at):

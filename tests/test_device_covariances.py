@@ -97,6 +97,7 @@ def test_shared_covariance(kind):
     same(there.sign_products(), host.sign_products())
     for t in range(len(SIZES)):
         same(there.evidence_given_others[t], host.evidence_given_others[t])
+        same(there.evidence_given(t), host.evidence_given(t))
 
 
 def test_padding_is_exact():

@@ -159,18 +159,19 @@ class DensePosterior(Rebuilt):
         Given the others, the observations of task t are Gaussian with precision P_tt, the block of A^-1, and s_t less
         their mean is P_tt^-1 alpha_t.
         """
-        P, found = linalg.inverse_from_factor(self.L), []
-        for t in range(len(self.prior.B)):
-            at = self.prior.design.rows(t)
-            L = linalg.cholesky(linalg.copy(P[at, at]), overwrite=True)
-            half = linalg.solve_lower(L, self.alpha[at])
-            rows = at.stop - at.start
-            found.append(-0.5 * (float(half @ half) - linalg.log_determinant(L) + rows * LOG_2PI))
-        return found
+        P, blocks = linalg.inverse_from_factor(self.L), map(self.prior.design.rows, range(len(self.prior.B)))
+        return [self._given_others(at, linalg.copy(P[at, at])) for at in blocks]
 
     def evidence_given(self, t: int) -> float:
-        """That of one task."""
-        return self.evidence_given_others[t]
+        """The same of one task: P_tt from the columns of L^-1 that are the task's, without the rest of A^-1."""
+        at, n = self.prior.design.rows(t), len(self.prior.task)
+        W = linalg.solve_lower(self.L, as_type_of(self.L, np.eye(n, at.stop - at.start, -at.start)))
+        return self._given_others(at, W.T @ W)
+
+    def _given_others(self, at: slice, precision: Any) -> float:
+        L = linalg.cholesky(precision, overwrite=True)
+        half = linalg.solve_lower(L, self.alpha[at])
+        return -0.5 * (float(half @ half) - linalg.log_determinant(L) + (at.stop - at.start) * LOG_2PI)
 
     def sign_products(self) -> Array:
         """(M, M) G such that the evidence is 1/2 e'Ge and a constant where the signs e of tasks' functions are chosen.
