@@ -317,3 +317,10 @@ def test_constant_columns_are_named():
         borrow.SingleTaskGPRegressor("t", optimizer=None).fit(table, table["x"])
     with pytest.warns(UserWarning, match="column 'same' is 3 in every row, and says nothing"):
         borrow.compare(table.assign(y=table["x"]), "y", "t", "a", methods=["pooled"], cv=2)
+
+
+def test_a_time_is_told_to_the_nearest_minute_and_never_as_sixty_minutes():
+    times = Times("at", 12.0, 0, False)
+    assert [times.value(hours) for hours in (7.0, 7.5, 7.9999, 0.0, 23.75)] == [
+        "07:00", "07:30", "08:00", "00:00", "23:45",
+    ]  # fmt: skip

@@ -151,11 +151,11 @@ class Measured(Filled):
         return self.marked(str(self.name))
 
     def encode(self, values: Any) -> Array:
-        """The numbers."""
+        """The column as numbers in its unit, gaps filled."""
         return self.filled(_measures(values, self.name, self.units))
 
     def value(self, number: float) -> str:
-        """With its unit."""
+        """A number and the unit, as the column writes it."""
         return f"{self.units.before}{number:.4g} {self.units.after}".strip()
 
     def sentence(self) -> str:
@@ -182,8 +182,9 @@ class Times(Filled):
         return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
 
     def value(self, number: float) -> str:
-        """Hours and minutes."""
-        return f"{int(number):02d}:{round(60 * (number % 1)):02d}"
+        """A time of day as hours and minutes, to the nearest minute."""
+        minutes = round(60.0 * number)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
     def sentence(self) -> str:
         """Whether the day is a cycle."""
@@ -224,7 +225,7 @@ class Levels(Decision):
         return (codes[:, None] == np.arange(len(self.names))).astype(float)
 
     def written(self, numbers: Array) -> str:
-        """The level."""
+        """The level that a row has, or that it is one of the others."""
         at = round(float(numbers[0])) if self._two else int(np.argmax(numbers))
         return self.levels[at] if at < len(self.levels) else "(other)"
 
@@ -250,7 +251,7 @@ class Ordered(Filled):
         return self.marked(f"{self.name} (order)")
 
     def encode(self, values: Any) -> Array:
-        """Places from 0."""
+        """Every level's place in the order, from 0; gaps and levels never seen have the median place."""
         place = {v: float(i) for i, v in enumerate(self.levels)}
         found = _levels(values)
         _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
