@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,19 @@ class Records:
         with self.path.open("a") as file:
             file.write(json.dumps(stamped) + "\n")
         return stamped
+
+
+def by_draws(
+    name: str, tables: Iterable[str], draws: int, one: Callable[[str, int], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Records of every table and draw: `one(table, seed)` of those that are not in out/ yet."""
+    kept, tables = Records(ROOT / "out" / f"{name}.jsonl"), list(tables)
+    for seed in range(draws):
+        for table in tables:
+            if not any((r["table"], r["seed"]) == (table, seed) for r in kept):
+                for record in one(table, seed):
+                    kept.add(record)
+    return [r for r in kept if r["seed"] < draws]
 
 
 def commits_of(records: Iterable[dict[str, Any]]) -> dict[str, int]:

@@ -17,7 +17,6 @@ Ratios are of the mean absolute error, differences of the log predictive density
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import warnings
@@ -38,9 +37,8 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
 import borrow
 from borrow.datasets.shared_data import find_shared
 from door.drive import hospitals
-from results import write_result
+from results import by_draws, write_result
 
-KEPT = ROOT / "out" / "gaps.jsonl"
 SHARE, N_TRAIN, N_TEST, GUESSES = 0.2, 120, 300, 5
 
 
@@ -119,17 +117,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=10)
     chosen = parser.parse_args()
-    KEPT.parent.mkdir(exist_ok=True)
-    done = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
-    for seed in range(chosen.draws):
-        for name in cases():
-            if not any((r["table"], r["seed"]) == (name, seed) for r in done):
-                found = one(name, seed)
-                done += found
-                with KEPT.open("a") as file:
-                    file.writelines(json.dumps(r) + "\n" for r in found)
-    rows = summary([r for r in done if r["seed"] < chosen.draws])
-    write_result("gaps", {"seeds": list(range(chosen.draws)), "rows": rows})
+    records = by_draws("gaps", cases(), chosen.draws, one)
+    write_result("gaps", {"seeds": list(range(chosen.draws)), "rows": summary(records)}, records)
 
 
 if __name__ == "__main__":
