@@ -249,10 +249,12 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
 
     verdict, secondaries = found.verdict(), []
     covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
+    expected = "; of methods that relate the tasks, the one to expect at new rows" if verdict.by_all_rows else ""
     errors = (
         f"Error: {found.scoring} over rows held out. Difference: from the best without the other data "
-        f"({label_of(verdict.alone)}), negative is better, with its 95 % interval; within {number(verdict.rope)} it is "
-        f"none in practice. Weight: in the best prediction. Density: log predictive density, higher is better. {covers}"
+        f"({label_of(verdict.alone)}){expected}; negative is better, with its 95 % interval; within "
+        f"{number(verdict.rope)} it is none in practice. Weight: in the best prediction. Density: log predictive "
+        f"density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
         relations = "Correlation and share (of the task's variation): with the primary's function, by the focused GP."
