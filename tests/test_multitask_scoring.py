@@ -46,6 +46,18 @@ CASES = {
 }
 
 
+def test_information_is_that_of_the_values_asked_for_wherever_the_objective_was_before():
+    setup, values, data = prepared(False)
+    elsewhere = {n: v + 0.3 for n, v in values.items()}
+    fresh, used = (ascent_of(setup, data.column_scales, None, values) for _ in range(2))
+    used.objective(elsewhere)
+    assert np.array_equal(used.information(values), fresh.information(values))
+    used.objective(values)
+    values["noise"] += 1.0  # the caller's array, which may change after the call
+    fresh.objective(values)
+    assert np.array_equal(used.information(values), fresh.information(values))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_information_is_that_of_the_derivatives(case):
     setup, values, _ = CASES[case]()

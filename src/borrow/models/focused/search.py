@@ -138,9 +138,7 @@ def optimise(
         search, best = give_own_part(search, best, candidates[2])
     setup = replace(setup, specific=search.setup.specific)
     if few is not None:
-        small = search.ascent
-        small.objective(best.values)
-        curvature = small.information(best.values) * (len(data.cells.y) / len(few.cells.y))
+        curvature = search.ascent.information(best.values) * (len(data.cells.y) / len(few.cells.y))
         setup = with_inducing(how.inducing, data, setup, best.values)
         search = replace(search, ascent=FocusedAscent(setup, scales, how.prior, how.weight_sd, curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))

@@ -102,6 +102,7 @@ class Evidence:
         self._model, self._condition, self._gradient, self._report = model, condition, gradient, report
         self._small = tasks.device is None and len(tasks.cells.y) < SMALL_BLOCK
         self._last: Result | None = None
+        self._where: Values = {}
         self._start: Any = None
 
     def __call__(self, values: Values) -> tuple[float, Values]:
@@ -109,14 +110,16 @@ class Evidence:
         self._last = self._last if self._small else None
         fit = self._condition(values, self._model, self._start)
         self._start, by = fit.start, self._gradient(fit, values, self._model)
-        self._last = fit if self._small or self.keep else None
+        self._last, self._where = fit if self._small or self.keep else None, {n: v.copy() for n, v in values.items()}
         if self._report is not None:
             self._report(fit.evidence)
         return fit.evidence, by
 
     def at(self, values: Values) -> Result:
-        """The result at the values of the last call."""
-        return self._last if self._last is not None else self._condition(values, self._model, self._start)
+        """The result at these values: that of the last call where it was for them and is kept, else made anew."""
+        if self._last is not None and all(np.array_equal(self._where[n], v) for n, v in values.items()):
+            return self._last
+        return self._condition(values, self._model, self._start)
 
 
 def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:
