@@ -18,7 +18,6 @@ from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
-    COST,
     LEVEL,
     ROPE,
     SAME,
@@ -223,7 +222,7 @@ class Comparison:
             return {m: 1.0 / len(by_row) for m in by_row}
         weights = np.array([self._design.weights.get(row, 1.0) for row in rows]) if self.row_weights else None
         densities = {m: np.array([found[row] for row in rows]) for m, found in by_row.items()}
-        return stack(densities, self.alone, self.seed, weights)
+        return stack(densities, self.seed, weights)
 
     def table(self, primary: Any = None) -> Table:
         """One row per method: its error on held-out rows, difference from the best without the other data, and more.
@@ -271,8 +270,8 @@ class Comparison:
         alone = self.best_alone(primary)
         found = {m: self.difference(primary, m) for m in borrowing}
         rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
-        shown = [m for m in borrowing if self.evidence(primary, m) > COST]
-        best = max(shown or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
+        relating = [m for m in borrowing if not np.isnan(self.evidence(primary, m))]
+        best = max(relating or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
         worths, copies = self._worths(primary, best)
         known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
@@ -408,7 +407,8 @@ class Comparison:
             return left, tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
 
         records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
-        relations = sorted((r for r in lines if "relations" in r), key=lambda r: tasks[r["primary"]])
+        told = [{k: r[k] for k in r if k in ("primary", "relations")} for r in lines if "relations" in r]
+        relations = sorted(told, key=lambda r: tasks[r["primary"]])
         return cls.from_dict({**about, "records": records, "relations": relations})
 
     def plot(self, primary: Any = None, ax: Any = None) -> Any:
