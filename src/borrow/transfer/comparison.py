@@ -19,6 +19,7 @@ from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
     LEVEL,
+    PROBABLE,
     ROPE,
     SAME,
     TIE,
@@ -174,14 +175,19 @@ class Comparison:
         return min(found, key=lambda m: self.error(primary, m).mean, default="single")
 
     def difference(self, primary: Any, method: str, what: str = "losses", from_: str | None = None) -> Interval:
-        """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
+        """Of a method from the best without the other data: negative errors and positive `log_densities` are better.
+
+        Fits to all rows judge errors where there are such, unless rows held out in folds show that the error rises.
+        """
         other = self.best_alone(primary) if from_ is None else from_
         if what != "losses":
             return difference_of(self.folds(primary, method), self.folds(primary, other), what, self._design)
         mine, theirs = (self._closed(primary, m) for m in (method, other))
         gain, alone = self.evidence(primary, method), self.error(primary, other)
-        if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
-            return self._by_folds(primary, method, other)
+        held_out = self._by_folds(primary, method, other)
+        none = mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0
+        if none or held_out.below(0.0) <= 1.0 - PROBABLE:
+            return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
         return related(mine, theirs, gain, alone, self._design, power, self._root)
 
