@@ -283,6 +283,18 @@ def odds_by_hand(problem, wanted):
     return cut / cut.mean()
 
 
+def test_fits_to_all_rows_are_compared_where_the_primary_was_not_measured():
+    """Of the others' inputs 1.5 and 2 lie within the primary's range, and at 2 it was measured; or those wanted."""
+    x = [0.0, 2.0, 3.0, -1.0, 1.5, 2.0, 9.0, 2.5]
+    table = {"x": x, "y": [1.0] * 7 + [np.nan], "who": ["a"] * 3 + ["b"] * 4 + ["b"]}
+    problem = read_problem(table, "y", "who")
+    assert problem.elsewhere("a", 5).tolist() == [[1.5]]
+    assert problem.elsewhere("b", 5).tolist() == [[0.0], [3.0]]
+    wanted = replace(problem, wanted=np.arange(9.0)[:, None])
+    assert wanted.elsewhere("a", 5).tolist() == [[0.0], [2.0], [4.0], [6.0], [8.0]]
+    assert wanted.elsewhere("a", 20).tolist() == wanted.wanted.tolist()
+
+
 def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
     problem = read_problem(table(40), "y", "who", features=["x"])
     rows = problem.rows_of("a")
