@@ -76,28 +76,38 @@ def one_draw(cell: power.Cell, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def laws(theta: Any, gain: Any, seen: Any) -> tuple[Any, Any, Any, Any]:
+def laws(theta: Any, gain: Any, seen: Any, relations: Any = 1) -> tuple[Any, Any, Any, Any]:
     """What `decide.related` makes of them, with constants to be found."""
     cost, (holds, still, with_, without) = theta[0], np.exp(theta[1:])
     moved = np.tanh(seen / decide.BEND)
-    return expit(gain - cost), -np.arcsinh(holds * seen / decide.BEND), still + with_ * moved, still + without * moved
+    return (
+        expit(gain - cost * relations),
+        -np.arcsinh(holds * seen / decide.BEND),
+        still + with_ * moved,
+        still + without * moved,
+    )
+
+
+def relations_of(cell: str) -> int:
+    """How many secondaries a table of this cell has."""
+    return 3 if cell.startswith("same smoothness") else 1
 
 
 def calibrate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The constants that these draws would have, and what those in use say of them."""
     real = [r for r in rows if r["borrows"]]
     gain, seen, true = (np.array([r[k] for r in real]) for k in ("gain", "in sight", "true"))
-    x = np.arcsinh(true / decide.BEND)
+    x, relations = np.arcsinh(true / decide.BEND), np.array([relations_of(r["cell"]) for r in real])
 
     def objective(theta: Any) -> float:
-        p, middle, with_, without = laws(theta, gain, seen)
+        p, middle, with_, without = laws(theta, gain, seen, relations)
         density = p * student.pdf(x, decide.DF, middle, with_) + (1.0 - p) * student.pdf(x, decide.DF, 0.0, without)
         return float(-np.log(density).sum() + 0.5 * np.sum(((theta - START) / WIDTH) ** 2))
 
     best = minimize(objective, START, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-3, "fatol": 1e-3})
     in_use = {name: getattr(decide, name) for name in ("COST", *NAMES)}
     now = np.array([decide.COST, *np.log([in_use[name] for name in NAMES])])
-    p, middle, with_, without = laws(now, gain, seen)
+    p, middle, with_, without = laws(now, gain, seen, relations)
 
     def below(at: Any) -> Any:
         return p * student.cdf((at - middle) / with_, decide.DF) + (1.0 - p) * student.cdf(at / without, decide.DF)

@@ -189,7 +189,7 @@ class Comparison:
         if none or held_out.below(0.0) <= 1.0 - PROBABLE:
             return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
-        return related(mine, theirs, gain, alone, self._design, power, self._root)
+        return related(mine, theirs, gain, alone, self._design, power, self._root, len(self.others(primary)))
 
     def _by_folds(self, primary: Any, method: str, other: str) -> Interval:
         """Difference of errors in the folds that both methods ran."""
