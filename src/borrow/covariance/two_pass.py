@@ -163,9 +163,13 @@ class TwoPassCovariance:
         self._key = self._key or CacheKey()
         return self._key
 
+    def condition(self, sites: AnySites) -> TwoPassPosterior:
+        """Condition on sites N(f; nu/tau, 1/tau)."""
+        return TwoPassPosterior(self, sites)
+
 
 class TwoPassPosterior:
-    """The posterior of all functions given the sites. Abstract."""
+    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
     _terms: tuple[float, float] | None = None
     _key: CacheKey | None = None

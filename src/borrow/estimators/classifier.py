@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -242,7 +242,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         return rows, task
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPClassifier(TaskClassifier, GPEstimator):
     """What every GP classifier by EP or ADF shares. Abstract.
 
@@ -268,7 +268,6 @@ class GPClassifier(TaskClassifier, GPEstimator):
     n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
     """
 
-    _: KW_ONLY
     max_iter: int = 200
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
@@ -324,7 +323,7 @@ ROUGH, FINE = 2e-6, 1e-9
 LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class EPClassifier(GPClassifier):
     """What every GP classifier by EP shares. Abstract.
 
@@ -335,7 +334,6 @@ class EPClassifier(GPClassifier):
     unseen : as in every `GPClassifier`.
     """
 
-    _: KW_ONLY
     likelihood: str = "probit"
 
     allowed: ClassVar[Allowed] = {"likelihood": one_of(*LIKELIHOODS, said="'probit' or 'logistic'")}

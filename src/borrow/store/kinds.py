@@ -73,7 +73,7 @@ KINDS = {
     "logistic": "borrow.inference.likelihoods.Logistic",
     "logistic-reference": "borrow.transfer.references.LogisticReference",
     "low-rank-parameters": "borrow.covariance.lowrank.LowRankParameters",
-    "low-rank-posterior": "borrow.covariance.lowrank.LowRankPosterior",
+    "low-rank-posterior": "borrow.covariance.two_pass.TwoPassPosterior",
     "low-rank-tasks": "borrow.covariance.lowrank.LowRankTasks",
     "measured": "borrow.data.encode.Measured",
     "multitask-features": "borrow.models.multitask.task_covariance.Features",

@@ -201,7 +201,7 @@ class IVMFit(GPFit):
 
 
 @register("ivm", "informative vectors", rank=6)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
 
@@ -242,7 +242,6 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     (6, (1,))
     """
 
-    _: KW_ONLY
     share_noise: bool = True
     noise_from: str = "rest"
 
@@ -344,7 +343,7 @@ class IVMLabels(LabelModel):
 
 
 @register("ivm", "informative vectors", rank=6)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).
 
@@ -378,7 +377,6 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     ep_sweeps: int = 0
 
     def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> IVMLabels:
