@@ -269,7 +269,11 @@ def test_evidence_given_others_is_what_leaving_the_task_out_costs(problem, left_
     rest = cells.task != left_out
     starts = np.searchsorted(cells.task[rest], np.arange(6))
     without = SharedCovariance(
-        rows_as_tasks(cells.X[rest], starts), [Basis(KERNELS["se"], setup.Z)], [0], prior.weights, prior.specific
+        rows_as_tasks(cells.X[rest], starts),
+        [Basis(KERNELS["se"], setup.Z)],
+        [0],
+        prior.parameters.weights,
+        prior.parameters.specific,
     ).condition(Sites((tau * cells.y)[rest], tau[rest]))
     cost = whole.evidence - without.evidence
     assert whole.evidence_given_others[left_out] == pytest.approx(cost, rel=1e-9)

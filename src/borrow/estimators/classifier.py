@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -144,13 +144,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         each = [m.attributes(self._schema.labels) for m in models]
         return {name: one_or_list([found[name] for found in each]) for name in each[0]}
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Fit to a table, as a regressor; y holds labels of any kind, None or NaN where a row has none."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
-
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
         rows, self._schema = read_training(self, X, y, tasks, classes=True)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()

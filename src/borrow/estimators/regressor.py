@@ -89,8 +89,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     normalize_y: bool | str = True
 
     @abstractmethod
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
+        """The same, with weights of rows, and of how many measurements each is the mean."""
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
         """Fit to a table.
@@ -357,7 +357,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
         """Rows of the largest matrix that is factored."""
         return int(np.diff(data.cells.starts).max())
 
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         warn_constant(data)

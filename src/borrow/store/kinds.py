@@ -133,7 +133,11 @@ def name_of(value: object) -> str | None:
     """The name that a page gives the class of this object; None where it is not in the list."""
     kind = type(value)
     entry = registry.by_name(kind.__name__)
-    return kind.__name__ if entry is not None and entry.estimator is kind else _NAMES.get(_place(kind))
+    return (
+        kind.__name__
+        if entry is not None and entry.estimator is kind
+        else _NAMES.get(f"{kind.__module__}.{kind.__name__}")
+    )
 
 
 def class_of(name: str) -> Any:
@@ -144,10 +148,6 @@ def class_of(name: str) -> Any:
     import_module("borrow.transfer.auto")
     entry = registry.by_name(name)
     return None if entry is None else entry.estimator
-
-
-def _place(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__name__}"
 
 
 @cache

@@ -183,7 +183,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     (1,)
     """
 
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         inputs, rows, self._schema = read_table(self, X, y, tasks, sample_weight, replicates, pooled=True)
         pool = pool_of(inputs, rows)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled

@@ -208,7 +208,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
         "tune_width": (_widths, "True, False, or a pair (lowest, highest) of widths"),
     }
 
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = read_training(self, X, y, tasks, sample_weight, replicates)
         rows = rows.in_order()  # sums are then the same for any order of rows
         scales = self._input_scales(rows)
