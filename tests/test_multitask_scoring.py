@@ -11,7 +11,7 @@ from borrow.kernels import Constant, SquaredExponential
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask import scoring, search, sharing
 from borrow.models.multitask.scoring import ascent_of, can_score, directions
-from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks
+from borrow.models.multitask.task_covariance import FormPrior, FreeForm, SharingTasks, Uniform
 from borrow.numerics import optimise as hyper
 from borrow.tasks.placed import PlacedTasks
 
@@ -38,11 +38,23 @@ def with_own_functions(members):
     return joint, {**values, "factor": factor, "specific": theta}, data
 
 
+def alike(members):
+    """Some tasks are alike, and the others have a kernel of their own."""
+    setup, values, data = prepared(False)
+    own = SquaredExponential(0.5, (1.0, 2.0)) + Constant(0.2)
+    joint = sharing.alike_setup(replace(setup, form=replace(setup.form, strength=1.0)), own, members)
+    theta = np.concatenate([own.theta + 0.3 * t for t in range(setup.M) if t not in members] or [np.zeros(0)])
+    start = {"kernel": values["kernel"], "noise": values["noise"], "uniform": np.array([-0.5, -0.9])}
+    return replace(joint, path="dense"), start | ({"specific": theta} if joint.specific else {}), data
+
+
 CASES = {
     "noise per task": lambda: prepared(False),
     "one noise": lambda: prepared(True),
     "own functions": lambda: with_own_functions((0, 1, 2)),
     "one task shares nothing": lambda: with_own_functions((0, 2)),
+    "all alike": lambda: alike((0, 1, 2)),
+    "two alike": lambda: alike((0, 2)),
 }
 
 
@@ -78,9 +90,10 @@ def test_information_is_that_of_the_derivatives(case):
     np.testing.assert_allclose(found, 0.5 * D.T @ np.linalg.solve(A, D), rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_climbed_is_the_objective_and_the_priors_bend_it(monkeypatch):
+@pytest.mark.parametrize("case", [with_own_functions, alike])
+def test_what_is_climbed_is_the_objective_and_the_priors_bend_it(case, monkeypatch):
     monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
-    setup, values, data = with_own_functions((0, 2))
+    setup, values, data = case((0, 2))
     ascent = ascent_of(setup, data.column_scales, "auto", values)
     value, by = ascent.objective(values)
     plain, by_plain = multitask.objective_of(setup, data.column_scales, "auto")(values)
@@ -101,7 +114,7 @@ def test_curvature_of_the_penalty_on_tasks(form):
     """
     L = np.array([[0.9, 0, 0], [0.5, 0.7, 0], [-0.3, 0.2, 0.6]])
     factor, strength = L[np.tril_indices(3)], 2.0
-    found = FactorPrior(form, strength).curvature(factor)
+    found = FormPrior(form, strength, "factor").curvature(factor)
 
     def term(B_of):
         def traced(x):
@@ -126,17 +139,26 @@ def test_curvature_of_the_penalty_on_tasks(form):
     if isinstance(form, SharingTasks):
         expected += np.array([[p[1] @ q[1] / 4.0 for q in J] for p in J])  # log variances have the deviation 2
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
-    value, by = FactorPrior(form, strength).log_density(factor)
+    value, by = FormPrior(form, strength, "factor").log_density(factor)
     for i in range(6):
         e = 1e-6 * np.eye(6)[i]
-        up, down = (FactorPrior(form, strength).log_density(factor + s * e)[0] for s in (1, -1))
+        up, down = (FormPrior(form, strength, "factor").log_density(factor + s * e)[0] for s in (1, -1))
         assert by[i] == pytest.approx((up - down) / 2e-6, rel=1e-5)
     assert np.isfinite(value)
 
 
-def test_scoring_with_priors_ends_no_lower_than_lbfgs(monkeypatch):
+def test_variances_of_tasks_that_are_alike_have_the_curvature_of_their_prior():
+    """By second differences of the log density: it is quadratic in log a and log b."""
+    prior = FormPrior(Uniform(3, 1.0, 0.4, (0, 2)), 1.0, "uniform")
+    at, step = np.array([0.3, -1.2]), 1e-3
+    up, down = (np.stack([prior.log_density(at + s * e)[1] for e in step * np.eye(2)]) for s in (1, -1))
+    np.testing.assert_allclose(prior.curvature(at), (down - up) / (2 * step), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("case", "members"), [(with_own_functions, (0, 1, 2)), (alike, (0, 1, 2)), (alike, (0, 2))])
+def test_scoring_with_priors_ends_no_lower_than_lbfgs(case, members, monkeypatch):
     monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
-    setup, values, data = with_own_functions((0, 1, 2))
+    setup, values, data = case(members)
     assert can_score(setup, values)
     objective = multitask.objective_of(setup, data.column_scales, "auto")
     bounds = hyper.bounds_around(values, {"noise": float(np.log(hyper.NOISE_FLOOR))})
