@@ -175,7 +175,7 @@ def test_scoring_ends_no_lower_than_lbfgs():
     objective = multitask.objective_of(setup, data.column_scales, None)
     starts = search.starts_of(setup, values)
     bounds = hyper.bounds_around(starts[0], {"noise": float(np.log(hyper.NOISE_FLOOR))})
-    plain = hyper.race(objective, starts, bounds, 500, memory=100)
+    plain = hyper.QuasiNewton(objective, {"memory": 100}).race(starts, bounds, 500)
     scored = search.optimise(setup, values, data.column_scales, None, 500)
     assert scored.objective > plain.objective - 0.05
     assert objective(scored.values)[0] == pytest.approx(scored.objective, rel=1e-10)
@@ -213,6 +213,22 @@ def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeyp
     assert np.linalg.eigvalsh(H).min() > 0.0
     monkeypatch.setattr(hyper, "corrected", lambda H, past: H)
     assert hyper.maximise_by_scoring(*how).n_iter > 2 * end.n_iter
+
+
+def test_a_search_that_goes_on_takes_the_steps_of_one_that_was_not_interrupted():
+    def objective(v):
+        return float(-np.sum(np.cosh(v["a"] - 2.0))), {"a": -np.sinh(v["a"] - 2.0)}
+
+    calls = []
+    how = objective, lambda v: calls.append(v) or np.diag(np.cosh(v["a"] - 2.0)), {"a": np.array([0.0, 5.0])}
+    bounds = {"a": (np.full(2, -9.0), np.full(2, 9.0))}
+    whole = hyper.maximise_by_scoring(*how, bounds, 50, 1e-8)
+    search = hyper.ScoringSearch(*how, bounds)
+    first, rest = search.go_on(2, 1e-8), search.go_on(50, 1e-8)
+    assert not first.converged
+    assert np.array_equal(first.followed_by(rest).values["a"], whole.values["a"])
+    assert first.followed_by(rest).n_iter == whole.n_iter
+    assert first.followed_by(rest).n_evaluations == whole.n_evaluations
 
 
 def test_scoring_stalls_where_the_information_is_wrong():
