@@ -16,6 +16,10 @@ from borrow.numerics import optimise as hyper
 from borrow.tasks.placed import PlacedTasks
 
 
+def by_scoring(objective, information, start, bounds, max_iter, tol=1e-6):
+    return hyper.ScoringSearch(objective, information, start, bounds).go_on(max_iter, tol)
+
+
 def prepared(share_noise, seed=0, M=3, n=12):
     rng = np.random.default_rng(seed)
     X, task = rng.normal(size=(M * n, 2)), np.repeat(np.arange(M), n)
@@ -187,7 +191,7 @@ def test_scoring_keeps_to_bounds_and_says_which():
 
     start = {"a": np.zeros(2)}
     bounds = {"a": (np.full(2, -1.0), np.array([1.0, 9.0]))}
-    end = hyper.maximise_by_scoring(objective, lambda v: 2.0 * np.eye(2), start, bounds, 50)
+    end = by_scoring(objective, lambda v: 2.0 * np.eye(2), start, bounds, 50)
     np.testing.assert_allclose(end.values["a"], [1.0, 3.0], atol=1e-3)
     assert end.converged
     assert end.at_bound == [("a", 0)]
@@ -204,7 +208,7 @@ def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeyp
 
     start, bounds = {"a": np.zeros(6)}, {"a": (np.full(6, -9.0), np.full(6, 9.0))}
     how = objective, lambda v: 4.0 * np.diag(np.diagonal(C)), start, bounds, 500, 1e-9
-    end = hyper.maximise_by_scoring(*how)
+    end = by_scoring(*how)
     assert end.converged
     np.testing.assert_allclose(end.values["a"], aim, atol=1e-3)
     s, y = np.arange(6.0), C @ np.arange(6.0)
@@ -212,7 +216,7 @@ def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeyp
     np.testing.assert_allclose(H @ s, y)
     assert np.linalg.eigvalsh(H).min() > 0.0
     monkeypatch.setattr(hyper, "corrected", lambda H, past: H)
-    assert hyper.maximise_by_scoring(*how).n_iter > 2 * end.n_iter
+    assert by_scoring(*how).n_iter > 2 * end.n_iter
 
 
 def test_a_search_that_goes_on_takes_the_steps_of_one_that_was_not_interrupted():
@@ -222,7 +226,7 @@ def test_a_search_that_goes_on_takes_the_steps_of_one_that_was_not_interrupted()
     calls = []
     how = objective, lambda v: calls.append(v) or np.diag(np.cosh(v["a"] - 2.0)), {"a": np.array([0.0, 5.0])}
     bounds = {"a": (np.full(2, -9.0), np.full(2, 9.0))}
-    whole = hyper.maximise_by_scoring(*how, bounds, 50, 1e-8)
+    whole = by_scoring(*how, bounds, 50, 1e-8)
     search = hyper.ScoringSearch(*how, bounds)
     first, rest = search.go_on(2, 1e-8), search.go_on(50, 1e-8)
     assert not first.converged
@@ -236,7 +240,7 @@ def test_scoring_stalls_where_the_information_is_wrong():
         return float(-np.sum(1e6 * v["a"] ** 4 + v["a"] ** 2)), {"a": -4e6 * v["a"] ** 3 - 2.0 * v["a"]}
 
     start, bounds = {"a": np.ones(1)}, {"a": (np.full(1, -9.0), np.full(1, 9.0))}
-    end = hyper.maximise_by_scoring(objective, lambda v: 1e-3 * np.eye(1), start, bounds, 50)
+    end = by_scoring(objective, lambda v: 1e-3 * np.eye(1), start, bounds, 50)
     assert end.message == hyper.STALLED
     assert not end.converged
 
@@ -248,14 +252,14 @@ def test_scoring_ends_where_a_step_hopes_for_nothing():
         return float(-np.sum(v["a"] ** 2)), {"a": -2.0 * v["a"]}
 
     bounds = {"a": (np.full(1, -9.0), np.full(1, 9.0))}
-    at_rest = hyper.maximise_by_scoring(objective, lambda v: 2.0 * np.eye(1), {"a": np.zeros(1)}, bounds, 50)
+    at_rest = by_scoring(objective, lambda v: 2.0 * np.eye(1), {"a": np.zeros(1)}, bounds, 50)
     assert at_rest.message == hyper.STALLED
     assert at_rest.n_evaluations < 10
 
     def bent(v):  # the derivative says up, the value goes down: only a shorter step can help, and none does
         return float(-np.abs(v["a"]).sum()), {"a": np.full(1, 1e-3)}
 
-    ended = hyper.maximise_by_scoring(bent, lambda v: np.zeros((1, 1)), {"a": np.zeros(1)}, bounds, 50)
+    ended = by_scoring(bent, lambda v: np.zeros((1, 1)), {"a": np.zeros(1)}, bounds, 50)
     assert ended.message == hyper.STALLED
     assert ended.n_evaluations < 10
 

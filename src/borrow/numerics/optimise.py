@@ -140,25 +140,14 @@ STALLED = "scoring steps do not gain"
 CORRECTIONS = 5
 
 
-def maximise_by_scoring(
-    objective: Objective,
-    information: Callable[[Values], Array],
-    start: Values,
-    bounds: Mapping[str, tuple[Array, Array]],
-    max_iter: int,
-    tol: float = 1e-6,
-) -> Optimum:
+class ScoringSearch:
     """Newton steps with an information matrix instead of second derivatives, damped as Levenberg and Marquardt do.
 
     x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
     where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
-    (the information is far from the curvature, as near a singular matrix): go on with `maximise`.
+    (the information is far from the curvature, as near a singular matrix): go on with `maximise`. A search goes on with
+    the damping and the corrections it had.
     """
-    return ScoringSearch(objective, information, start, bounds).go_on(max_iter, tol)
-
-
-class ScoringSearch:
-    """The steps of `maximise_by_scoring`, some at a time: it goes on with the damping and the corrections it had."""
 
     def __init__(
         self,
