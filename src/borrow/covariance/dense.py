@@ -94,10 +94,6 @@ class DenseTasks(Rebuilt):
             return K[self.index][:, self.index]
         return K.take(self.index, axis=0).take(self.index, axis=1)
 
-    def to_inputs(self, bK: Array) -> Array:
-        """The adjoint of `at_rows`."""
-        return bK if self.index is None else self.design.gather(bK)
-
     def _own(self, t: int) -> tuple[Array | None, Any]:
         kernel, at = self.specific[t], self.design.rows(t)
         if kernel is None or at.start == at.stop:
@@ -149,7 +145,8 @@ class DensePosterior(Rebuilt):
         onto = as_type_of(Q, _membership(prior.task, to_host(w), len(prior.B)))
         bB = to_host(onto @ ((prior.Kx_at_rows * Q) @ onto.T))
         Q *= self.wBw
-        theta, by_sites = prior.back(prior.to_inputs(Q)).theta, self.sites.by_parameters(noise)
+        Q = Q if prior.index is None else prior.design.gather(Q)  # the adjoint of `at_rows`
+        theta, by_sites = prior.back(Q).theta, self.sites.by_parameters(noise)
         return Adjoints(by_sites, [theta], B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
 
     @cached_property

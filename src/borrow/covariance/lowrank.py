@@ -26,7 +26,7 @@ from scipy import sparse
 from borrow.covariance.contracts import AnySites, Codes
 from borrow.covariance.design import Design
 from borrow.covariance.inducing import Basis, InducingBasis, unit_noise
-from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior
+from borrow.covariance.two_pass import Shared, TwoPassCovariance
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.device import place
@@ -230,13 +230,3 @@ class LowRankTasks(TwoPassCovariance):
         self, tasks: PlacedTasks, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0, keeps: bool = True
     ) -> None:
         super().__init__(tasks, LowRankParameters([InducingBasis(Basis(kernel, Z, keeps), tasks.device)], R, intercept))
-
-    def condition(self, sites: AnySites) -> LowRankPosterior:
-        """Condition on sites N(f; nu/tau, 1/tau)."""
-        return LowRankPosterior(self, sites)
-
-
-class LowRankPosterior(TwoPassPosterior):
-    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
-
-    prior: LowRankTasks

@@ -84,17 +84,10 @@ class ShardPrior:
 
     def loadings(self, V: list[Array], task: Codes | None) -> Array:
         """R[t, q] V at rows of these tasks; None: at all rows."""
-        m = self.columns[-1].stop if self.columns else 0
-        if is_tensor(self.X):
-            at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: as_type_of(self.X, v[task])
-            parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
-            n = len(self.X) if task is None else len(task)
-            return namespace(self.X).concatenate(parts, axis=1) if parts else self.X.new_zeros((n, 0))
-        task = self.layout.task if task is None else task
-        G = np.empty((len(task), m))
-        for q, b in enumerate(self.basis_of):
-            np.multiply(V[b], self.weights[task, q][:, None], out=G[:, self.columns[q]])
-        return G
+        at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: as_type_of(self.X, v[task])
+        parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
+        none = np.zeros((len(self.X) if task is None else len(task), 0))
+        return namespace(self.X).concatenate([as_type_of(self.X, none), *parts], axis=1)
 
 
 class FirstPass:
@@ -350,16 +343,6 @@ class SharedCovariance(TwoPassCovariance):
         carriers = [InducingBasis(b, tasks.device) for b in bases]
         super().__init__(tasks, SharedParameters(carriers, basis_of, weights, specific))
 
-    @property
-    def weights(self) -> Array:
-        """R, one row per task and one column per shared function."""
-        return self.parameters.weights
-
-    @property
-    def specific(self) -> Sequence[Kernel | None]:
-        """The tasks' own kernels."""
-        return self.parameters.specific
-
     def condition(self, sites: AnySites) -> SharedPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
         return SharedPosterior(self, sites)
@@ -381,7 +364,7 @@ class SharedPosterior(TwoPassPosterior):
         Flipping the sign of task t flips b_t and leaves B alone: G[t, t'] = b_t' B^-1 b_t'.
         """
         terms = np.concatenate([part for (part,) in self._ask("task_terms")])
-        half = linalg.solve_lower(to_host(self.LB), np.ascontiguousarray(terms.T))
+        half = linalg.solve_lower(to_host(self.shared.LB), np.ascontiguousarray(terms.T))
         return half.T @ half
 
     @cached_property

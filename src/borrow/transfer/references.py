@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -61,11 +61,6 @@ class _Reference(TaskEstimator):
     _: KW_ONLY
     form: str = "ridge"
     only: Any = None
-
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Fit to a table, as every estimator of the package is fitted."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         labelled = is_classifier(self)
@@ -222,12 +217,8 @@ class _Wrapped(TaskEstimator):
     primary: Any = None
     rows: str = "all"
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Fit to a table; the spread of predictions is what rows of the primary are missed by that are held out."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
-
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        """Fit; the spread of predictions is what rows of the primary are missed by that are held out."""
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         if self.rows == "primary":
             schema, rows = schema.only(self.primary), rows.only(self.primary)

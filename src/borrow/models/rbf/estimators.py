@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,7 +135,7 @@ class RBFFit:
 
 
 @register("rbf", "RBF network", rank=5)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskRBFRegressor(TaskRegressor):
     """Radial basis function networks for many tasks: hidden units chosen by what they explain in all of them.
 
@@ -185,7 +185,6 @@ class MultiTaskRBFRegressor(TaskRegressor):
     [np.int64(1)]
     """
 
-    _: KW_ONLY
     design: str = "two-level"
     n_basis: int | str = "auto"
     max_basis: int = 40
@@ -209,7 +208,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
         "tune_width": (_widths, "True, False, or a pair (lowest, highest) of widths"),
     }
 
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = read_training(self, X, y, tasks, sample_weight, replicates)
         rows = rows.in_order()  # sums are then the same for any order of rows
         scales = self._input_scales(rows)
