@@ -193,8 +193,9 @@ class Comparison:
         mine, theirs = (self._closed(primary, m) for m in (method, other))
         gain, alone = self.evidence(primary, method), self.error(primary, other)
         held_out = self._by_folds(primary, method, other)
-        none = mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0
-        if none or held_out.below(0.0) <= 1.0 - PROBABLE:
+        if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
+            return held_out
+        if held_out.below(0.0) <= 1.0 - PROBABLE:
             return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
         return related(mine, theirs, gain, alone, self._design, power, self._root, len(self.others(primary)))
