@@ -507,7 +507,7 @@ def test_times_go_round_the_day_where_they_span_more_than_half_of_it():
 def test_inputs_with_a_label_come_first_in_a_pool():
     X = np.array([[1.0], [2.0], [3.0], [4.0]])
     y = np.array([np.nan, 5.0, np.nan, 6.0])
-    pool, _ = read.read_pool(borrow.HierarchicalGPRegressor(), X, y, tasks=["a"] * 4)
+    pool = read.pool_of(*read.read_table(borrow.HierarchicalGPRegressor(), X, y, tasks=["a"] * 4, pooled=True)[:2])
     assert pool.n_labelled == 2
     np.testing.assert_array_equal(np.sort(pool.X[:2, 0]), [2.0, 4.0])
     np.testing.assert_array_equal(np.sort(pool.X[2:, 0]), [1.0, 3.0])

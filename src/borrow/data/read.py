@@ -657,17 +657,8 @@ class Pool:
     column_scales: Array
 
 
-def read_pool(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    tasks: Any = None,
-    sample_weight: Any = None,
-    replicates: Any = None,
-    classes: bool = False,
-) -> tuple[Pool, Schema]:
-    """Everything `fit` was given, as a pool; with `classes`, y holds labels, and targets are their codes."""
-    X, rows, schema = read_table(estimator, X, y, tasks, sample_weight, replicates, classes, pooled=True)
+def pool_of(X: Any, rows: Rows) -> Pool:
+    """Inputs and rows that `read_table` read with `pooled`, as a pool."""
     assert rows.number is not None  # of a table that was read
     kept, number = np.unique(rows.number, return_inverse=True)
     distinct, code = _distinct(X[kept], rows.columns)
@@ -683,7 +674,7 @@ def read_pool(
         scales = np.full(seen.shape[1], np.sqrt(size / seen.shape[1]))
     else:
         scales = column_scales(seen, np.ones(n))
-    return Pool(distinct, n, replace(rows, X=place[code][:, None].astype(np.float64), columns=None), scales), schema
+    return Pool(distinct, n, replace(rows, X=place[code][:, None].astype(np.float64), columns=None), scales)
 
 
 def _distinct(X: Any, columns: Any) -> tuple[Any, Codes]:

@@ -32,6 +32,7 @@ ABOUT: dict[str, Any] = {
 OPTIONAL: dict[str, Any] = {
     **{name: [(str,)] for name in ("alone", "own", "encoding")},
     **{name: [[LABEL]] for name in ("row_weights", "clusters", "notes")},
+    "unseen": {"error", "population"},
 }
 JOB: dict[str, Any] = {
     "primary": LABEL,
@@ -74,7 +75,7 @@ def check_about(about: Any) -> None:
     """Refuse a header that does not say what is compared."""
     _refuse_other(about, ABOUT, "its first line")
     for name, shape in OPTIONAL.items():
-        _refuse_other(about.get(name, []), shape, f"{name} in its first line")
+        _refuse_other(about.get(name, "error" if name == "unseen" else []), shape, f"{name} in its first line")
         if shape == [[LABEL]] and any(len(pair) != 2 for pair in about.get(name, [])):
             raise ValueError(f"{name} in its first line are no pairs")
     _refuse_unknown([m for m in about["methods"] if m not in about.get("own", ())])

@@ -156,7 +156,8 @@ def read_problem(
         if name is not None:
             _require([name], role, columns)
             if name in (target, task):
-                raise ValueError(f"{role}={name!r} is the {'target' if name == target else 'task'} column")
+                hint = "; unseen='population' holds out whole tasks" if (name, role) == (task, "group") else ""
+                raise ValueError(f"{role}={name!r} is the {'target' if name == target else 'task'} column{hint}")
     names = [c for c in columns if c not in (target, task, group, time)] if features is None else features
     names = [names] if isinstance(names, str) else list(names)
     _require(names, "features", columns)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -54,18 +54,12 @@ class LinearFit:
         return values
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Reference(TaskEstimator):
     """Abstract. Read any table, fit lines, answer for every task."""
 
-    _: KW_ONLY
     form: str = "ridge"
     only: Any = None
-
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Fit to a table, as every estimator of the package is fitted."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         labelled = is_classifier(self)
@@ -213,21 +207,16 @@ def logistic(Z: Array, code: Codes, C: int) -> tuple[Array, Array]:
     return level, slopes
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Wrapped(TaskEstimator):
     """Abstract. An estimator of scikit-learn, with the task as columns of zeros and ones, or one task's rows only."""
 
-    _: KW_ONLY
     estimator: Any = None
     primary: Any = None
     rows: str = "all"
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Fit to a table; the spread of predictions is what rows of the primary are missed by that are held out."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
-
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        """Fit; the spread of predictions is what rows of the primary are missed by that are held out."""
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         if self.rows == "primary":
             schema, rows = schema.only(self.primary), rows.only(self.primary)

@@ -105,7 +105,7 @@ class Verdict:
         if self.best is not None and self.borrows > 0.5:
             return self.best
         rest = {m: w for m, w in self.weights.items() if m in ("single", "mean", "ridge")}
-        return max(rest, key=lambda m: rest[m], default="single")
+        return max(rest, key=lambda m: rest[m], default=next(iter(self.weights), "single"))
 
     @property
     def tells_of_secondaries(self) -> bool:
