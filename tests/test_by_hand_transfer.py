@@ -19,7 +19,7 @@ from borrow.transfer import decide, folds, inputs, ledger, lines, methods, shapl
 from borrow.transfer.attribute import of_correlation, relations_of, secondary_table
 from borrow.transfer.auto import as_problem
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.problem import read_problem
+from borrow.transfer.problem import read_problem, read_target
 from borrow.transfer.references import LogisticReference, RidgeReference, dual_ridge
 from borrow.transfer.verdict import probability
 from test_verdict import ALONE, made, moved
@@ -757,3 +757,9 @@ def test_methods_by_their_keys_and_what_is_left_out_of_auto():
             methods.choose("regression", 50, [wrong])
     with pytest.raises(ValueError, match="methods names 'poled'"):
         methods.choose("regression", 50, "poled")
+
+
+def test_two_whole_numbers_are_labels_where_one_of_them_repeats():
+    kinds = {(3, 17): 0, (3.0, None, 17.0): 0, (3, 17, 3): 1, (0.0, None, 1.0, 1.0): 1, (True, False): 1, ("a", "b"): 1}
+    for values, labels in kinds.items():
+        assert read_target(values, "y", "auto")[0] == ["regression", "classification"][labels]

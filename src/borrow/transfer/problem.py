@@ -269,7 +269,7 @@ def _kind_of(present: Sequence[Any]) -> str:
     if text:
         return "regression" if sum(map(_is_number, text)) + len(present) - len(text) > len(present) / 2 else KINDS[1]
     whole = all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in present)
-    few = len(set(present)) == 2
+    few = len(set(present)) == 2 < len(present)  # of two rows nothing says what they are
     return KINDS[1] if all(isinstance(v, bool) for v in present) or (whole and few) else KINDS[0]
 
 
