@@ -154,7 +154,7 @@ def fit_base(
         on: dict[str, priors.Prior] = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior()}
         objective = hyper.with_prior(objective, priors.independent_priors(on))
     bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
-    optimum = hyper.race(objective, [begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
+    optimum = hyper.QuasiNewton(objective).race([begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
     return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0]))
 
 
