@@ -133,8 +133,8 @@ def _at_bound(x: Array, low: Array, high: Array, like: Values) -> list[tuple[str
     return [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
 
 
-#: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
-DAMPING, MOST_DAMPING = 0.1, 30.0
+#: Damping of a scoring step: where it starts, the least after one that did not gain, where steps are left to L-BFGS.
+DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-3, 30.0
 STALLED = "scoring steps do not gain"
 #: The last so many steps correct the information.
 CORRECTIONS = 5
@@ -144,9 +144,9 @@ class ScoringSearch:
     """Newton steps with an information matrix instead of second derivatives, damped as Levenberg and Marquardt do.
 
     x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
-    where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
-    (the information is far from the curvature, as near a singular matrix): go on with `maximise`. A search goes on with
-    the damping and the corrections it had.
+    where a step that is hardly damped gains less than `tol`, or can hope for less and is not taken. The message is
+    `STALLED` where such steps do not work (the information is far from the curvature, as near a singular matrix): go on
+    with `maximise`. A search goes on with the damping and the corrections it had.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ScoringSearch:
         message, n_iter = "iteration limit", 0
         while n_iter < max_iter:
             n_iter += 1
-            gain = self._step()
+            gain = self._step(tol)
             if gain <= 0.0:
                 message = STALLED
                 break
@@ -179,8 +179,11 @@ class ScoringSearch:
         evaluations, self.n_evaluations = self.n_evaluations, 0
         return Optimum(found, self.value, n_iter, evaluations, message == "converged", message, stuck)
 
-    def _step(self) -> float:
-        """One step, as long as it has to be short to gain; what it gained, not above zero where none does."""
+    def _step(self, tol: float) -> float:
+        """One step, as short as it has to be to gain; what it gained, not above zero where none does.
+
+        Where it can hope for less than `tol` it is not taken, and that is told.
+        """
         x, g, low, high = self.x, self.g, self.low, self.high
         H = corrected(self.information(unpack(x, self.like)), self.past)
         free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
@@ -191,6 +194,8 @@ class ScoringSearch:
             new = np.clip(new, low, high)
             step = new - x
             hoped = float(g @ step - 0.5 * step @ H @ step)
+            if 0.0 < hoped < tol and self.damping <= 1.0:
+                return hoped
             self.n_evaluations += 1
             try:
                 trial, by = self.objective(unpack(new, self.like))
@@ -198,7 +203,7 @@ class ScoringSearch:
             except NotPositiveDefiniteError as failure:
                 log.debug("step rejected: %s", failure)
             if gain <= 0.0 or gain < 0.25 * hoped:  # also where a step of no length hopes for nothing
-                self.damping *= 4.0
+                self.damping = max(4.0 * self.damping, LEAST_DAMPING)
             elif gain > 0.7 * hoped:
                 self.damping /= 5.0
         if gain > 0.0:
