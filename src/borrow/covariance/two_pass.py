@@ -248,7 +248,7 @@ class TwoPassPosterior:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
         bounds = self.prior.tasks.bounds
         new = NewRows(X, task)
-        asked = self._ask("covariance_at" if full else "moments_at", new=new)
+        asked = self._ask("at_new", full, new=new)
         parts = [(new.at(at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
         if len(parts) == 1:  # one place knows all of it; on a device it stays there to the end
             mean, second = parts[0][1][:2]

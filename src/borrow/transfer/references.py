@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,11 +54,10 @@ class LinearFit:
         return values
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Reference(TaskEstimator):
     """Abstract. Read any table, fit lines, answer for every task."""
 
-    _: KW_ONLY
     form: str = "ridge"
     only: Any = None
 
@@ -208,11 +207,10 @@ def logistic(Z: Array, code: Codes, C: int) -> tuple[Array, Array]:
     return level, slopes
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Wrapped(TaskEstimator):
     """Abstract. An estimator of scikit-learn, with the task as columns of zeros and ones, or one task's rows only."""
 
-    _: KW_ONLY
     estimator: Any = None
     primary: Any = None
     rows: str = "all"
