@@ -219,22 +219,6 @@ def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeyp
     assert by_scoring(*how).n_iter > 2 * end.n_iter
 
 
-def test_a_step_that_can_hope_for_less_than_the_tolerance_is_not_taken():
-    asked = []
-
-    def objective(v):
-        asked.append(v["a"][0])
-        return float(-((v["a"][0] - 1.0) ** 2)), {"a": -2.0 * (v["a"] - 1.0)}
-
-    bounds = {"a": (np.full(1, -9.0), np.full(1, 9.0))}
-    for tol, more in ((1e-3, False), (1e-6, True)):  # the first step hopes for about 1e-4
-        asked.clear()
-        end = by_scoring(objective, lambda v: 2.0 * np.eye(1), {"a": np.array([1.01])}, bounds, 50, tol)
-        assert end.converged
-        assert end.n_evaluations == len(asked)
-        assert (len(asked) > 1) == more
-
-
 def test_a_search_that_goes_on_takes_the_steps_of_one_that_was_not_interrupted():
     def objective(v):
         return float(-np.sum(np.cosh(v["a"] - 2.0))), {"a": -np.sinh(v["a"] - 2.0)}

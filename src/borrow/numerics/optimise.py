@@ -144,9 +144,9 @@ class ScoringSearch:
     """Newton steps with an information matrix instead of second derivatives, damped as Levenberg and Marquardt do.
 
     x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
-    where a step that is hardly damped gains less than `tol`, or can hope for less and is not taken. The message is
-    `STALLED` where such steps do not work (the information is far from the curvature, as near a singular matrix): go on
-    with `maximise`. A search goes on with the damping and the corrections it had.
+    where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
+    (the information is far from the curvature, as near a singular matrix): go on with `maximise`. A search goes on with
+    the damping and the corrections it had.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ScoringSearch:
         message, n_iter = "iteration limit", 0
         while n_iter < max_iter:
             n_iter += 1
-            gain = self._step(tol)
+            gain = self._step()
             if gain <= 0.0:
                 message = STALLED
                 break
@@ -179,11 +179,8 @@ class ScoringSearch:
         evaluations, self.n_evaluations = self.n_evaluations, 0
         return Optimum(found, self.value, n_iter, evaluations, message == "converged", message, stuck)
 
-    def _step(self, tol: float) -> float:
-        """One step, as short as it has to be to gain; what it gained, not above zero where none does.
-
-        Where it can hope for less than `tol` it is not taken, and that is told.
-        """
+    def _step(self) -> float:
+        """One step, as short as it has to be to gain; what it gained, not above zero where none does."""
         x, g, low, high = self.x, self.g, self.low, self.high
         H = corrected(self.information(unpack(x, self.like)), self.past)
         free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
@@ -194,8 +191,6 @@ class ScoringSearch:
             new = np.clip(new, low, high)
             step = new - x
             hoped = float(g @ step - 0.5 * step @ H @ step)
-            if 0.0 < hoped < tol and self.damping <= 1.0:
-                return hoped
             self.n_evaluations += 1
             try:
                 trial, by = self.objective(unpack(new, self.like))
