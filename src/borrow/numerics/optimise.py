@@ -133,8 +133,8 @@ def _at_bound(x: Array, low: Array, high: Array, like: Values) -> list[tuple[str
     return [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
 
 
-#: Damping of a scoring step: where it starts, the least after one that did not gain, where steps are left to L-BFGS.
-DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-3, 30.0
+#: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
+DAMPING, MOST_DAMPING = 0.1, 30.0
 STALLED = "scoring steps do not gain"
 #: The last so many steps correct the information.
 CORRECTIONS = 5
@@ -198,7 +198,7 @@ class ScoringSearch:
             except NotPositiveDefiniteError as failure:
                 log.debug("step rejected: %s", failure)
             if gain <= 0.0 or gain < 0.25 * hoped:  # also where a step of no length hopes for nothing
-                self.damping = max(4.0 * self.damping, LEAST_DAMPING)
+                self.damping *= 4.0
             elif gain > 0.7 * hoped:
                 self.damping /= 5.0
         if gain > 0.0:
