@@ -257,11 +257,15 @@ def test_weights_and_labels_per_row():
     said = {
         -1.0: "must be finite and not negative; it is -1 in row 1",
         np.inf: "must be finite and not negative; it is inf in row 1",
-        1e200: r"must be finite and not negative, at most 1e\+100; it is 1e\+200 in row 1",
+        1e200: r"must be finite and not negative, from 1e-100 to 1e\+09; it is 1e\+200 in row 1",
+        2e9: r"must be finite and not negative, from 1e-100 to 1e\+09; it is 2e\+09 in row 1",
+        1e-101: r"must be finite and not negative, from 1e-100 to 1e\+09; it is 1e-101 in row 1",
     }
     for value, match in said.items():
         with pytest.raises(ValueError, match=match):
             model.fit(X, y, sample_weight=[1.0, value, 1.0, 1.0])
+    with pytest.raises(ValueError, match="sample_weight holds no number larger than 1e-10, too small to be computed"):
+        model.fit(X, y, sample_weight=1e-10)
     with pytest.raises(ValueError, match="replicates must be finite and positive; it is 0 in row 2"):
         model.fit(X, y, replicates=[1.0, 1.0, 0.0, 1.0])
     column = np.array([["a"], ["b"], ["a"], ["b"]], dtype=object)

@@ -60,6 +60,10 @@ def refuse(reasons: Mapping[str, bool]) -> None:
             fail(sentence)
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal to end. Where KeyboardInterrupt itself passes an `exec`, Python ends by SIGINT though it is caught."""
+
+
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command whose errors are sentences. `BORROW_DEBUG=1` shows where they come from."""
 
@@ -69,7 +73,7 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
         def stop(number: int, _: object) -> NoReturn:  # SIGTERM takes the way of Ctrl-C: workers end, files are whole
             stopped.append(number)
-            raise KeyboardInterrupt
+            raise Stopped
 
         found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         before = {number: handler for number, handler in found.items() if handler not in (None, signal.SIG_IGN)}

@@ -148,8 +148,6 @@ def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
 class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
-    _key: CacheKey | None = None
-
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
         self.jitter = max([c.jitter for c in parameters.carriers], default=0.0)  # the largest that a k(Z, Z) needed
@@ -157,11 +155,10 @@ class TwoPassCovariance:
     def __getstate__(self) -> dict[str, Any]:
         return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
 
-    @property
+    @cached_property
     def key(self) -> CacheKey:
-        """Under which shards keep what they make of this prior."""
-        self._key = self._key or CacheKey()
-        return self._key
+        """Under which shards keep what they make of this prior; a copy has another."""
+        return CacheKey()
 
     def condition(self, sites: AnySites) -> TwoPassPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""

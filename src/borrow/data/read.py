@@ -37,6 +37,8 @@ from borrow.numerics.warned import warn
 MANY_ROWS = 10
 #: Numbers are between these in size, or zero: products of three of them neither overflow nor vanish.
 SMALLEST, LARGEST = 1e-100, 1e100
+#: A row counts at most so many times, and some row at least once in as many.
+MOST_TIMES = 1e9
 _TOO_LARGE = "too large to be computed with"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
@@ -574,12 +576,13 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
         raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one per row, or one number for all")
-    bad = ~(array <= LARGEST) | (array < 0 if zero else array <= 0)
+    bad = ~(array <= MOST_TIMES) | ((array < SMALLEST) & (array != 0 if zero else True))
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
         kind = "finite and not negative" if zero else "finite and positive"
-        most = f", at most {LARGEST:g}" if np.isfinite(array[rows[0]]) and array[rows[0]] > 0 else ""
+        most = f", from {SMALLEST:g} to {MOST_TIMES:g}" if np.isfinite(array[rows[0]]) and array[rows[0]] > 0 else ""
         raise ValueError(f"{name} must be {kind}{most}; it is {array[rows[0]]:g} in {name_some(rows)}")
+    refuse_sizes(array[:, None], [name], 1.0 / MOST_TIMES)
     return array
 
 
