@@ -88,6 +88,31 @@ def calibrated() -> str:
     return table(["what", "found"], rows) + made_by(result, about)
 
 
+def suggested() -> str:
+    result = load("suggest")
+    rows = [
+        [
+            name,
+            f["runs"],
+            f"{f['median measurements']:g}",
+            "{:g} to {:g}".format(*f["quartiles"]),
+            f["not found"],
+            f"{f['processor seconds per measurement']:.2f}",
+        ]
+        for name, f in result["methods"].items()
+    ]
+    head = [
+        "method",
+        "searches",
+        "measurements, median",
+        "quartiles",
+        f"none in {result['settings']['most']}",
+        "seconds each",
+    ]
+    about = f"{result['settings']['programs']} programs, {result['settings']['draws']} draw(s) each"
+    return table(head, rows) + made_by(result, about)
+
+
 def killed() -> str:
     result = load("compare_kill")
     same = "yes" if result["same table to the last digit"] else "**no**"
@@ -115,5 +140,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "power goals": goals,
     "calibrate": calibrated,
     "compare kill": killed,
+    "suggest": suggested,
     "headline transfer": headline,
 }
