@@ -31,7 +31,6 @@ from borrow.data.table import format_value
 from borrow.numerics.warned import capture_warnings
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-EXIT_CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 for anything else, 130 when interrupted."
 #: Arguments of the library that are options here, for its messages.
 OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing|group|time|wanted|unseen"
 #: Warnings that are printed; more are counted.

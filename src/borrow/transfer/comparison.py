@@ -423,7 +423,8 @@ class Comparison:
             return left, tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
 
         records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
-        told = [{k: r[k] for k in r if k in ("primary", "relations")} for r in lines if "relations" in r]
+        names = ("primary", "relations", "failure", "warnings")
+        told = [{k: r[k] for k in names if k in r} for r in lines if "relations" in r]
         relations = sorted(told, key=lambda r: tasks[r["primary"]])
         return cls.from_dict({**about, "records": records, "relations": relations})
 

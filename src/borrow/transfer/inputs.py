@@ -10,7 +10,8 @@ from scipy.spatial import cKDTree
 from sklearn.linear_model import LogisticRegression
 
 from borrow.data.labels import list_labels
-from borrow.data.read import as_frame, to_floats
+from borrow.data.plain import to_floats
+from borrow.data.read import as_frame
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 from borrow.transfer.problem import Problem

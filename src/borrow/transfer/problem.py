@@ -16,19 +16,18 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
-from borrow.data.encode import TableEncoder, needs_encoding, read_days
+from borrow.data.encode import needs_encoding, read_days
+from borrow.data.encoder import TableEncoder
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
+from borrow.data.plain import is_missing, name_some, to_floats
 from borrow.data.read import (
     SMALLEST,
     as_frame,
     columns_of,
     constant_columns,
     identifier_columns,
-    is_missing,
-    name_some,
     refuse_sizes,
     task_values,
-    to_floats,
 )
 from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
