@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
+from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction, Sites
 from borrow.covariance.design import Design, Rebuilt
 from borrow.covariance.inducing import LOG_2PI, marginal_variances, unit_noise
 from borrow.kernels import Kernel
@@ -120,7 +120,7 @@ class DensePosterior(Rebuilt):
     def __post_init__(self) -> None:
         prior = self.prior
         self.w, s = unit_noise(as_type_of(prior.X, self.sites.nu), as_type_of(prior.X, self.sites.tau))
-        if "K" in vars(prior):  # by an earlier sweep of EP
+        if isinstance(self.sites, Sites):  # those of EP, every sweep of which asks for K
             A = prior.K * self.w
             A *= self.w[:, None]
         else:
