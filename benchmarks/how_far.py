@@ -39,8 +39,7 @@ from borrow.models.focused.settings import prepare as prepare_focused
 from borrow.models.gp import model as gp
 from borrow.models.hierarchical.basis import basis_of
 from borrow.models.hierarchical.model import Strengths, arrange, expect, maximise, start
-from borrow.models.ivm.model import select
-from borrow.models.ivm.shards import gaussian
+from borrow.models.ivm.model import gaussian, select
 from borrow.models.multitask import model as multitask
 from borrow.tasks.placed import PlacedTasks
 from pages_large import MEMORY, MINUTE, carried_on

@@ -124,7 +124,7 @@ def test_pickled_posterior_lives_on_the_host_where_there_is_no_gpu():
     tau = np.full(len(cells.y), 2.0)
     there = shared(cells, TENSORS, "mixed").condition(Sites(tau * cells.y, tau))
     again = pickle.loads(pickle.dumps(there))
-    assert isinstance(again.LB, np.ndarray)
+    assert isinstance(again.shared.LB, np.ndarray)
     assert again.prior.tasks.device is None or TENSORS.name == "cuda"
     same(again.evidence, there.evidence)
     X, task = cells.X[:5], np.arange(5)
@@ -165,7 +165,7 @@ KINDS = ["complete", "low rank", "low rank with intercepts", "own parts", "repea
 @pytest.mark.parametrize("kind", KINDS)
 def test_symmetric_covariances(kind):
     host, there = multi(kind, None), multi(kind, TENSORS)
-    assert torch.is_tensor(there.LB if "low rank" in kind else there.alpha)
+    assert torch.is_tensor(there.shared.LB if "low rank" in kind else there.alpha)
     same(there.evidence, host.evidence)
     for name, one in there.adjoints()._asdict().items():
         other = getattr(host.adjoints(), name)

@@ -269,9 +269,13 @@ def test_evidence_given_others_is_what_leaving_the_task_out_costs(problem, left_
     rest = cells.task != left_out
     starts = np.searchsorted(cells.task[rest], np.arange(6))
     without = SharedCovariance(
-        rows_as_tasks(cells.X[rest], starts), [Basis(KERNELS["se"], setup.Z)], [0], prior.weights, prior.specific
+        rows_as_tasks(cells.X[rest], starts),
+        [Basis(KERNELS["se"], setup.Z)],
+        [0],
+        prior.parameters.weights,
+        prior.parameters.specific,
     ).condition(Sites((tau * cells.y)[rest], tau[rest]))
     cost = whole.evidence - without.evidence
     assert whole.evidence_given_others[left_out] == pytest.approx(cost, rel=1e-9)
     assert whole.evidence_given(left_out) == pytest.approx(cost, rel=1e-9)
-    np.testing.assert_allclose(whole.of_task(left_out).without(0)[1], without.a, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(whole.of_task(left_out).without(0)[1], without.shared.a, rtol=1e-7, atol=1e-10)

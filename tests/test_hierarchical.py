@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import borrow
 from borrow.data.cells import merge
-from borrow.data.read import read_pool
+from borrow.data.read import pool_of, read_table
 from borrow.data.scaling import build
 from borrow.inference import em
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
@@ -300,7 +300,7 @@ def test_variance_is_that_of_model_2_with_the_new_inputs_in_it():
 def test_gradient_of_the_base_evidence(kernel):
     X, rows, y = small_problem()
     twice = np.vstack([X, X[:6]]), np.vstack([as_wide(len(X), rows, y), as_wide(len(X), rows, y)[:6] + 0.4])
-    pool, _ = read_pool(borrow.HierarchicalGPRegressor(), *twice)
+    pool = pool_of(*read_table(borrow.HierarchicalGPRegressor(), *twice, pooled=True)[:2])
     cells = build(pool.rows, False).cells
     objective = fit.base_objective(kernel, pool.X, cells)
     theta = kernel.theta
@@ -348,7 +348,7 @@ def test_defaults_gain_where_tasks_share_and_lose_nothing_where_they_do_not():
 
 def test_settings_are_chosen_on_rows_that_em_did_not_see():
     X, y, task, _, _ = family()
-    pool, _ = read_pool(borrow.HierarchicalGPRegressor(), X, y, task)
+    pool = pool_of(*read_table(borrow.HierarchicalGPRegressor(), X, y, task, pooled=True)[:2])
     cells = build(pool.rows, True).cells
     problem = h.arrange(bases.basis_of(SquaredExponential(1.0, 0.5), pool.X), cells)
     folds = search.hold_out(problem, np.random.RandomState(0))

@@ -197,6 +197,16 @@ def test_squared_distances_are_those_of_the_differences(d):
     assert_array_equal(D, D.T)
 
 
+def test_squared_distances_of_many_rows_are_made_part_by_part(monkeypatch):
+    A = np.random.default_rng(0).normal(size=(23, linalg.GEMM_COLUMNS))
+    whole = linalg.squared_distances(A, A[:9])
+    for entries in (1, 9, 40):  # less than a row, one row, four rows and a last part of three
+        monkeypatch.setattr(linalg, "AT_ONCE", entries)
+        assert_array_equal(linalg.squared_distances(A, A[:9]), whole)
+    assert linalg.squared_distances(A[:0], A).shape == (0, 23)
+    assert linalg.squared_distances(A, A[:0]).shape == (23, 0)
+
+
 @pytest.mark.parametrize("d", [2, linalg.GEMM_COLUMNS, 57, 10_000])
 def test_equal_rows_are_at_distance_zero(d):
     random = np.random.default_rng(d)

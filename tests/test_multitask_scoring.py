@@ -11,9 +11,13 @@ from borrow.kernels import Constant, SquaredExponential
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask import scoring, search, sharing
 from borrow.models.multitask.scoring import ascent_of, can_score, directions
-from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks
+from borrow.models.multitask.task_covariance import FormPrior, FreeForm, SharingTasks, Uniform
 from borrow.numerics import optimise as hyper
 from borrow.tasks.placed import PlacedTasks
+
+
+def by_scoring(objective, information, start, bounds, max_iter, tol=1e-6):
+    return hyper.ScoringSearch(objective, information, start, bounds).go_on(max_iter, tol)
 
 
 def prepared(share_noise, seed=0, M=3, n=12):
@@ -38,11 +42,23 @@ def with_own_functions(members):
     return joint, {**values, "factor": factor, "specific": theta}, data
 
 
+def alike(members):
+    """Some tasks are alike, and the others have a kernel of their own."""
+    setup, values, data = prepared(False)
+    own = SquaredExponential(0.5, (1.0, 2.0)) + Constant(0.2)
+    joint = sharing.alike_setup(replace(setup, form=replace(setup.form, strength=1.0)), own, members)
+    theta = np.concatenate([own.theta + 0.3 * t for t in range(setup.M) if t not in members] or [np.zeros(0)])
+    start = {"kernel": values["kernel"], "noise": values["noise"], "uniform": np.array([-0.5, -0.9])}
+    return replace(joint, path="dense"), start | ({"specific": theta} if joint.specific else {}), data
+
+
 CASES = {
     "noise per task": lambda: prepared(False),
     "one noise": lambda: prepared(True),
     "own functions": lambda: with_own_functions((0, 1, 2)),
     "one task shares nothing": lambda: with_own_functions((0, 2)),
+    "all alike": lambda: alike((0, 1, 2)),
+    "two alike": lambda: alike((0, 2)),
 }
 
 
@@ -78,9 +94,10 @@ def test_information_is_that_of_the_derivatives(case):
     np.testing.assert_allclose(found, 0.5 * D.T @ np.linalg.solve(A, D), rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_climbed_is_the_objective_and_the_priors_bend_it(monkeypatch):
+@pytest.mark.parametrize("case", [with_own_functions, alike])
+def test_what_is_climbed_is_the_objective_and_the_priors_bend_it(case, monkeypatch):
     monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
-    setup, values, data = with_own_functions((0, 2))
+    setup, values, data = case((0, 2))
     ascent = ascent_of(setup, data.column_scales, "auto", values)
     value, by = ascent.objective(values)
     plain, by_plain = multitask.objective_of(setup, data.column_scales, "auto")(values)
@@ -101,7 +118,7 @@ def test_curvature_of_the_penalty_on_tasks(form):
     """
     L = np.array([[0.9, 0, 0], [0.5, 0.7, 0], [-0.3, 0.2, 0.6]])
     factor, strength = L[np.tril_indices(3)], 2.0
-    found = FactorPrior(form, strength).curvature(factor)
+    found = FormPrior(form, strength, "factor").curvature(factor)
 
     def term(B_of):
         def traced(x):
@@ -126,17 +143,26 @@ def test_curvature_of_the_penalty_on_tasks(form):
     if isinstance(form, SharingTasks):
         expected += np.array([[p[1] @ q[1] / 4.0 for q in J] for p in J])  # log variances have the deviation 2
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
-    value, by = FactorPrior(form, strength).log_density(factor)
+    value, by = FormPrior(form, strength, "factor").log_density(factor)
     for i in range(6):
         e = 1e-6 * np.eye(6)[i]
-        up, down = (FactorPrior(form, strength).log_density(factor + s * e)[0] for s in (1, -1))
+        up, down = (FormPrior(form, strength, "factor").log_density(factor + s * e)[0] for s in (1, -1))
         assert by[i] == pytest.approx((up - down) / 2e-6, rel=1e-5)
     assert np.isfinite(value)
 
 
-def test_scoring_with_priors_ends_no_lower_than_lbfgs(monkeypatch):
+def test_variances_of_tasks_that_are_alike_have_the_curvature_of_their_prior():
+    """By second differences of the log density: it is quadratic in log a and log b."""
+    prior = FormPrior(Uniform(3, 1.0, 0.4, (0, 2)), 1.0, "uniform")
+    at, step = np.array([0.3, -1.2]), 1e-3
+    up, down = (np.stack([prior.log_density(at + s * e)[1] for e in step * np.eye(2)]) for s in (1, -1))
+    np.testing.assert_allclose(prior.curvature(at), (down - up) / (2 * step), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("case", "members"), [(with_own_functions, (0, 1, 2)), (alike, (0, 1, 2)), (alike, (0, 2))])
+def test_scoring_with_priors_ends_no_lower_than_lbfgs(case, members, monkeypatch):
     monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
-    setup, values, data = with_own_functions((0, 1, 2))
+    setup, values, data = case(members)
     assert can_score(setup, values)
     objective = multitask.objective_of(setup, data.column_scales, "auto")
     bounds = hyper.bounds_around(values, {"noise": float(np.log(hyper.NOISE_FLOOR))})
@@ -153,7 +179,7 @@ def test_scoring_ends_no_lower_than_lbfgs():
     objective = multitask.objective_of(setup, data.column_scales, None)
     starts = search.starts_of(setup, values)
     bounds = hyper.bounds_around(starts[0], {"noise": float(np.log(hyper.NOISE_FLOOR))})
-    plain = hyper.race(objective, starts, bounds, 500, memory=100)
+    plain = hyper.QuasiNewton(objective, {"memory": 100}).race(starts, bounds, 500)
     scored = search.optimise(setup, values, data.column_scales, None, 500)
     assert scored.objective > plain.objective - 0.05
     assert objective(scored.values)[0] == pytest.approx(scored.objective, rel=1e-10)
@@ -165,7 +191,7 @@ def test_scoring_keeps_to_bounds_and_says_which():
 
     start = {"a": np.zeros(2)}
     bounds = {"a": (np.full(2, -1.0), np.array([1.0, 9.0]))}
-    end = hyper.maximise_by_scoring(objective, lambda v: 2.0 * np.eye(2), start, bounds, 50)
+    end = by_scoring(objective, lambda v: 2.0 * np.eye(2), start, bounds, 50)
     np.testing.assert_allclose(end.values["a"], [1.0, 3.0], atol=1e-3)
     assert end.converged
     assert end.at_bound == [("a", 0)]
@@ -182,7 +208,7 @@ def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeyp
 
     start, bounds = {"a": np.zeros(6)}, {"a": (np.full(6, -9.0), np.full(6, 9.0))}
     how = objective, lambda v: 4.0 * np.diag(np.diagonal(C)), start, bounds, 500, 1e-9
-    end = hyper.maximise_by_scoring(*how)
+    end = by_scoring(*how)
     assert end.converged
     np.testing.assert_allclose(end.values["a"], aim, atol=1e-3)
     s, y = np.arange(6.0), C @ np.arange(6.0)
@@ -190,7 +216,23 @@ def test_scoring_learns_the_curvature_that_the_information_does_not_have(monkeyp
     np.testing.assert_allclose(H @ s, y)
     assert np.linalg.eigvalsh(H).min() > 0.0
     monkeypatch.setattr(hyper, "corrected", lambda H, past: H)
-    assert hyper.maximise_by_scoring(*how).n_iter > 2 * end.n_iter
+    assert by_scoring(*how).n_iter > 2 * end.n_iter
+
+
+def test_a_search_that_goes_on_takes_the_steps_of_one_that_was_not_interrupted():
+    def objective(v):
+        return float(-np.sum(np.cosh(v["a"] - 2.0))), {"a": -np.sinh(v["a"] - 2.0)}
+
+    calls = []
+    how = objective, lambda v: calls.append(v) or np.diag(np.cosh(v["a"] - 2.0)), {"a": np.array([0.0, 5.0])}
+    bounds = {"a": (np.full(2, -9.0), np.full(2, 9.0))}
+    whole = by_scoring(*how, bounds, 50, 1e-8)
+    search = hyper.ScoringSearch(*how, bounds)
+    first, rest = search.go_on(2, 1e-8), search.go_on(50, 1e-8)
+    assert not first.converged
+    assert np.array_equal(first.followed_by(rest).values["a"], whole.values["a"])
+    assert first.followed_by(rest).n_iter == whole.n_iter
+    assert first.followed_by(rest).n_evaluations == whole.n_evaluations
 
 
 def test_scoring_stalls_where_the_information_is_wrong():
@@ -198,7 +240,7 @@ def test_scoring_stalls_where_the_information_is_wrong():
         return float(-np.sum(1e6 * v["a"] ** 4 + v["a"] ** 2)), {"a": -4e6 * v["a"] ** 3 - 2.0 * v["a"]}
 
     start, bounds = {"a": np.ones(1)}, {"a": (np.full(1, -9.0), np.full(1, 9.0))}
-    end = hyper.maximise_by_scoring(objective, lambda v: 1e-3 * np.eye(1), start, bounds, 50)
+    end = by_scoring(objective, lambda v: 1e-3 * np.eye(1), start, bounds, 50)
     assert end.message == hyper.STALLED
     assert not end.converged
 
@@ -210,14 +252,14 @@ def test_scoring_ends_where_a_step_hopes_for_nothing():
         return float(-np.sum(v["a"] ** 2)), {"a": -2.0 * v["a"]}
 
     bounds = {"a": (np.full(1, -9.0), np.full(1, 9.0))}
-    at_rest = hyper.maximise_by_scoring(objective, lambda v: 2.0 * np.eye(1), {"a": np.zeros(1)}, bounds, 50)
+    at_rest = by_scoring(objective, lambda v: 2.0 * np.eye(1), {"a": np.zeros(1)}, bounds, 50)
     assert at_rest.message == hyper.STALLED
     assert at_rest.n_evaluations < 10
 
     def bent(v):  # the derivative says up, the value goes down: only a shorter step can help, and none does
         return float(-np.abs(v["a"]).sum()), {"a": np.full(1, 1e-3)}
 
-    ended = hyper.maximise_by_scoring(bent, lambda v: np.zeros((1, 1)), {"a": np.zeros(1)}, bounds, 50)
+    ended = by_scoring(bent, lambda v: np.zeros((1, 1)), {"a": np.zeros(1)}, bounds, 50)
     assert ended.message == hyper.STALLED
     assert ended.n_evaluations < 10
 

@@ -80,7 +80,7 @@ def test_dense_path(which, own):
 
     g = posterior.adjoints()
     np.testing.assert_allclose(
-        g.theta, differences(lambda t: value(kernel=KERNEL.with_theta(t)), KERNEL.theta), atol=1e-6
+        g.bases[0], differences(lambda t: value(kernel=KERNEL.with_theta(t)), KERNEL.theta), atol=1e-6
     )
     np.testing.assert_allclose(g.B + g.B.T, 2 * differences(lambda b: value(B=0.5 * (b + b.T)), B), atol=1e-6)
     assert g.intercept == pytest.approx(differences(lambda v: value(c=float(v)), np.array(c)), abs=1e-6)
@@ -114,7 +114,7 @@ def test_complete_path():
     np.testing.assert_allclose(p.mean, mean, atol=1e-8)
     np.testing.assert_allclose(p.variance, np.diag(cov), atol=1e-8)
     np.testing.assert_allclose(full.covariance, cov, atol=1e-8)
-    for name in ("theta", "B", "noise"):  # the dense path's are checked against differences above
+    for name in ("bases", "B", "noise"):  # the dense path's are checked against differences above
         np.testing.assert_allclose(getattr(posterior.adjoints(), name), getattr(dense.adjoints(), name), atol=1e-8)
     for one, other in zip(posterior.marginals(), dense.marginals(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
@@ -144,7 +144,7 @@ def test_low_rank_path(which, c, m):
         assert value() == pytest.approx(oracle.evidence(K, cells.y, 1 / tau), abs=1e-8)
     g = posterior.adjoints()
     np.testing.assert_allclose(
-        g.theta, differences(lambda t: value(kernel=KERNEL.with_theta(t)), KERNEL.theta), atol=1e-6
+        g.bases[0], differences(lambda t: value(kernel=KERNEL.with_theta(t)), KERNEL.theta), atol=1e-6
     )
     np.testing.assert_allclose(g.weights, differences(lambda r: value(R=r), R), atol=1e-6)
     if c:

@@ -22,8 +22,7 @@ from borrow.inference import EPInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import model as focused
 from borrow.models.focused.settings import prepare as prepare_focused
-from borrow.models.ivm.model import select
-from borrow.models.ivm.shards import gaussian, select_among
+from borrow.models.ivm.model import gaussian, select, select_among
 from borrow.models.multitask import model as multitask
 from borrow.models.multitask.search import start_correlation
 from borrow.numerics.progress import Watch

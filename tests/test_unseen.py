@@ -1,11 +1,16 @@
 """Tasks that fit never saw: refused, or answered as one drawn from the population of those seen."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, cross_val_predict, cross_val_score
+from typer.testing import CliRunner
 
 import borrow
+from borrow.cli.app import main
 from borrow.kernels import SquaredExponential
 
 M, N = 6, 10
@@ -138,5 +143,115 @@ def test_the_score_of_a_focused_model_is_of_its_primary():
 
 def test_a_primary_of_one_group_has_no_folds_and_the_sentence_says_what_to_do():
     table = {"x": np.linspace(0, 1, 12), "site": ["a", "b"] * 6, "y": np.linspace(0, 1, 12) ** 2}
-    with pytest.raises(ValueError, match=r"all rows of 'a' are of one group.*unseen='population' and .* GroupKFold"):
+    with pytest.raises(ValueError, match=r"all rows of 'a' are of one group.*unseen='population', without primary"):
         borrow.compare(table | {"place": table["site"]}, "y", "site", "a", features=["x"], group="place")
+
+
+HOSPITALS = TABLE.assign(response=Y, ward=np.tile(["east", "west"], M * N // 2))
+
+
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory):
+    store = tmp_path_factory.mktemp("unseen") / "run.jsonl"
+    own = ("line", Ridge(1e-6))
+    return borrow.compare(HOSPITALS, "response", "site", methods=["ivm", own], unseen="population", store=store), store
+
+
+def test_compare_holds_out_every_task_whole_and_asks_each_method_for_a_new_one(held_out):
+    found, _ = held_out
+    assert found.primaries == ["a new site"]
+    assert found.methods == ["pooled", "mean of all rows", "ridge on all rows", "line", "ivm"]
+    assert found.skipped.keys() == {"single"}
+    encoded = borrow.TableEncoder("site").fit_transform(HOSPITALS[["x", "ward", "site"]])
+    inputs = encoded.drop(columns="site").to_numpy(dtype=float)
+    for t in range(M):
+        mine, others = np.flatnonzero(t == TASK), np.flatnonzero(t != TASK)
+        records = {m: found.folds("a new site", m)[t] for m in found.methods}
+        assert all(r["rows"] == mine.tolist() and r["n_train"] == len(others) for r in records.values())
+        assert not any(r["warnings"] for r in records.values())  # that the task was never seen is what was asked
+        np.testing.assert_allclose(records["mean of all rows"]["mean"], Y[others].mean())
+        line = Ridge(1e-6).fit(inputs[others], Y[others]).predict(inputs[mine])
+        np.testing.assert_allclose(records["line"]["mean"], line)
+    model = borrow.MultiTaskIVMRegressor(unseen="population", random_state=0)
+    model.fit(inputs[TASK != 2], Y[TASK != 2], tasks=TASK[TASK != 2])
+    with pytest.warns(UserWarning, match="never saw"):
+        mean, std = model.predict(inputs[TASK == 2], tasks=2, return_std=True, include_noise=True)
+    record = found.folds("a new site", "ivm")[2]
+    np.testing.assert_allclose(record["mean"], mean, rtol=1e-6)
+    np.testing.assert_allclose(record["std"], std, rtol=1e-6)
+
+
+def test_each_task_counts_as_one_in_the_interval_and_the_answer_says_so(held_out):
+    found, store = held_out
+    by_task = [np.mean(r["losses"]) for r in found.folds("a new site", "pooled")]
+    spread = np.std(by_task, ddof=1) / np.sqrt(M)
+    inflation = np.sqrt(1.0 + M * N / ((M - 1) * N))  # of folds that share rows (Nadeau and Bengio)
+    assert found.error("a new site", "pooled").std_error == pytest.approx(inflation * spread, rel=1e-6)
+    verdict = found.verdict()
+    assert verdict.best == "ivm"
+    assert "against" in verdict.sentence
+    assert "over 6 tasks, each held out whole" in verdict.sentence
+    assert verdict.method in ("pooled", "ivm")
+    assert "unseen='population')" in verdict.advice[0]
+    again = borrow.Comparison.read(store)
+    assert again.verdict().sentence == verdict.sentence
+    assert again.table() == found.table()
+
+
+def test_the_report_asks_about_a_task_never_seen(held_out, tmp_path):
+    found, _ = held_out
+    page = found.report(tmp_path / "page.html", HOSPITALS).read_text("utf-8")
+    assert "predicted for a new site, one that was never seen?" in page
+    assert "tasks held out in turn" in page
+    assert "without the other data" not in page
+    assert "--unseen population" in page
+
+
+def test_labels_of_tasks_never_seen():
+    table = HOSPITALS.drop(columns="response").assign(up=np.where(Y > 0.0, "yes", "no"))
+    found = borrow.compare(table, "up", "site", methods=["ivm"], unseen="population", cv=3)
+    assert found.cv == {"folds": 3, "repeats": 1}
+    held = [{TABLE["site"][i] for i in r["rows"]} for r in found.folds("a new site", "ivm")]
+    assert sorted(t for tasks in held for t in tasks) == [f"s{t}" for t in range(M)]
+    shares = found.folds("a new site", "shares of all rows")
+    for r in shares:
+        seen = np.delete(Y, r["rows"]) > 0.0
+        np.testing.assert_allclose(np.array(r["probability"])[:, 1], seen.mean())
+
+
+def test_what_cannot_be_asked_of_a_task_never_seen_is_refused():
+    def ask(table=HOSPITALS, primary=None, methods=("ivm",), **more):
+        return borrow.compare(table, "response", "site", primary, methods, **{"unseen": "population", **more})
+
+    with pytest.raises(ValueError, match="every task in turn, whole; leave out primary"):
+        ask(primary="s1")
+    with pytest.raises(ValueError, match="leave out group"):
+        ask(group="ward")
+    with pytest.raises(ValueError, match="'focused' cannot answer for a task never seen"):
+        ask(methods=["focused"])
+    with pytest.raises(ValueError, match="needs 3 with a target at least; there are 's0', 's1'"):
+        ask(HOSPITALS[: 2 * N])
+    with pytest.raises(ValueError, match="unseen='mean': expected 'error', or 'population'"):
+        ask(unseen="mean")
+    with pytest.raises(ValueError, match="is the task column; unseen='population' holds out whole tasks"):
+        ask(group="site", unseen="error")
+
+
+def test_the_command_line_compares_for_a_new_task_and_saves_what_answers_for_one(tmp_path):
+    data, model, new = tmp_path / "data.csv", tmp_path / "model.borrow", tmp_path / "new.csv"
+    HOSPITALS.to_csv(data, index=False)
+    columns = ["compare", str(data), "--target", "response", "--task", "site", "--methods", "ivm"]
+    asked = [*columns, "--unseen", "population", "--cv", "2", "--save", str(model), "--json"]
+    found = CliRunner().invoke(main, asked)
+    assert found.exit_code == 0, found.output
+    answer = json.loads(found.stdout)
+    assert answer["primaries"] == ["a new site"]
+    assert "each held out whole" in answer["verdicts"][0]["sentence"]
+    HOSPITALS.head(2).assign(site="elsewhere").to_csv(new, index=False)
+    predicted = CliRunner().invoke(main, ["predict", str(model), str(new), "-o", str(tmp_path / "out.csv")])
+    assert predicted.exit_code == 0, predicted.output
+    assert "never saw the task 'elsewhere'" in predicted.stderr
+    assert (pd.read_csv(tmp_path / "out.csv")["std_measurement"] > 0.0).tolist() == [True, True]
+    wrong = CliRunner().invoke(main, [*columns, "--unseen", "population", "--primary", "s1"])
+    assert wrong.exit_code == 2
+    assert "leave out primary" in wrong.stderr

@@ -81,6 +81,12 @@ def run(
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="Begin no fit after so many minutes; answer from what is done.")
     ] = None,
+    unseen: Annotated[
+        str,
+        typer.Option(
+            "--unseen", help="population: hold out every task in turn, whole: how well is a new one predicted?"
+        ),
+    ] = "error",
     quick: Annotated[
         bool,
         typer.Option(
@@ -121,7 +127,9 @@ def run(
     check_files({"DATA": data, **({} if wanted is None else {"--wanted": wanted})}, files)
     refuse(
         {
-            "--save needs --primary: a model is fitted for the task that matters": save is not None and primary is None,
+            "--save needs --primary: a model is fitted for the task that matters": save is not None
+            and primary is None
+            and unseen == "error",
             "--jobs 0: expected a number of fits at once, or -1 for one per core": jobs == 0,
             "--quick needs --primary, the task that matters": quick and primary is None,
         }
@@ -159,11 +167,12 @@ def run(
             progress=told,
             wanted=None if wanted is None else rows_wanted(wanted, delimiter),
             max_minutes=minutes,
+            unseen=unseen,
         )
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}
         if save is not None:
-            method = found.verdict(label).method
+            method = found.verdict().method
             about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
             borrow.store.save(
                 parts["model"],
@@ -185,6 +194,7 @@ def run(
                 seed=seed,
                 group=group,
                 time=time,
+                unseen=None if unseen == "error" else unseen,
             )
             borrow.report.write(report, borrow.report.summary(**parts, command=call))
     warned[:] = dict.fromkeys([*seen, *warned, *more])
@@ -223,10 +233,14 @@ def described(found: borrow.Comparison) -> dict[str, Any]:
 
 def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str, Any]:
     """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
+    from borrow.transfer.unseen import NewTask
+
     parts: dict[str, Any] = {"comparison": found, "table": problem}
     if len(found.primaries) > 1:
         return parts
     primary = found.primaries[0]
+    if found.unseen == "population":
+        return {**parts, "model": NewTask.of(problem, None).fit(found.verdict().method, primary, found.seed)}
     model = problem.fit(found.verdict().method, primary, found.seed)
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
@@ -251,7 +265,7 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
     covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
     expected = "; of methods that relate the tasks, the one to expect at new rows" if verdict.by_all_rows else ""
     errors = (
-        f"Error: {found.scoring} over rows held out. Difference: from the best without the other data "
+        f"Error: {found.scoring} over rows held out. Difference: from the best {found.beside} "
         f"({label_of(verdict.alone)}){expected}; negative is better, with its 95 % interval; within "
         f"{number(verdict.rope)} it is none in practice. Weight: in the best prediction. Density: log predictive "
         f"density, higher is better. {covers}"

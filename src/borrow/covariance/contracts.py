@@ -93,11 +93,6 @@ class Adjoints(NamedTuple):
     specific: Sequence[Array | None] = ()
     inducing: Sequence[Array | None] = ()
 
-    @property
-    def theta(self) -> Array:
-        """Derivatives by the parameters of the only kernel that is shared."""
-        return self.bases[0]
-
 
 class Posterior(Protocol):
     """The functions of all tasks given the sites."""

@@ -94,10 +94,6 @@ class DenseTasks(Rebuilt):
             return K[self.index][:, self.index]
         return K.take(self.index, axis=0).take(self.index, axis=1)
 
-    def to_inputs(self, bK: Array) -> Array:
-        """The adjoint of `at_rows`."""
-        return bK if self.index is None else self.design.gather(bK)
-
     def _own(self, t: int) -> tuple[Array | None, Any]:
         kernel, at = self.specific[t], self.design.rows(t)
         if kernel is None or at.start == at.stop:
@@ -149,7 +145,8 @@ class DensePosterior(Rebuilt):
         onto = as_type_of(Q, _membership(prior.task, to_host(w), len(prior.B)))
         bB = to_host(onto @ ((prior.Kx_at_rows * Q) @ onto.T))
         Q *= self.wBw
-        theta, by_sites = prior.back(prior.to_inputs(Q)).theta, self.sites.by_parameters(noise)
+        Q = Q if prior.index is None else prior.design.gather(Q)  # the adjoint of `at_rows`
+        theta, by_sites = prior.back(Q).theta, self.sites.by_parameters(noise)
         return Adjoints(by_sites, [theta], B=0.5 * (bB + bB.T), intercept=intercept, specific=specific)
 
     @cached_property
@@ -212,23 +209,22 @@ class DensePosterior(Rebuilt):
         X = as_type_of(prior.X, X)
         old = prior.kernel(X, prior.inputs)
         cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(as_type_of(X, prior.B[task]))
+        B = as_type_of(X, prior.B[task][:, task] if full else np.diagonal(prior.B)[task])
+        K = (prior.kernel(X) if full else prior.kernel.diag(X)) * B  # covariance or variances of the new rows
         for t in np.unique(task) if prior.intercept or prior.specific else ():
-            at, here = prior.design.rows(int(t)), np.flatnonzero(task == t)
+            at, here, own = prior.design.rows(int(t)), np.flatnonzero(task == t), prior.specific_of(t)
+            both: Any = np.ix_(here, here) if full else here
             cross[here, at] += prior.intercept
-            if prior.specific_of(t) is not None:
-                cross[here, at] += prior.specific_of(t)(X[here], prior.X[at])
+            K[both] += prior.intercept
+            if own is not None:
+                cross[here, at] += own(X[here], prior.X[at])
+                K[both] += own(X[here]) if full else own.diag(X[here])
         mean = cross @ self.coefficients
         half = linalg.solve_lower(self.L, linalg.rows_first((cross * self.w).T))
         if full:
-            K = prior.kernel(X) * as_type_of(X, prior.B[task][:, task]) + prior_of_own_parts(prior, X, task)
             K -= half.T @ half
             return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
-        variance = prior.kernel.diag(X) * as_type_of(X, np.diagonal(prior.B)[task]) + prior.intercept
-        for t in np.unique(task):
-            if prior.specific_of(t) is not None:
-                here = np.flatnonzero(task == t)
-                variance[here] += prior.specific_of(t).diag(X[here])
-        return Prediction(to_host(mean), to_host((variance - linalg.column_dots(half, half)).clip(0.0)))
+        return Prediction(to_host(mean), to_host((K - linalg.column_dots(half, half)).clip(0.0)))
 
 
 def evidence_of_rows(
@@ -251,16 +247,6 @@ def evidence_of_rows(
     value = float(np.log(tau).sum()) - linalg.log_determinant(L) - len(tau) * LOG_2PI
     bK = 0.5 * k * linalg.gram_minus_inverse(beta / k**0.5, L) * scale
     return 0.5 * (k * value - float(linalg.inner(S, beta))), pullback(bK).theta, to_host(linalg.diagonal(bK))
-
-
-def prior_of_own_parts(prior: DenseTasks, X: Array, task: Codes) -> Array:
-    """Prior covariance of what tasks do not share, at new rows."""
-    K = as_type_of(X, prior.intercept * (task[:, None] == task))
-    for t in np.unique(task):
-        here = np.flatnonzero(task == t)
-        if prior.specific_of(t) is not None:
-            K[np.ix_(here, here)] += prior.specific_of(t)(X[here])
-    return K
 
 
 def _membership(task: Codes, w: Array, M: int) -> Array:

@@ -187,9 +187,7 @@ def spread_inducing(
             k = len(chosen)
             if k == F.shape[1]:
                 F = np.asfortranarray(np.hstack([F, np.empty_like(F)]))
-            column = kernel(candidates, candidates[i : i + 1])[:, 0]
-            column -= F[:, :k] @ F[i, :k]
-            column /= np.sqrt(left[i])
+            column = (kernel(candidates, candidates[i : i + 1])[:, 0] - F[:, :k] @ F[i, :k]) / np.sqrt(left[i])
             F[:, k] = column
             left = np.maximum(left - column * column, 0.0)
             left[i] = 0.0

@@ -87,11 +87,8 @@ class CompletePosterior(Rebuilt):
     def by_inputs(self) -> Array:
         """The adjoint of k on the inputs."""
         d = self.g @ self.shrink
-        bK = self.coefficients.T @ self.prior.B_beside @ self.coefficients
         half = self.by_input[:, None] * self.U * namespace(d).sqrt(d)
-        bK -= half @ half.T
-        bK *= 0.5
-        return bK
+        return 0.5 * (self.coefficients.T @ self.prior.B_beside @ self.coefficients - half @ half.T)
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, B, and the noise of each row."""

@@ -148,8 +148,6 @@ def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
 class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
-    _key: CacheKey | None = None
-
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
         self.jitter = max([c.jitter for c in parameters.carriers], default=0.0)  # the largest that a k(Z, Z) needed
@@ -157,15 +155,18 @@ class TwoPassCovariance:
     def __getstate__(self) -> dict[str, Any]:
         return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
 
-    @property
+    @cached_property
     def key(self) -> CacheKey:
-        """Under which shards keep what they make of this prior."""
-        self._key = self._key or CacheKey()
-        return self._key
+        """Under which shards keep what they make of this prior; a copy has another."""
+        return CacheKey()
+
+    def condition(self, sites: AnySites) -> TwoPassPosterior:
+        """Condition on sites N(f; nu/tau, 1/tau)."""
+        return TwoPassPosterior(self, sites)
 
 
 class TwoPassPosterior:
-    """The posterior of all functions given the sites. Abstract."""
+    """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
     _terms: tuple[float, float] | None = None
     _key: CacheKey | None = None
@@ -181,16 +182,6 @@ class TwoPassPosterior:
     def _question(self, new: NewRows | None = None) -> Question:
         prior, self._key = self.prior, self._key or CacheKey()
         return Question(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
-
-    @property
-    def LB(self) -> Array:
-        """The factor of the shared functions' posterior precision, whitened."""
-        return self.shared.LB
-
-    @property
-    def a(self) -> Array:
-        """The posterior mean of the whitened shared functions."""
-        return self.shared.a
 
     def _ask(self, what: str, *arguments: Any, new: NewRows | None = None) -> list[Any]:
         """The answers of all shards, one after the other; None of those that were not asked."""
@@ -214,18 +205,18 @@ class TwoPassPosterior:
     @property
     def log_determinant(self) -> float:
         """log |I + w K w| of all rows: the tasks' own factors, and that of the shared functions' precision."""
-        return self._known()[1] + linalg.log_determinant(self.LB)
+        return self._known()[1] + linalg.log_determinant(self.shared.LB)
 
     @property
     def evidence(self) -> float:
         """log N(s; 0, I + w K w) of the sites as unit-noise observations."""
-        quadratic = float(self._known()[0] + self.a @ self.a)
+        quadratic = float(self._known()[0] + self.shared.a @ self.shared.a)
         return -0.5 * (quadratic + self.log_determinant + len(self.prior.tasks.cells.y) * LOG_2PI)
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by everything that the prior was built from, and by what the sites are."""
         noise, weights, specific, intercept, *by_basis = self._total("adjoints", inducing)
-        parameters, a, P = self.prior.parameters, self.a, self.shared.covariance
+        parameters, a, P = self.prior.parameters, self.shared.a, self.shared.covariance
         columns, bases, by_Z = columns_of(parameters.carriers, parameters.basis_of), [], []
         for b, carrier in enumerate(parameters.carriers):
             theta, by_diagonal, S, own_Z = by_basis[4 * b : 4 * b + 4]
@@ -240,18 +231,21 @@ class TwoPassPosterior:
 
     def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row."""
-        return Moments(*(_joined(parts) for parts in zip(*self._ask("marginals"), strict=True)))
+        parts = zip(*self._ask("marginals"), strict=True)
+        return Moments(*(part[0] if len(part) == 1 else np.concatenate(part) for part in parts))
 
     def of_task(self, t: int) -> Any:
         """What the second pass knows of one task, computed here on the host from its rows."""
         shard = TaskShard(self.prior.tasks.cells.some([t]))
-        return _second(shard, Shared(to_host(self.LB), to_host(self.a)), self._question().part(slice(t, t + 1)))
+        return _second(
+            shard, Shared(to_host(self.shared.LB), to_host(self.shared.a)), self._question().part(slice(t, t + 1))
+        )
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
         bounds = self.prior.tasks.bounds
         new = NewRows(X, task)
-        asked = self._ask("covariance_at" if full else "moments_at", new=new)
+        asked = self._ask("at_new", full, new=new)
         parts = [(new.at(at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
         if len(parts) == 1:  # one place knows all of it; on a device it stays there to the end
             mean, second = parts[0][1][:2]
@@ -264,13 +258,8 @@ class TwoPassPosterior:
             mean[at], variance[at] = p[0], 0.0 if full else p[1]
         if not full:
             return Prediction(mean, variance)
-        J, covariance = np.zeros((len(X), len(self.a))), np.zeros((len(X), len(X)))
+        J, covariance = np.zeros((len(X), len(self.shared.a))), np.zeros((len(X), len(X)))
         for at, p in parts:
             J[at], covariance[np.ix_(at, at)] = p[1], p[2]
         covariance += J @ J.T
         return Prediction(mean, np.diagonal(covariance).clip(0.0), covariance)
-
-
-def _joined(parts: Any) -> Any:
-    """The shards' arrays, one after the other."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

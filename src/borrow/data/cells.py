@@ -54,9 +54,14 @@ class Stacked:
     starts: Codes  # (M + 1,)
 
     @property
+    def n_tasks(self) -> int:
+        """How many tasks there are, those without a row included."""
+        return len(self.starts) - 1
+
+    @property
     def task(self) -> Codes:
         """Task code of every row."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        return np.repeat(np.arange(self.n_tasks), np.diff(self.starts))
 
     def of(self, t: int) -> slice:
         """Where the rows of task t stand among all rows, which are stacked by task."""

@@ -75,15 +75,14 @@ class Table(dict[str, Any]):
         ]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
     def to_html(self) -> str:
         """The table as HTML; everything in it is escaped."""
         head, *body = list(zip(*self._cells(), strict=True)) or [()]
         top = "".join(f"<th>{html.escape(c)}</th>" for c in head)
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)
         return f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"
+
+    _repr_html_ = to_html
 
     def _numeric(self, name: str) -> bool:
         return np.asarray(self[name]).dtype.kind in "iuf"

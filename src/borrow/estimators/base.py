@@ -7,6 +7,7 @@ The public attributes (`kernel_`, `noise_`, ...) are entries of that object.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -66,6 +67,15 @@ class TaskEstimator(BaseEstimator):
     shares_tasks: ClassVar[bool] = True
 
     _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
+
+    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
+        """Fit to a table of any form; y holds targets, or labels of any kind, None or NaN where a row has none."""
+        self.fitted_ = self._unfitted()._learn(X, y, tasks)
+        return self
+
+    @abstractmethod
+    def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
 
     def _unfitted(self) -> Self:
         """The same settings, checked, without what a fit found; scikit-learn may leave attributes of its own on it."""

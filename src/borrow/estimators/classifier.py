@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -144,13 +144,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         each = [m.attributes(self._schema.labels) for m in models]
         return {name: one_or_list([found[name] for found in each]) for name in each[0]}
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Fit to a table, as a regressor; y holds labels of any kind, None or NaN where a row has none."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
-
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
         rows, self._schema = read_training(self, X, y, tasks, classes=True)
         self._primary_code(self._schema.labels)  # refuse an unknown primary before any work
         rows = rows.in_order()
@@ -242,7 +236,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         return rows, task
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPClassifier(TaskClassifier, GPEstimator):
     """What every GP classifier by EP or ADF shares. Abstract.
 
@@ -268,7 +262,6 @@ class GPClassifier(TaskClassifier, GPEstimator):
     n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
     """
 
-    _: KW_ONLY
     max_iter: int = 200
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
@@ -324,7 +317,7 @@ ROUGH, FINE = 2e-6, 1e-9
 LIKELIHOODS = {"probit": Probit, "logistic": Logistic}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class EPClassifier(GPClassifier):
     """What every GP classifier by EP shares. Abstract.
 
@@ -335,7 +328,6 @@ class EPClassifier(GPClassifier):
     unseen : as in every `GPClassifier`.
     """
 
-    _: KW_ONLY
     likelihood: str = "probit"
 
     allowed: ClassVar[Allowed] = {"likelihood": one_of(*LIKELIHOODS, said="'probit' or 'logistic'")}

@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,11 +29,10 @@ WIDE = 10
 EXACT = ExactInference()
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPEstimator(TaskEstimator):
     """Settings that all GP estimators have. Abstract."""
 
-    _: KW_ONLY
     kernel: Any = None
     prior: str | None = "auto"
     optimizer: str | None = "lbfgs"

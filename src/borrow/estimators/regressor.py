@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -63,7 +63,7 @@ class FittedRegression(Fitted):
     expected_noise: Array  # the same, with what is not known about it: of a new observation
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class TaskRegressor(RegressorMixin, TaskEstimator):
     """What every regressor shares: reading, scaling, prediction at the public edge. Abstract.
 
@@ -86,12 +86,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
-    _: KW_ONLY
     normalize_y: bool | str = True
 
     @abstractmethod
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        """Read, fit and put together everything that is to be published; called on a copy without fitted state."""
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
+        """The same, with weights of rows, and of how many measurements each is the mean."""
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None, sample_weight: Any = None, replicates: Any = None) -> Self:
         """Fit to a table.
@@ -240,7 +239,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """Distinct labelled inputs of task t; of all tasks where rows of several may be one cell."""
         fitted: Any = self._fit_of()
         cells = fitted.model.cells
-        own: Array = cells.X if len(cells.starts) - 1 < len(fitted.schema.labels) else cells.X[cells.of(t)]
+        own: Array = cells.X if cells.n_tasks < len(fitted.schema.labels) else cells.X[cells.of(t)]
         return own
 
     def leave_one_out(self) -> Table:
@@ -258,7 +257,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         m, v = fitted.model.marginals()
         mean, variance = cavity(m, v, Sites(tau * cells.y, tau))
         labels, units = fitted.schema.labels, Scaling(fitted.center, fitted.scale, 0.0)
-        if len(cells.starts) - 1 < len(labels):  # pooled: rows of several tasks may be one cell
+        if cells.n_tasks < len(labels):  # pooled: rows of several tasks may be one cell
             labels, units = ("all tasks",), units.typical()
         center, scale = units.center[t], units.scale[t]
         columns = {
@@ -310,7 +309,7 @@ class GPFit:
         return {}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPRegressor(TaskRegressor, GPEstimator):
     """What every GP regressor shares. Abstract: a subclass fits a model to merged and scaled rows.
 
@@ -336,7 +335,6 @@ class GPRegressor(TaskRegressor, GPEstimator):
     kernel_ : the kernel found; its variance refers to scaled targets.
     """
 
-    _: KW_ONLY
     noise: Any = None
 
     def _fit(self, data: TaskData, tasks: PlacedTasks) -> RegressionModel:
@@ -359,7 +357,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
         """Rows of the largest matrix that is factored."""
         return int(np.diff(data.cells.starts).max())
 
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
         warn_constant(data)

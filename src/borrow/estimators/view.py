@@ -117,7 +117,7 @@ def remembered(predictor: Predictor) -> Points | None:
         return Points(X, np.full(len(X), np.nan), (owner,) * len(X)) if isinstance(X, np.ndarray) else None
     cells = fitted.model.cells
     y = fitted.center[cells.task] + fitted.scale[cells.task] * cells.y
-    pooled = len(cells.starts) - 1 != len(labels)
+    pooled = cells.n_tasks != len(labels)
     return Points(np.asarray(cells.X), y, tuple(predictor.primary if pooled else labels[t] for t in cells.task))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise, repeat
 from operator import add, mul
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,10 +30,8 @@ class Composite(Kernel):
             flat.extend(k.parts if isinstance(k, cls) else [k])
         return cls(tuple(flat))
 
-    @staticmethod
-    @abstractmethod
-    def _combine(values: list[Array]) -> Array:
-        """The matrix (or diagonal) of the composite."""
+    #: What makes the matrix (or diagonal) of the composite from those of two parts.
+    _combine: ClassVar[staticmethod[[Any, Any], Any]]
 
     @staticmethod
     @abstractmethod
@@ -64,8 +62,11 @@ class Composite(Kernel):
         return type(self)(tuple(k.stack(t, X) for k, t in self._split(theta)))
 
     def _split(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
-        cuts = np.cumsum([k.n_theta for k in self.parts])[:-1]
-        return zip(self.parts, np.split(theta, cuts, axis=-1), strict=True)
+        at = 0
+        for k in self.parts[:-1]:
+            yield k, theta[..., at : at + k.n_theta]
+            at += k.n_theta
+        yield self.parts[-1], theta[..., at:]
 
     def leaves(self) -> Iterator[Leaf]:
         """The elementary kernels, in the order of `theta`."""
@@ -96,7 +97,7 @@ class Composite(Kernel):
                 return Gradient(theta)
             return Gradient(theta, _total([g.X for g in pulled]), _total([g.Z for g in pulled]))
 
-        return self._combine(values), pullback
+        return reduce(self._combine, values), pullback
 
 
 def _total(gradients: list[Any]) -> Array | None:
@@ -114,9 +115,7 @@ class Sum(Composite):
     Linear(variance=1) + Matern(variance=1, lengthscale=1)
     """
 
-    @staticmethod
-    def _combine(values: list[Array]) -> Array:
-        return reduce(add, values)
+    _combine = staticmethod(add)
 
     @staticmethod
     def _adjoints_of(values: list[Array]) -> Callable[[Array], Iterator[Array]]:
@@ -142,9 +141,7 @@ class Product(Composite):
     Linear(variance=1) * Periodic(variance=1, lengthscale=1, period=7)
     """
 
-    @staticmethod
-    def _combine(values: list[Array]) -> Array:
-        return reduce(mul, values)
+    _combine = staticmethod(mul)
 
     @staticmethod
     def _adjoints_of(values: list[Array]) -> Callable[[Array], Iterator[Array]]:

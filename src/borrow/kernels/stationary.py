@@ -193,23 +193,8 @@ class RationalQuadratic(Stationary):
         base /= 2.0 * a
         base += 1.0
         k = base**-a
-
-        def slope() -> Array:
-            out = k / base
-            out *= -0.5
-            return out
-
-        def by_alpha() -> Array:
-            out = xp.log(base)
-            out *= base
-            out -= base
-            out += 1.0  # base log(base) - base + 1, which is 0 at base = 1
-            out /= base
-            out *= k
-            out *= -a
-            return out
-
-        return k, slope, {"alpha": by_alpha}
+        # base log(base) - base + 1 is 0 at base = 1
+        return k, lambda: k / base * -0.5, {"alpha": lambda: (xp.log(base) * base - base + 1.0) / base * k * -a}
 
 
 @dataclass(frozen=True, repr=False)

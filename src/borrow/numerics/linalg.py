@@ -32,8 +32,9 @@ JITTER_LADDER = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 #: Up to this many rows a triangle is inverted by LAPACK.
 LEAF = 64
 
-#: From this many columns on, distances come from one matrix product instead of differences.
-GEMM_COLUMNS = 10
+#: From this many columns on, distances come from one matrix product instead of differences; what is added to it is made
+#: for so many entries at a time, which stay in the processor's cache.
+GEMM_COLUMNS, AT_ONCE = 10, 2**15
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -229,10 +230,12 @@ def squared_distances(A: Array, C: Array) -> Array:
         return cdist(A, C, "sqeuclidean")
     a, c = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", C, C)
     D = (-2.0 * A) @ C.T
-    norms = a[:, None] + c  # added at once, so that D is symmetric to the last bit where A is C
-    D += norms
-    norms *= np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5)
-    D *= norms <= D
+    tiny, rows = np.finfo(float).eps * max(8.0, A.shape[1] ** 0.5), max(AT_ONCE // max(len(c), 1), 1)
+    for i in range(0, len(a), rows):
+        part, norms = D[i : i + rows], a[i : i + rows, None] + c  # added at once: D is symmetric where A is C
+        part += norms
+        norms *= tiny
+        part *= norms <= part
     return D
 
 

@@ -140,57 +140,71 @@ STALLED = "scoring steps do not gain"
 CORRECTIONS = 5
 
 
-def maximise_by_scoring(
-    objective: Objective,
-    information: Callable[[Values], Array],
-    start: Values,
-    bounds: Mapping[str, tuple[Array, Array]],
-    max_iter: int,
-    tol: float = 1e-6,
-) -> Optimum:
+class ScoringSearch:
     """Newton steps with an information matrix instead of second derivatives, damped as Levenberg and Marquardt do.
 
     x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
     where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
-    (the information is far from the curvature, as near a singular matrix): go on with `maximise`.
+    (the information is far from the curvature, as near a singular matrix): go on with `maximise`. A search goes on with
+    the damping and the corrections it had.
     """
-    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
-    x = np.clip(pack(start), low, high)
-    value, by = objective(unpack(x, start))
-    damping, evaluations, n_iter, message = DAMPING, 1, 0, "iteration limit"
-    past: list[tuple[Array, Array]] = []
-    for _ in range(max_iter):
-        n_iter += 1
-        g, H = pack(by), corrected(information(unpack(x, start)), past)
+
+    def __init__(
+        self,
+        objective: Objective,
+        information: Callable[[Values], Array],
+        start: Values,
+        bounds: Mapping[str, tuple[Array, Array]],
+    ) -> None:
+        self.objective, self.information, self.like = objective, information, start
+        self.low, self.high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
+        self.x = np.clip(pack(start), self.low, self.high)
+        self.value, by = objective(unpack(self.x, start))
+        self.g, self.damping, self.n_evaluations = pack(by), DAMPING, 1
+        self.past: list[tuple[Array, Array]] = []
+
+    def go_on(self, max_iter: int, tol: float) -> Optimum:
+        """So many steps more, or until one gains less than `tol`; the steps and evaluations told are these alone."""
+        message, n_iter = "iteration limit", 0
+        while n_iter < max_iter:
+            n_iter += 1
+            gain = self._step()
+            if gain <= 0.0:
+                message = STALLED
+                break
+            if gain < tol and self.damping <= 1.0:
+                message = "converged"
+                break
+        stuck, found = _at_bound(self.x, self.low, self.high, self.like), unpack(self.x, self.like)
+        evaluations, self.n_evaluations = self.n_evaluations, 0
+        return Optimum(found, self.value, n_iter, evaluations, message == "converged", message, stuck)
+
+    def _step(self) -> float:
+        """One step, as short as it has to be to gain; what it gained, not above zero where none does."""
+        x, g, low, high = self.x, self.g, self.low, self.high
+        H = corrected(self.information(unpack(x, self.like)), self.past)
         free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
-        gain = -np.inf
-        while gain <= 0.0 and damping <= MOST_DAMPING:
-            A = H[np.ix_(free, free)] + np.diag(damping * np.maximum(np.diagonal(H)[free], 1.0))
+        gain, among = -np.inf, H[np.ix_(free, free)]
+        while gain <= 0.0 and self.damping <= MOST_DAMPING:
             new = x.copy()
-            new[free] += solve(cholesky(A), g[free])
+            new[free] += solve(cholesky(among + np.diag(self.damping * np.maximum(np.diagonal(among), 1.0))), g[free])
             new = np.clip(new, low, high)
             step = new - x
             hoped = float(g @ step - 0.5 * step @ H @ step)
-            evaluations += 1
+            self.n_evaluations += 1
             try:
-                trial, by_trial = objective(unpack(new, start))
-                gain = trial - value
+                trial, by = self.objective(unpack(new, self.like))
+                gain = trial - self.value
             except NotPositiveDefiniteError as failure:
                 log.debug("step rejected: %s", failure)
             if gain <= 0.0 or gain < 0.25 * hoped:  # also where a step of no length hopes for nothing
-                damping *= 4.0
+                self.damping *= 4.0
             elif gain > 0.7 * hoped:
-                damping /= 5.0
-        if gain <= 0.0:
-            message = STALLED
-            break
-        past = [*past[1 - CORRECTIONS :], (step, g - pack(by_trial))]
-        x, value, by = new, trial, by_trial
-        if gain < tol and damping <= 1.0:
-            message = "converged"
-            break
-    stuck = _at_bound(x, low, high, start)
-    return Optimum(unpack(x, start), value, n_iter, evaluations, message == "converged", message, stuck)
+                self.damping /= 5.0
+        if gain > 0.0:
+            self.past = [*self.past[1 - CORRECTIONS :], (step, g - pack(by))]
+            self.x, self.value, self.g = new, trial, pack(by)
+        return gain
 
 
 def corrected(H: Array, past: list[tuple[Array, Array]]) -> Array:
@@ -320,23 +334,49 @@ def maximise_by_blocks(
 HEAT = 25
 
 
-def race(
-    objective: Objective,
-    starts: list[Values],
-    bounds: Mapping[str, tuple[Array, Array]],
-    max_iter: int,
-    heat: int = HEAT,
-    **options: Any,
-) -> Optimum:
-    """Run every start for a few iterations, then the best one to the end. Options are those of `maximise`."""
-    if len(starts) == 1:
-        return maximise(objective, starts[0], bounds, max_iter, **options)
-    heats = [maximise(objective, s, bounds, min(heat, max_iter), **options) for s in starts]
-    best = max(heats, key=lambda o: o.objective)
-    log.debug("starts reached %s", [round(o.objective, 3) for o in heats])
-    if best.converged or max_iter <= heat:
-        return best
-    return best.followed_by(maximise(objective, best.values, bounds, max_iter - heat, **options))
+class QuasiNewton:
+    """The way up of a search, from one start or from the best of several: L-BFGS, with options of `maximise`.
+
+    A search with better steps has others; `tol` is theirs.
+    """
+
+    def __init__(self, objective: Objective, options: Mapping[str, Any] | None = None) -> None:
+        self.objective, self.options = objective, options or {}
+
+    def maximise(
+        self,
+        start: Values,
+        bounds: Mapping[str, tuple[Array, Array]],
+        max_iter: int,
+        tol: float | None = None,
+        begun: ScoringSearch | None = None,
+    ) -> Optimum:
+        """The optimum from these values on, or from where a search that has begun there is."""
+        return maximise(self.objective, start, bounds, max_iter, **self.options)
+
+    def heat(
+        self, start: Values, bounds: Mapping[str, tuple[Array, Array]], steps: int, tol: float | None
+    ) -> tuple[Optimum, ScoringSearch | None]:
+        """A few steps, and the search that took them where it can go on."""
+        return maximise(self.objective, start, bounds, steps, **self.options), None
+
+    def race(
+        self,
+        starts: list[Values],
+        bounds: Mapping[str, tuple[Array, Array]],
+        max_iter: int,
+        heat: int = HEAT,
+        tol: float | None = None,
+    ) -> Optimum:
+        """`heat` steps from every start, then the best of them to the end."""
+        if len(starts) == 1:
+            return self.maximise(starts[0], bounds, max_iter, tol)
+        heats = [self.heat(s, bounds, min(heat, max_iter), tol) for s in starts]
+        best, begun = max(heats, key=lambda one: one[0].objective)
+        log.debug("starts reached %s", [round(o.objective, 3) for o, _ in heats])
+        if best.converged or max_iter <= heat:
+            return best
+        return best.followed_by(self.maximise(best.values, bounds, max_iter - best.n_iter, tol, begun))
 
 
 def second_differences(f: Callable[[Array], float], x: Array, step: float = 1e-3) -> Array:

@@ -67,19 +67,20 @@ def _measured(
 ) -> dict[str, Any] | None:
     """What was measured of every method with a finished fold; None where there is none.
 
-    Drawn are no transfer and the method judged; the table has all.
+    Drawn are the first and the method judged; the table has all.
     """
+    alone = next(iter(by_method), None)  # no transfer, or where whole tasks are held out all tasks as one
     methods = [
         {
             "method": key,
             "label": labels[key],
-            "role": "alone" if key == "single" else "judged" if key == judged else "plain",
+            "role": "alone" if key == alone else "judged" if key == judged else "plain",
             name: measure(done),
         }
         for key, records in by_method.items()
         if (done := [r for r in records if r["failure"] is None])
     ]
-    drawn = [m for m in methods if m["method"] in ("single", judged)] or methods[:2]
+    drawn = [m for m in methods if m["method"] in (alone, judged)] or methods[:2]
     return {"methods": drawn, "all": methods} if methods else None
 
 

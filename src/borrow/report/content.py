@@ -31,6 +31,7 @@ from borrow.transfer.comparison import LEVEL, Comparison
 from borrow.transfer.methods import estimator_name, key_of, label_of
 from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
+from borrow.transfer.unseen import headline_of
 from borrow.transfer.verdict import probability
 
 #: Of the summary. A page holds the number that its summary had.
@@ -49,6 +50,10 @@ METHODS = {
     "ivm": "one kernel for all tasks, learnt from the rows that tell most (Lawrence & Platt 2004)",
     "rank1": "as the symmetric GP, with one function in common and a level and a function of each task's own",
     "clusters": "logistic regressions of tasks that fall into clusters (Xue, Liao, Carin & Krishnapuram 2007)",
+    **dict.fromkeys(("mean of all rows", "shares of all rows"), "the same for every row, whatever the inputs"),
+    **dict.fromkeys(
+        ("ridge on all rows", "logistic regression on all rows"), "straight lines through all rows, tasks as one"
+    ),
     "mean": "the mean of the primary's rows, whatever the inputs: a reference",
     "ridge": "a straight line through the primary's rows: a reference",
     "ridge_tasks": "straight lines of all tasks, with slopes in common: a reference",
@@ -133,9 +138,11 @@ def _of_comparison(
 ) -> tuple[dict[str, Any], Predictor | None]:
     """Every part but how it was made, and the model that is shown."""
     problem = None if table is None else _problem_of(comparison, table)
-    verdicts = comparison.verdicts()
+    verdicts, unseen = comparison.verdicts(), comparison.unseen == "population"
     parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
-    primary = comparison.primaries[0] if len(verdicts) == 1 else None
+    primary = comparison.primaries[0] if len(verdicts) == 1 and not unseen else None
+    if unseen:  # of a task without rows there is nothing to draw, and nothing that was measured
+        model, suggestions = None, False
     encoder = None if problem is None else problem.encoder
     if problem is not None:
         for part in parts:
@@ -160,13 +167,14 @@ def _of_comparison(
             "features": comparison.features,
             "tasks": [{"task": str(t), "rows": comparison.rows[t]} for t in comparison.tasks],
             "cv": cv_words(comparison),
+            "unseen": comparison.unseen,
         },
         "model": _about(predictor),
         "parts": parts,
         "covariance": covariance,
         "predictions": shown,
         "suggestions": suggested(suggestions, comparison.features if predictor is None else predictor.features),
-        "use": _use(comparison, verdicts.get(primary), encoder),
+        "use": _use(comparison, verdicts[comparison.primaries[0]], encoder) if len(verdicts) == 1 else None,
     }
     return content, predictor
 
@@ -305,6 +313,11 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
         f"{primary}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
     )
+    if comparison.unseen == "population":
+        lead = (
+            f"Each of the {others} tasks was held out whole in turn, and every method learnt from the others and "
+            f"predicted it as one never seen: {cv_words(comparison)}, settings found anew in each."
+        )
     relations: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
     rho = {r["task"]: r["rho"] for r in relations}
     shown = verdict.best or "single"
@@ -312,11 +325,12 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     return {
         "primary": str(primary),
         "rows": comparison.rows[primary],
-        "verdict": verdict_words(verdict, alone["error"], comparison.scoring),
+        "verdict": verdict_words(verdict, alone["error"], comparison.scoring, comparison.unseen == "population"),
         "comparison": {
             "score": comparison.scoring,
             "level": LEVEL,
             "lead": lead,
+            "beside": comparison.beside,
             "rows": rows,
             "notes": notes,
             "methods": [{"label": label_of(m), "words": METHODS[m]} for m in comparison.methods if m in METHODS],
@@ -329,12 +343,12 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
     }
 
 
-def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
+def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False) -> dict[str, Any]:
     """The verdict with a headline and its interval in plain words; `alone` is the error of no transfer."""
     label, who = label_of(verdict.best) if verdict.best else "no method", verdict.primary
     known = all(math.isfinite(v) for v in (verdict.difference, verdict.low, verdict.high, alone)) and alone > 0
     share = f"{100 * abs(verdict.difference) / alone:.0f} %" if known else ""
-    if not known:
+    if not known or unseen:
         interval = verdict.sentence
     elif verdict.low == verdict.high == 0:
         interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
@@ -349,7 +363,9 @@ def verdict_words(verdict: Any, alone: float, scoring: str) -> dict[str, Any]:
         "label": label,
         **{k: getattr(verdict, k) for k in ("difference", "low", "high", "level", "folds", "sentence")},
         **{k: getattr(verdict, k) for k in ("probability", "rope", "alone", "weights", "because")},
-        "headline": {
+        "headline": f"{headline_of(verdict)}."
+        if unseen
+        else {
             "helps": f"Borrowing helps {who}: {share} less error with the {label}.",
             "probably helps": f"Borrowing probably helps {who}: {share} less error with the {label}.",
             "no practical difference": f"Borrowing makes no practical difference for {who}.",
@@ -444,10 +460,8 @@ def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> d
     }
 
 
-def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] | None:
+def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str]:
     """Code to copy: fit the method that the verdict advises, and predict; text, dates and gaps want their encoder."""
-    if verdict is None:
-        return None
     task, target, inputs = comparison.task, comparison.target, list(comparison.features)
     settings = {"task": task}
     name = estimator_name(comparison.kind, verdict.method)
@@ -455,13 +469,16 @@ def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] |
         settings["primary"] = verdict.primary
     elif verdict.method == "single":
         settings["only"] = verdict.primary
+    unseen = comparison.unseen == "population"
+    settings |= {"unseen": "population"} if unseen else {}
     given = ", ".join(f"{k}={v!r}" for k, v in settings.items())
     asked = (
         "mean, std = model.predict(new, return_std=True, include_noise=True)"
         if comparison.kind == "regression"
         else "probability = model.predict_proba(new)"
     )
-    wide = [str(t) for t in comparison.tasks] if (target, task) == (VALUE, TASK) else []
+    tasks = [str(t) for t in comparison.tasks if not (unseen and t == verdict.primary)]
+    wide = tasks if (target, task) == (VALUE, TASK) else []
     orders = {d.name: list(d.levels) for d in getattr(encoder, "columns_", ()) if isinstance(d, Ordered)}
     orders = {n: levels for n, levels in orders.items() if scale_of(levels) != tuple(levels)}
     encoding = f"borrow.TableEncoder({task!r}{f', orders={orders!r}' if orders else ''})"
@@ -485,8 +502,10 @@ def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] |
     asked_of += [("order", f"{n}={','.join(levels)}") for n, levels in orders.items()]
     columns = " ".join(f"--{option} {shlex.quote(str(value))}" for option, value in asked_of)
     primary = shlex.quote(str(verdict.primary))
-    steps = ["borrow fit table.csv", columns, f"--primary {primary} --method {verdict.method}", "--save model.borrow"]
-    shell = " \\\n    ".join(steps) + f"\nborrow predict model.borrow new.csv{f' --as {primary}' if wide else ''}"
+    chosen = f"--method {verdict.method}" if unseen else f"--primary {primary} --method {verdict.method}"
+    steps = ["borrow fit table.csv", columns, chosen, "--save model.borrow"]
+    answered = f"{f' --as {primary}' if wide else ''}{' --unseen population' if unseen else ''}"
+    shell = " \\\n    ".join(steps) + f"\nborrow predict model.borrow new.csv{answered}"
     return {"python": "\n".join(lines), "shell": shell}
 
 

@@ -180,10 +180,13 @@ def verdict(summary: Part) -> Block:
         }
     if len(judged) == 1:
         found, primary = judged[0]["verdict"], judged[0]["primary"]
+        unseen = summary["data"].get("unseen") == "population"
         return {
             "title": f"{primary}: {found['answer']}",
             "role": BADGES[found["answer"]][1],
-            "question": f"{question} for \u201c{primary}\u201d?",
+            "question": f"How well is \u201c{target}\u201d predicted for {primary}, one that was never seen?"
+            if unseen
+            else f"{question} for \u201c{primary}\u201d?",
             "badge": BADGES[found["answer"]][0],
             "sentence": found["headline"],
             "interval": found["interval"],
@@ -209,10 +212,14 @@ def numbers_of(summary: Part) -> list[tuple[str, str]]:
     mine = parts[0]["primary"] if len(parts) == 1 else None
     others = [t["rows"] or 0 for t in data["tasks"] if t["task"] != mine]
     rows = f", {sum(others):,} rows" if any(others) else ""
+    unseen = data.get("unseen") == "population"
     known = [
         ("tasks", f"{len(others):,}{rows}" if mine is None else None),
-        (f"rows of {mine}", None if mine is None else whole(parts[0]["rows"])),
-        ("other tasks", None if mine is None else counted(len(others), "task") + rows),
+        (f"rows of {mine}", None if mine is None or unseen else whole(parts[0]["rows"])),
+        (
+            "tasks held out in turn" if unseen else "other tasks",
+            None if mine is None else counted(len(others), "task") + rows,
+        ),
         ("inputs", counted(len(data["features"]), "column")),
         ("cross-validation", data["cv"]),
     ]
@@ -348,15 +355,15 @@ def overview_section(parts: Sequence[Part]) -> Block:
 def comparison_section(part: Part, many: bool) -> Block:
     """The methods against the best without the other data: dots with intervals, then the table."""
     found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
-    alone = (part["verdict"] or {}).get("alone", "single")
+    alone, beside = (part["verdict"] or {}).get("alone", "single"), found.get("beside", "without the other data")
     rows, level, score = found["rows"], percent(found["level"]), found["score"]
     drawn = intervals(
         [r for r in rows if r["method"] != alone],
         ("label", "difference", "low", "high"),
         lambda r: r["method"] == chosen,
-        f"Difference of each method from the best without the other data, {part['primary']}",
-        "difference in error from the best alone",
-        f"Dots: {score} less that of the best method without the other data. Bars: {level} intervals. Methods that "
+        f"Difference of each method from the best {beside}, {part['primary']}",
+        "difference in error from the best alone" if "other" in beside else f"difference from the best {beside}",
+        f"Dots: {score} less that of the best method {beside}. Bars: {level} intervals. Methods that "
         "relate the tasks are judged by fits to all rows where these tell, others by the rows held out, with allowance "
         "for folds that share rows. Where a bar crosses the line, either sign is possible.",
         ("less error", "more error"),
@@ -372,7 +379,7 @@ def comparison_section(part: Part, many: bool) -> Block:
     explained = "" if numbers else " too sure by is mean confidence less share of right answers;"
     caption = (
         f"Error: {score}, on rows that the method had not seen; \u00b1 is its standard error. Difference: from the "
-        f"best without the other data, with its {level} interval. Weight: part in the best prediction. Log density: "
+        f"best {beside}, with its {level} interval. Weight: part in the best prediction. Log density: "
         f"per row, higher is better;{explained} seconds: processor time of all fits."
     )
     return section(

@@ -33,7 +33,7 @@ KINDS = {
     "SmoothLinear": "borrow.kernels.dot.SmoothLinear",
     "SquaredExponential": "borrow.kernels.stationary.SquaredExponential",
     "Sum": "borrow.kernels.compose.Sum",
-    "TableEncoder": "borrow.data.encode.TableEncoder",
+    "TableEncoder": "borrow.data.encoder.TableEncoder",
     "TaskKernels": "borrow.kernels.compose.TaskKernels",
     "Verdict": "borrow.transfer.verdict.Verdict",
     "adapted-classifier": "borrow.models.hierarchical.estimators.AdaptedClassifier",
@@ -73,7 +73,7 @@ KINDS = {
     "logistic": "borrow.inference.likelihoods.Logistic",
     "logistic-reference": "borrow.transfer.references.LogisticReference",
     "low-rank-parameters": "borrow.covariance.lowrank.LowRankParameters",
-    "low-rank-posterior": "borrow.covariance.lowrank.LowRankPosterior",
+    "low-rank-posterior": "borrow.covariance.two_pass.TwoPassPosterior",
     "low-rank-tasks": "borrow.covariance.lowrank.LowRankTasks",
     "measured": "borrow.data.encode.Measured",
     "multitask-features": "borrow.models.multitask.task_covariance.Features",
@@ -133,7 +133,11 @@ def name_of(value: object) -> str | None:
     """The name that a page gives the class of this object; None where it is not in the list."""
     kind = type(value)
     entry = registry.by_name(kind.__name__)
-    return kind.__name__ if entry is not None and entry.estimator is kind else _NAMES.get(_place(kind))
+    return (
+        kind.__name__
+        if entry is not None and entry.estimator is kind
+        else _NAMES.get(f"{kind.__module__}.{kind.__name__}")
+    )
 
 
 def class_of(name: str) -> Any:
@@ -144,10 +148,6 @@ def class_of(name: str) -> Any:
     import_module("borrow.transfer.auto")
     entry = registry.by_name(name)
     return None if entry is None else entry.estimator
-
-
-def _place(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__name__}"
 
 
 @cache

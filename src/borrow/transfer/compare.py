@@ -47,6 +47,7 @@ from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import ALONE, DROPS, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, entry
 from borrow.transfer.problem import Problem, plain, read_problem
 from borrow.transfer.shapley import EXACT_UP_TO, coalitions, pairs
+from borrow.transfer.unseen import UNSEEN, NewTask, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
 #: folds, where a set of them costs as many fits as there are folds, up to `EXACT_UP_TO`.
@@ -76,6 +77,7 @@ def compare(
     time: str | None = None,
     wanted: Any = None,
     max_minutes: float | None = None,
+    unseen: str = "error",
 ) -> Comparison:
     """Does the other data help? Compare methods that borrow with no transfer, on the task that matters.
 
@@ -111,6 +113,9 @@ def compare(
     wanted : rows (a frame or array of inputs) that will be asked for: rows of the primary count by how much they are
         like them, and it is said where the wanted ones lie outside what was measured.
     max_minutes : after so many minutes no further fit is begun; the answer is from those that are done.
+    unseen : "population" asks how well a task is predicted that was never seen: every task in turn is held out whole
+        (`cv` makes folds of tasks), methods that tell tasks apart answer for the population of the others, and have to
+        beat those that take all tasks for one; each task counts as one in the interval. There is no primary then.
 
     Examples
     --------
@@ -126,9 +131,17 @@ def compare(
     problem = read_problem(table, target, task, features, kind, targets=targets, group=group, time=time)
     if odd := [name for name in (problem.target, problem.task) if not isinstance(name, str)]:
         raise ValueError(f"the column {odd[0]!r} has no text for a name, by which a comparison is kept; rename it")
-    keys, skipped, own = choose(problem.kind, int(problem.seen.sum()), methods)
-    alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
-    primaries = read_primaries(problem, primary)
+    if unseen not in UNSEEN:
+        raise ValueError(f"unseen={unseen!r}: expected 'error', or 'population' to hold out whole tasks")
+    digest, rows = problem.digest(), int(problem.seen.sum())
+    if unseen == "population":
+        problem = NewTask.of(problem, primary)
+        keys, skipped, own, alone = choose_unseen(problem.kind, rows, methods)
+        primaries, cv, leave_out = [problem.new], problem.folds(cv), False
+    else:
+        keys, skipped, own = choose(problem.kind, rows, methods)
+        alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
+        primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
@@ -137,8 +150,8 @@ def compare(
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
     notes, weights = [[p, text] for p in primaries for text in replicates_note(problem, p)], []
-    if wanted is not None:
-        asked = read_wanted(wanted, problem)
+    asked = None if wanted is None else read_wanted(wanted, problem)
+    if asked is not None:
         for p in primaries:
             mine, said = shift_weights(problem, p, asked)
             weights += mine
@@ -148,14 +161,14 @@ def compare(
         "target": problem.target,
         "task": problem.task,
         "features": list(problem.columns),
-        "tasks": list(problem.labels),
+        "tasks": list(problem.counts()),
         "rows": [[k, v] for k, v in problem.counts().items()],
         "primaries": primaries,
         "methods": keys,
         "scoring": error,
         "cv": {"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
         "seed": seed,
-        "digest": problem.digest(),
+        "digest": digest,
         "versions": versions(),
         "classes": list(problem.classes),
         "skipped": skipped,
@@ -165,12 +178,13 @@ def compare(
         "clusters": clusters_of(problem, folds),
         "notes": notes,
         "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
+        "unseen": unseen,
     }
     settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     settings |= {"own": {name: repr(found) for name, found in own.items()}}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
-    bare = replace(problem, frame=None, more=own)  # what travels to other processes
+    bare = replace(problem, frame=None, more=own, wanted=asked)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
         refuse_odd_lines(store, about, ledger.done)
         work = _Work(ledger, n_jobs, progress, until)

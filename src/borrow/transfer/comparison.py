@@ -18,8 +18,8 @@ from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
-    COST,
     LEVEL,
+    PROBABLE,
     ROPE,
     SAME,
     TIE,
@@ -39,6 +39,7 @@ from borrow.transfer.folds import record_key
 from borrow.transfer.lines import refuse_odd_lines
 from borrow.transfer.methods import DROPS, REFERENCES, label_of
 from borrow.transfer.shapley import Set, Worth, attribute, coalitions, near_copies
+from borrow.transfer.unseen import in_words
 from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
 
 Records = list[dict[str, Any]]
@@ -69,6 +70,7 @@ class Comparison:
         `time=`); rows that are not named count as one each.
     notes : what is to be said of the data, in sentences, by primary.
     encoding : what became of columns that were no plain numbers, one line each.
+    unseen : "population" where every task was held out whole in turn, for a primary that stands for a task never seen.
 
     Examples
     --------
@@ -105,10 +107,16 @@ class Comparison:
     row_weights: list[list[Any]] = field(default_factory=list)
     clusters: list[list[Any]] = field(default_factory=list)
     notes: list[list[Any]] = field(default_factory=list)
+    unseen: str = "error"
 
     @cached_property
     def _design(self) -> Design:
         return Design(dict(self.row_weights), dict(self.clusters))
+
+    @property
+    def beside(self) -> str:
+        """What the methods that are there to be beaten do, in words."""
+        return "that takes all tasks for one" if self.unseen == "population" else "without the other data"
 
     @property
     def _root(self) -> bool:
@@ -154,9 +162,9 @@ class Comparison:
 
     def complete(self, primary: Any) -> list[str]:
         """Methods that can be judged: all folds of the first repeat were fitted, and so was no transfer."""
-        bad, n = self.failures(primary), len(self._first(primary, "single"))
+        bad, n = self.failures(primary), len(self._first(primary, self.alone[0]))
         found = [m for m in self.methods if m not in bad and len(self._first(primary, m)) == n > 0]
-        return found if "single" in found else []
+        return found if self.alone[0] in found else []
 
     def _first(self, primary: Any, method: str) -> Records:
         return [r for r in self.folds(primary, method) if r["repeat"] == 0]
@@ -172,19 +180,25 @@ class Comparison:
     def best_alone(self, primary: Any) -> str:
         """Of the methods without the other data, the one of lowest error: what borrowing has to beat."""
         found = [m for m in self.complete(primary) if m in self.alone]
-        return min(found, key=lambda m: self.error(primary, m).mean, default="single")
+        return min(found, key=lambda m: self.error(primary, m).mean, default=self.alone[0])
 
     def difference(self, primary: Any, method: str, what: str = "losses", from_: str | None = None) -> Interval:
-        """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
+        """Of a method from the best without the other data: negative errors and positive `log_densities` are better.
+
+        Fits to all rows judge errors where there are such, unless rows held out in folds show that the error rises.
+        """
         other = self.best_alone(primary) if from_ is None else from_
         if what != "losses":
             return difference_of(self.folds(primary, method), self.folds(primary, other), what, self._design)
         mine, theirs = (self._closed(primary, m) for m in (method, other))
         gain, alone = self.evidence(primary, method), self.error(primary, other)
+        held_out = self._by_folds(primary, method, other)
         if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
-            return self._by_folds(primary, method, other)
+            return held_out
+        if held_out.below(0.0) <= 1.0 - PROBABLE:
+            return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
-        return related(mine, theirs, gain, alone, self._design, power, self._root)
+        return related(mine, theirs, gain, alone, self._design, power, self._root, len(self.others(primary)))
 
     def _by_folds(self, primary: Any, method: str, other: str) -> Interval:
         """Difference of errors in the folds that both methods ran."""
@@ -217,13 +231,13 @@ class Comparison:
     def _stack(self, primary: Any) -> dict[str, float]:
         by_row = {m: densities_of(self._first(primary, m)) for m in self.complete(primary) if m not in REFERENCES}
         if not by_row:
-            return {"single": 1.0}
-        rows = list(by_row["single"])
+            return {self.alone[0]: 1.0}
+        rows = list(by_row[self.alone[0]])
         if not rows:
             return {m: 1.0 / len(by_row) for m in by_row}
         weights = np.array([self._design.weights.get(row, 1.0) for row in rows]) if self.row_weights else None
         densities = {m: np.array([found[row] for row in rows]) for m, found in by_row.items()}
-        return stack(densities, self.alone, self.seed, weights)
+        return stack(densities, self.seed, weights)
 
     def table(self, primary: Any = None) -> Table:
         """One row per method: its error on held-out rows, difference from the best without the other data, and more.
@@ -271,8 +285,8 @@ class Comparison:
         alone = self.best_alone(primary)
         found = {m: self.difference(primary, m) for m in borrowing}
         rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
-        shown = [m for m in borrowing if self.evidence(primary, m) > COST]
-        best = max(shown or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
+        relating = [m for m in borrowing if not np.isnan(self.evidence(primary, m))]
+        best = max(relating or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
         worths, copies = self._worths(primary, best)
         known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
@@ -307,12 +321,13 @@ class Comparison:
     def _in_words(self, v: Verdict) -> Verdict:
         failed = [f"The {label_of(m)} {why} and was not judged." for m, why in self.failures(v.primary).items()]
         notes = [str(text) for p, text in self.notes if p == v.primary]
-        return replace(
-            v,
-            sentence=sentence_of(v, self.scoring, self.error(v.primary, v.alone).mean),
-            because=weights_in_words(v.weights),
-            advice=[*advice_of(v, self.kind, self.task), *notes, *failed],
-        )
+        if self.unseen == "population":
+            held = sum(n > 0 for n in self.rows.values())
+            v = in_words(v, self.kind, self.task, self.scoring, self.table(), held)
+        else:
+            sentence = sentence_of(v, self.scoring, self.error(v.primary, v.alone).mean)
+            v = replace(v, sentence=sentence, advice=advice_of(v, self.kind, self.task))
+        return replace(v, because=weights_in_words(v.weights), advice=[*v.advice, *notes, *failed])
 
     def others(self, primary: Any) -> list[Any]:
         """The secondaries of a primary."""
@@ -408,7 +423,9 @@ class Comparison:
             return left, tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
 
         records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
-        relations = sorted((r for r in lines if "relations" in r), key=lambda r: tasks[r["primary"]])
+        names = ("primary", "relations", "failure", "warnings")
+        told = [{k: r[k] for k in names if k in r} for r in lines if "relations" in r]
+        relations = sorted(told, key=lambda r: tasks[r["primary"]])
         return cls.from_dict({**about, "records": records, "relations": relations})
 
     def plot(self, primary: Any = None, ax: Any = None) -> Any:
@@ -424,7 +441,8 @@ class Comparison:
         shown = Table({name: [values[i] for i in borrowing] for name, values in found.items()})
         shown["method"] = [label_of(m) for m in shown["method"]]
         ax = shown.plot("difference", ax)
-        ax.set_xlabel(f"difference in {self.scoring} from the best alone\n(left of the line is better)")
+        best = "the best for all tasks as one" if self.unseen == "population" else "the best alone"
+        ax.set_xlabel(f"difference in {self.scoring} from {best}\n(left of the line is better)")
         return ax
 
     def report(self, path: str | os.PathLike[str], table: Any = None, model: Any = None) -> Path:
@@ -455,4 +473,4 @@ class Comparison:
         return "".join([*parts, *(v.to_html() for v in list(self._verdicts.values())[:MOST_VERDICTS])])
 
     def __str__(self) -> str:
-        return f"{self.scoring}, lower is better; difference from the best without the other data\n{self.table()!r}"
+        return f"{self.scoring}, lower is better; difference from the best {self.beside}\n{self.table()!r}"

@@ -37,8 +37,8 @@ class Verdict:
     ----------
     answer : "helps", "probably helps", "no practical difference", "cannot tell", "probably hurts" or "hurts".
     primary : label of the task that the answer is for.
-    best : key of the method that was judged, that of the largest weight among those that borrow, or among those that
-        relate the tasks where all rows show a relation; None where none could be.
+    best : key of the method that was judged, that of the largest weight among those that borrow, where fits to all rows
+        judge among those that relate the tasks; None where none could be.
     difference, low, high : of its error from that of `alone`, negative is better, with an interval: the one to be
         expected where fits to all rows judge (`by_all_rows`), else the one in folds.
     level, folds : level of the interval, and the number of folds.
@@ -105,7 +105,7 @@ class Verdict:
         if self.best is not None and self.borrows > 0.5:
             return self.best
         rest = {m: w for m, w in self.weights.items() if m in ("single", "mean", "ridge")}
-        return max(rest, key=lambda m: rest[m], default="single")
+        return max(rest, key=lambda m: rest[m], default=next(iter(self.weights), "single"))
 
     @property
     def tells_of_secondaries(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,11 +64,10 @@ class FocusedFit(GPFit):
         return {**super().attributes(labels), "background_": loadings}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FocusedGP(GPEstimator):
     """What both focused estimators share. Abstract."""
 
-    _: KW_ONLY
     primary: Any = field(default=None, kw_only=False)
     specific_kernel: Any = None
     rho: Any = None
@@ -207,7 +206,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
 
 
 @register("focused", "focused GP", rank=3)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
@@ -238,7 +237,6 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     n_restarts: int = 0
 
     def relatedness(self) -> Any:

@@ -40,7 +40,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class Setup(TaskModel):
 
     noise_in_common = False
 
-    @property
+    @cached_property
     def secondaries(self) -> npt.NDArray[np.intp]:
         """Codes of the secondary tasks."""
         return np.delete(np.arange(len(self.specific)), self.primary)

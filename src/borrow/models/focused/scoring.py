@@ -23,7 +23,7 @@ from borrow.inference import ExactInference
 from borrow.models.focused.model import Setup, focused_objective, priors_of, task_weights
 from borrow.models.gp.ascent import Ascent, Bounds
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Optimum, Values, pack, unpack
+from borrow.numerics.optimise import Optimum, ScoringSearch, Values, pack, unpack
 
 #: Above this many parameters a step costs more than it saves.
 MOST = 600
@@ -90,10 +90,12 @@ class FocusedAscent(Ascent):
             focused_objective(setup), log_priors, towards, curvature, still, blocks, rough and bool(blocks)
         )
 
-    def heat(self, start: Values, bounds: Bounds, steps: int, tol: float | None) -> Optimum:
+    def heat(
+        self, start: Values, bounds: Bounds, steps: int, tol: float | None
+    ) -> tuple[Optimum, ScoringSearch | None]:
         """A few steps; none where tasks share nothing, which have been fitted: all weights at zero is a saddle."""
         if start["rho"].size and not np.any(start["rho"]):
-            return Optimum(start, self.objective(start)[0], 0, 1, False, "")
+            return Optimum(start, self.objective(start)[0], 0, 1, False, ""), None
         return super().heat(start, bounds, steps, tol)
 
 

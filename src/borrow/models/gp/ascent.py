@@ -18,7 +18,7 @@ from borrow.data.cells import thin
 from borrow.models.gp.model import Evidence
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Optimum, Values
+from borrow.numerics.optimise import Optimum, QuasiNewton, ScoringSearch, Values
 from borrow.tasks.placed import PlacedTasks
 
 #: A scoring step that gains less than this per parameter is the last, unless it is said otherwise.
@@ -29,7 +29,7 @@ ROUGHLY = 10.0
 Bounds = Mapping[str, tuple[Array, Array]]
 
 
-class Ascent:
+class Ascent(QuasiNewton):
     """What is maximised, and the way up: scoring steps where `directions` are given, else L-BFGS with its options.
 
     Priors give their log density with its derivatives when called, and for scoring steps their `curvature`, like
@@ -49,11 +49,11 @@ class Ascent:
         blocks: Sequence[Any] = (),
         rough: bool = False,
     ) -> None:
-        self.evidence, self.log_priors, self.directions = evidence, log_priors, directions
-        self.curvature, self.options, self.blocks, self.rough = curvature, options or {}, list(blocks), rough
-        evidence.keep = directions is not None
         plain: hyper.Objective = evidence
-        self.objective = reduce(hyper.with_prior, log_priors, plain)
+        super().__init__(reduce(hyper.with_prior, log_priors, plain), options)
+        self.evidence, self.log_priors, self.directions = evidence, log_priors, directions
+        self.curvature, self.blocks, self.rough = curvature, list(blocks), rough
+        evidence.keep = directions is not None
 
     @property
     def scores(self) -> bool:
@@ -75,43 +75,45 @@ class Ascent:
             posterior.information(self.directions(values, posterior)),
         )
 
-    def score(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
-        """Scoring steps until one gains less than `tol`, or until they do not work."""
-        tol = TOLERANCE * hyper.pack(start).size if tol is None else tol
-        return hyper.maximise_by_scoring(self.objective, self.information, start, bounds, max_iter, tol)
-
-    def maximise(self, start: Values, bounds: Bounds, max_iter: int, tol: float | None = None) -> Optimum:
+    def maximise(
+        self,
+        start: Values,
+        bounds: Bounds,
+        max_iter: int,
+        tol: float | None = None,
+        begun: ScoringSearch | None = None,
+    ) -> Optimum:
         """The optimum from these values on; L-BFGS goes on where scoring steps stop short."""
         if not self.scores:
             best = self._by_blocks(start, bounds, max_iter, self.options) if self.blocks else None
             if best is not None and (self.rough or best.n_iter >= max_iter):
                 return best
             at, left = (start, max_iter) if best is None else (best.values, max_iter - best.n_iter)
-            end = hyper.maximise(self.objective, at, bounds, left, **self.options)
+            end = super().maximise(at, bounds, left)
             return end if best is None else best.followed_by(end)
-        best = self.score(start, bounds, max_iter, tol)
+        best = (begun or self._scoring(start, bounds)).go_on(max_iter, self._tolerance(start, tol))
         if best.message != hyper.STALLED or best.n_iter >= max_iter:
             return best
         options = ({} if tol is None else {"tol": tol}) | dict(self.options)
         return best.followed_by(hyper.maximise(self.objective, best.values, bounds, max_iter - best.n_iter, **options))
 
-    def race(self, starts: list[Values], bounds: Bounds, max_iter: int, heat: int, tol: float | None = None) -> Optimum:
-        """`heat` steps from every start, then the best of them to the end."""
-        if len(starts) == 1:
-            return self.maximise(starts[0], bounds, max_iter, tol)
-        heat = min(heat, max_iter)
-        best = max((self.heat(s, bounds, heat, tol) for s in starts), key=lambda o: o.objective)
-        if best.converged or max_iter <= heat:
-            return best
-        return best.followed_by(self.maximise(best.values, bounds, max_iter - best.n_iter, tol))
-
-    def heat(self, start: Values, bounds: Bounds, steps: int, tol: float | None) -> Optimum:
+    def heat(
+        self, start: Values, bounds: Bounds, steps: int, tol: float | None
+    ) -> tuple[Optimum, ScoringSearch | None]:
         """A few steps."""
         if self.scores:
-            return self.score(start, bounds, steps, tol)
+            search = self._scoring(start, bounds)
+            return search.go_on(steps, self._tolerance(start, tol)), search
         if self.blocks:
-            return replace(self._by_blocks(start, bounds, steps, {**self.options, "tol": 0.0}), converged=False)
-        return hyper.maximise(self.objective, start, bounds, steps, **self.options)
+            found = self._by_blocks(start, bounds, steps, {**self.options, "tol": 0.0})
+            return replace(found, converged=False), None
+        return super().heat(start, bounds, steps, tol)
+
+    def _scoring(self, start: Values, bounds: Bounds) -> ScoringSearch:
+        return ScoringSearch(self.objective, self.information, start, bounds)
+
+    def _tolerance(self, start: Values, tol: float | None) -> float:
+        return TOLERANCE * hyper.pack(start).size if tol is None else tol
 
     def _by_blocks(self, start: Values, bounds: Bounds, steps: int, options: Mapping[str, Any]) -> Optimum:
         tol = options["tol"] * (ROUGHLY if self.rough else 1.0)

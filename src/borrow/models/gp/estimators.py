@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -125,11 +125,10 @@ class SingleTaskFit(GPFit):
         return {**found, "kernel_": self.kernels[0] if len(labels) == 1 else found["kernels_"]}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SingleTaskGP(PlainGP):
     """What both estimators of tasks by themselves share. Abstract."""
 
-    _: KW_ONLY
     only: Any = None
 
     shares_tasks: ClassVar[bool] = False
@@ -210,11 +209,10 @@ class PooledFit(GPFit):
         return {"kernel_": self.kernel, "inducing_": self.Z}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PooledGP(PlainGP):
     """What both pooled estimators share. Abstract."""
 
-    _: KW_ONLY
     inducing: str | int | None = "auto"
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> PooledFit:

@@ -32,7 +32,16 @@ from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values, bounds_around, maximise, race, with_prior
+from borrow.numerics.optimise import (
+    NOISE_FLOOR,
+    Objective,
+    Optimum,
+    QuasiNewton,
+    Values,
+    bounds_around,
+    maximise,
+    with_prior,
+)
 from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.placed import PlacedTasks
 
@@ -160,7 +169,7 @@ def fit_single(
         objective = with_prior(objective, single_priors(kernel, scales, bool(likelihood), infer.log_variance))
     if "Z" not in start:
         rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
-        optimum = race(objective, [start, rough], bounds, max_iter)
+        optimum = QuasiNewton(objective).race([start, rough], bounds, max_iter)
     else:
         reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)

@@ -234,7 +234,7 @@ class PlacedGroups(PlacedTasks):
 def tasks_of_equal_rows(cells: Cells) -> list[list[int]]:
     """Tasks with the same inputs and counts together; tasks without a row are left out."""
     keys: dict[bytes, list[int]] = {}
-    for t in range(len(cells.starts) - 1):
+    for t in range(cells.n_tasks):
         at = cells.of(t)
         if at.start < at.stop:
             keys.setdefault(cells.X[at].tobytes() + cells.count[at].tobytes(), []).append(t)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
-from borrow.data.read import Pool, read_inputs, read_new, read_pool, read_targets
+from borrow.data.read import Pool, pool_of, read_inputs, read_new, read_table, read_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator
 from borrow.estimators.classifier import LogOdds, TaskClassifier, positives, probabilities
@@ -31,11 +31,10 @@ from borrow.numerics.warned import warn
 from borrow.tasks.workers import Workers, open_workers
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalGP(TaskEstimator):
     """What both hierarchical estimators share. Abstract."""
 
-    _: KW_ONLY
     base_kernel: Any = None
     mean_strength: Any = 1.0
     covariance_strength: Any = "auto"
@@ -184,8 +183,9 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     (1,)
     """
 
-    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any, replicates: Any) -> FittedRegression:
-        pool, self._schema = read_pool(self, X, y, tasks, sample_weight, replicates)
+    def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
+        inputs, rows, self._schema = read_table(self, X, y, tasks, sample_weight, replicates, pooled=True)
+        pool = pool_of(inputs, rows)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
             fit, _, scaling = self._learn_rows(pool, pool.rows, workers, rank=False)
@@ -272,7 +272,7 @@ class Margins(LogOdds):
 
 
 @register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
 
@@ -308,12 +308,12 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     mean_strength: Any = "auto"
     learn_noise: bool = False
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        pool, self._schema = read_pool(self, X, y, tasks, classes=True)
+        inputs, rows, self._schema = read_table(self, X, y, tasks, classes=True, pooled=True)
+        pool = pool_of(inputs, rows)
         classes = self._schema.classes
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):

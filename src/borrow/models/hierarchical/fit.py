@@ -131,7 +131,7 @@ def _independent(shard: GroupShard, common: tuple[Kernel, float, Any]) -> tuple[
 
 def _objective_by_blocks(kernel: Kernel, tasks: PlacedTasks) -> Objective:
     """The same objective on a device, where tasks of about one size are one block."""
-    M = len(tasks.cells.starts) - 1
+    M = tasks.cells.n_tasks
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), np.full(M, float(np.exp(values["noise"][0])))
@@ -154,7 +154,7 @@ def fit_base(
         on: dict[str, priors.Prior] = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior()}
         objective = hyper.with_prior(objective, priors.independent_priors(on))
     bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
-    optimum = hyper.race(objective, [begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
+    optimum = hyper.QuasiNewton(objective).race([begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
     return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0]))
 
 
@@ -286,7 +286,7 @@ class Fit:
     @cached_property
     def stretch(self) -> Array:
         """By how much the variance of each task's function is too small; 1 where no setting was chosen by the data."""
-        M = len(self.cells.starts) - 1
+        M = self.cells.n_tasks
         if not self.tried or self.basis.Phi is not None:
             return np.ones(M)
         return stretch_of_tasks(self.cells, np.full(M, self.state.noise), self.marginals())

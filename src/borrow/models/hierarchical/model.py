@@ -266,7 +266,7 @@ class TaskPosteriors:
     """The posteriors of a shard's tasks: (5), (6) with a primal basis, (12), (13) in function space."""
 
     def __init__(self, shard: GroupShard, question: Question) -> None:
-        M, known, noise = len(shard.cells.starts) - 1, question.state, question.state.noise
+        M, known, noise = shard.cells.n_tasks, question.state, question.state.noise
         mu, K, gram = (beside(v, shard.device) for v in (known.mu, known.K, question.gram))
         p, state = len(mu), State(mu, K, noise)
         if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows

@@ -173,7 +173,7 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
     for i in range(n_iter + 1):
         found = [expect(s, f, i < n_iter) for s, f in zip(states, folds, strict=True)]
         answers = [
-            Answers(m.mean, m.variance, f.cells.y[f.held], f.cells.task[f.held], len(f.cells.starts) - 1)
+            Answers(m.mean, m.variance, f.cells.y[f.held], f.cells.task[f.held], f.cells.n_tasks)
             for m, f in zip(found, folds, strict=True)
         ]
         by_task = np.array([score(a, s.noise) for a, s in zip(answers, states, strict=True)])

@@ -179,10 +179,6 @@ class IVMFit(GPFit):
     posterior: SharedPosterior
     chosen: Chosen
 
-    def marginals(self) -> tuple[Array, Array]:
-        """Posterior mean and variance of the function at the chosen rows: no other has a site."""
-        return self.posterior.marginals()
-
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows, each from the chosen rows of its task."""
         warn_prior_tasks(self.chosen.counts, task)
@@ -201,7 +197,7 @@ class IVMFit(GPFit):
 
 
 @register("ivm", "informative vectors", rank=6)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
 
@@ -242,7 +238,6 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     (6, (1,))
     """
 
-    _: KW_ONLY
     share_noise: bool = True
     noise_from: str = "rest"
 
@@ -286,7 +281,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         center, scale = units_of_new_task(targets, fitted.center, fitted.scale) if self.normalize_y else (0.0, 1.0)
         noise = float(np.exp(np.mean(np.log(fitted.noise / fitted.scale**2))))
         scaled = child._unfitted().set_params(noise=noise, normalize_y=False)
-        found = scaled._learn(features, (targets - center) / scale, None, None, None)
+        found = scaled._learn(features, (targets - center) / scale, None)
         log_volume = float(np.isfinite(targets).sum() * np.log(scale))
         units = Scaling(np.array([center]), np.array([scale]), log_volume)
         child.noise = noise * scale**2
@@ -344,7 +339,7 @@ class IVMLabels(LabelModel):
 
 
 @register("ivm", "informative vectors", rank=6)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).
 
@@ -378,7 +373,6 @@ class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     ep_sweeps: int = 0
 
     def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> IVMLabels:

@@ -40,16 +40,19 @@ from borrow.kernels import Kernel
 from borrow.models.gp.model import single_lengthscales
 from borrow.models.ivm.model import (
     Active,
+    Likelihood,
     Report,
     Selection,
     blocks_of,
     condition,
     frozen_objective,
     gather,
+    gaussian,
     log_evidence,
     prior_of,
+    probit,
+    select_among,
 )
-from borrow.models.ivm.shards import Likelihood, gaussian, probit, select_among
 from borrow.numerics import optimise as hyper
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, symmetric_eigen, to_host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,11 +99,10 @@ def _mean_variance(kernel: Kernel, X: Array) -> float:
     return float(np.mean(kernel.diag(X))) if len(X) else 0.0
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskGP(GPEstimator):
     """What both symmetric estimators share. Abstract."""
 
-    _: KW_ONLY
     task_covariance: Any = "free"
     rank: int | None = None
     diagonal: str = "none"
@@ -165,7 +164,7 @@ class MultiTaskGP(GPEstimator):
 
 
 @register("symmetric", "symmetric GP", rank=2, most_rows=800)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     """All tasks at once: cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x'), with K^f learnt from the data.
 
@@ -221,7 +220,6 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     (2, 2)
     """
 
-    _: KW_ONLY
     max_iter: int = 1000
     share_noise: bool = False
     solver: str = "gradient"

@@ -143,7 +143,7 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
     if setup.path == "blocks":
         own = setup.form.parts(values).own
         adjoints = adjoints_of_parts(adjoints, setup.kernel.n_theta, own, values.get("intercept"))
-    by |= {"kernel": adjoints.theta, **setup.form.pullback(values, adjoints)}
+    by |= {"kernel": adjoints.bases[0], **setup.form.pullback(values, adjoints)}
     if setup.share_noise and "noise" in by:
         by["noise"] = np.array([by["noise"].sum()])
     if setup.intercept:

@@ -3,7 +3,7 @@
 With beta = (K + noise)^-1 y the information is 1/2 D'(K + noise)^-1 D, the columns of D being derivatives of K + noise
 times beta (`DensePosterior.information`). They are
 
-    entry (s, r) of R, K^f = R R':   [t_i = s] (V R)_ir + R[t_i, r] V_is,   V = k^x E,  E_jt = beta_j [t_j = t],
+    phi_p of K^f:                    (dK^f/dphi_p)[t_i, :] V_i,   V = k^x E,  E_jt = beta_j [t_j = t],
     theta_j of k^x:                  (K^f[t_i, t_k] dk^x/dtheta_j) beta,   `tangents` of the kernel,
     theta of k_t:                    (dk_t/dtheta) beta, at the rows of t,
     log noise of task t:             sigma_t^2 beta, at the rows of t.
@@ -20,7 +20,7 @@ import numpy as np
 from borrow.inference.priors import independent_priors
 from borrow.models.gp.ascent import Ascent
 from borrow.models.multitask.model import Setup, log_prior_of, multitask_objective
-from borrow.models.multitask.task_covariance import FactorPrior, FreeForm, SharingTasks, lower_entries
+from borrow.models.multitask.task_covariance import FormPrior
 from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import Values
 
@@ -29,11 +29,11 @@ MOST, LEAST_ROWS = 300, 500
 
 
 def can_score(setup: Setup, values: Values) -> bool:
-    """Scoring is written for the dense path, a free-form K^f and Gaussian noise; priors cost their curvature."""
+    """Scoring is written for the dense path, Gaussian noise and some forms of K^f; priors cost their curvature."""
     worth = setup.form.strength is None or len(setup.cells.y) >= LEAST_ROWS
     small = sum(v.size for v in values.values()) <= min(MOST, len(setup.cells.y))
-    free = isinstance(setup.form, (FreeForm, SharingTasks)) and not setup.intercept
-    return setup.path == "dense" and free and small and worth and "noise" in values
+    written = setup.form.scored is not None and not setup.intercept
+    return setup.path == "dense" and written and small and worth and "noise" in values
 
 
 def ascent_of(
@@ -44,8 +44,9 @@ def ascent_of(
     log_priors: list[Any] = [form.log_prior]
     if can_score(setup, start):
         towards = partial(directions, setup=setup)
-        of_factor = [] if form.strength is None else [FactorPrior(form, form.strength)]
-        log_priors = [independent_priors({"factor": p}) for p in of_factor]
+        log_priors = []
+        if form.scored is not None and form.strength is not None:
+            log_priors = [independent_priors({form.scored: FormPrior(form, form.strength, form.scored)})]
     if prior is not None:
         log_priors.append(log_prior_of(setup, scales))
     return Ascent(multitask_objective(setup), log_priors, towards, None, options)
@@ -77,9 +78,9 @@ def directions(values: Values, posterior: Any, setup: Setup) -> Array:
             E = np.zeros((n, M))
             E[np.arange(n), task] = beta
             V = to_host(prior.Kx_at_rows @ as_type_of(there, E))
-            R = setup.form.parts(values).R
-            assert R is not None  # a free form has its factor
-            s, r = lower_entries(R.shape[1])
-            s = np.array(getattr(setup.form, "members", range(M)), dtype=np.intp)[s]
-            columns.append((task[:, None] == s) * (V @ R)[:, r] + R[task][:, r] * V[:, s])
+            by_form, moves = np.zeros((n, value.size)), setup.form.changes(values)
+            for t in range(M):
+                at = prior.design.rows(t)
+                by_form[at] = V[at] @ moves[:, t].T
+            columns.append(by_form)
     return as_type_of(there, np.hstack(columns))

@@ -90,11 +90,11 @@ def penalty_of_sharing(B: Array, strength: float, log_variance: float = 0.0) -> 
     return value + 0.5 * strength * len(B) - 0.5 * float(u @ u) / VARIANCE_SD**2, bB
 
 
-def changes(L: Array) -> Array:
-    """(P, M, M): the derivatives of L L' by the entries of the lower triangle of L."""
-    s, r = lower_entries(len(L))
-    out = np.zeros((len(s), len(L), len(L)))
-    out[np.arange(len(s)), s] = L[:, r].T
+def changes_of_factor(R: Array, members: Codes) -> Array:
+    """(P, M, M): the derivatives of R R' by the entries of R that are the lower triangle of its rows `members`."""
+    s, r = lower_entries(R.shape[1])
+    out = np.zeros((len(s), len(R), len(R)))
+    out[np.arange(len(s)), members[s]] = R[:, r].T
     return out + out.transpose(0, 2, 1)
 
 
@@ -160,6 +160,7 @@ class Form(ABC):
 
     rank: int | None  # of the factor R, where it has fewer columns than tasks
     strength: float | None  # of the prior; None: there is none
+    scored: str | None = None  # the name of its parameters where scoring steps are written for it
 
     @abstractmethod
     def parts(self, values: Values) -> Parts:
@@ -181,8 +182,12 @@ class Form(ABC):
         """The prior, where it is on."""
         return 0.0, {}
 
+    def changes(self, values: Values) -> Array:
+        """(P, M, M): the derivatives of K^f by the parameters, where there are scoring steps."""
+        raise TypeError(f"no scoring steps are written for {type(self).__name__}")
+
     def curvature(self, values: Values, strength: float) -> Array:
-        """About minus the second derivatives of the prior by the entries of a factor, where there are scoring steps."""
+        """About minus the second derivatives of the prior by the parameters, where there are scoring steps."""
         raise TypeError(f"no scoring steps are written for {type(self).__name__}")
 
     def growth(self, values: Values) -> Values:
@@ -204,6 +209,7 @@ class FreeForm(Form):
     log_variance: float = 0.0
 
     rank = None
+    scored = "factor"
 
     def parts(self, values: Values) -> Parts:
         """L is also a factor of full rank, for the low-rank path."""
@@ -230,11 +236,15 @@ class FreeForm(Form):
         value, bB = inverse_wishart(self.parts(values).B, strength, self.log_variance)
         return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
 
+    def changes(self, values: Values) -> Array:
+        """By the entries of L."""
+        L = self.parts(values).R
+        assert L is not None  # this form has it
+        return changes_of_factor(L, np.arange(self.M))
+
     def curvature(self, values: Values, strength: float) -> Array:
         """Of the inverse Wishart."""
-        B, L = self.parts(values)[:2]
-        assert L is not None  # this form has it
-        return curvature_of_inverse_wishart(B, changes(L), strength, self.log_variance)
+        return curvature_of_inverse_wishart(self.parts(values).B, self.changes(values), strength, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Entries of L."""
@@ -252,6 +262,7 @@ class SharingTasks(Form):
     log_variance: float = 0.0
 
     rank = None
+    scored = "factor"
 
     def parts(self, values: Values) -> Parts:
         """Zero where a task shares nothing."""
@@ -286,11 +297,16 @@ class SharingTasks(Form):
         whole[np.ix_(self.members, self.members)] = bB
         return value, self.pullback(values, Adjoints(whole, [whole], B=whole))
 
-    def curvature(self, values: Values, strength: float) -> Array:
-        """Of the penalty on correlations and variances."""
+    def changes(self, values: Values) -> Array:
+        """By the entries of L."""
         R = self.parts(values).R
         assert R is not None  # this form has it
-        return curvature_of_sharing(self._shared(values), changes(R[list(self.members)]), strength)
+        return changes_of_factor(R, np.array(self.members, dtype=np.intp))
+
+    def curvature(self, values: Values, strength: float) -> Array:
+        """Of the penalty on correlations and variances."""
+        among = np.ix_(range(len(values["factor"])), self.members, self.members)
+        return curvature_of_sharing(self._shared(values), self.changes(values)[among], strength)
 
     def _shared(self, values: Values) -> Array:
         return self.parts(values).B[np.ix_(self.members, self.members)]
@@ -382,6 +398,7 @@ class Uniform(Form):
     members: tuple[int, ...] | None = None  # the tasks that share, ascending; None: all
 
     rank = 1
+    scored = "uniform"
 
     def parts(self, values: Values) -> Parts:
         """sqrt(a) on one function, b of its own."""
@@ -396,6 +413,16 @@ class Uniform(Form):
         here = self._here()
         bR = by_factor(adjoints, np.sqrt(a) * here[:, None])
         return {"uniform": np.array([0.5 * np.sqrt(a) * (here @ bR[:, 0]), b * (here @ by_diagonal(adjoints))])}
+
+    def changes(self, values: Values) -> Array:
+        """By log a and log b."""
+        a, b = np.exp(values["uniform"])
+        here = self._here()
+        return np.stack([a * np.multiply.outer(here, here), np.diag(b * here)])
+
+    def curvature(self, values: Values, strength: float) -> Array:
+        """Of log-normal variances."""
+        return np.eye(2) / VARIANCE_SD**2
 
     def _here(self) -> Array:
         """1 for a task that shares, 0 for another."""
@@ -460,20 +487,21 @@ class Features(Form):
 
 
 @dataclass(frozen=True)
-class FactorPrior:
-    """The prior of a form's factor, as a prior on a parameter vector."""
+class FormPrior:
+    """The prior of the parameters of a form that has scoring steps, as a prior on a parameter vector."""
 
     form: Form
     strength: float
+    name: str
 
     def log_density(self, value: Array) -> tuple[float, Array]:
         """Up to a constant, with its derivative."""
-        total, by = self.form.prior_of_strength({"factor": value}, self.strength)
-        return total, by["factor"]
+        total, by = self.form.prior_of_strength({self.name: value}, self.strength)
+        return total, by[self.name]
 
     def curvature(self, value: Array) -> Array:
         """About minus its second derivatives."""
-        return self.form.curvature({"factor": value}, self.strength)
+        return self.form.curvature({self.name: value}, self.strength)
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,6 @@ class Stack(Cells):
     rows: LeaveOut = field(kw_only=True)
 
     @property
-    def n_tasks(self) -> int:
-        """Number of tasks, those without a row included."""
-        return len(self.starts) - 1
-
-    @property
     def root(self) -> Array:
         """Weights of the cells in the regressions."""
         return np.sqrt(self.count)

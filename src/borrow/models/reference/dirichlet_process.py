@@ -45,7 +45,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -190,7 +190,7 @@ def with_one(X: Array) -> Array:
 
 
 @register("clusters", "clusters of logistic regressions", rank=7)
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DirichletProcessClassifier(TaskClassifier):
     """Logistic regressions of tasks that fall into clusters; how many, the data say.
 
@@ -226,7 +226,6 @@ class DirichletProcessClassifier(TaskClassifier):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     concentration: Any = "auto"
     n_components: int | None = None
     prior_variance: float = 10.0

@@ -34,7 +34,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -159,7 +159,7 @@ class Margin(LogOdds):
 
 
 @register()
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RegularizedMultiTaskClassifier(TaskClassifier):
     """Support vector machines whose weights are a common mean and a deviation per task.
 
@@ -190,7 +190,6 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     mu: float = 1.0
     C: float = 1.0
     kernel: Any = "linear"

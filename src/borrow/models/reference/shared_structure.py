@@ -38,7 +38,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -129,7 +129,7 @@ class Linear(LogOdds):
 
 
 @register()
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SharedStructureClassifier(TaskClassifier):
     """Linear classifiers whose weights share a low-dimensional subspace, found from all tasks.
 
@@ -160,7 +160,6 @@ class SharedStructureClassifier(TaskClassifier):
     ['no', 'yes']
     """
 
-    _: KW_ONLY
     dimension: str | int = "auto"
     n_iter: int = 20
     regularization: Any = 0.1
