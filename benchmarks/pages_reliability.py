@@ -13,7 +13,9 @@ def attack() -> str:
         [c["campaign"], f"{c['tried']:,}", c["failed"], f"{c['seconds'] / 60:.1f}"]
         for c in [*result["campaigns"], _all(result["campaigns"])]
     ]
-    return table(["campaign", "cases tried", "failed", "minutes"], rows) + made_by(result, f"seed {result['seed']}")
+    return table(["campaign", "cases tried", "failed", "minutes"], rows) + made_by(
+        result, f"{result['minutes']:g} minutes, seed {result['seed']}"
+    )
 
 
 def _all(campaigns: list[dict]) -> dict:

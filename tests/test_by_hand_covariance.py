@@ -341,7 +341,7 @@ def test_a_task_by_itself_and_shards_know_the_same():
     whole = posterior.predict(NEW, NEW_TASK, full=True)
     for t in range(3):
         here = np.flatnonzero(t == NEW_TASK)
-        mean, J, own = posterior.of_task(t).covariance_at(NEW[here], np.zeros(len(here), dtype=int))
+        mean, J, own = posterior.of_task(t).at_new(NEW[here], np.zeros(len(here), dtype=int), full=True)
         np.testing.assert_allclose(mean, whole.mean[here])
         np.testing.assert_allclose(own + J @ J.T, whole.covariance[np.ix_(here, here)], atol=1e-12)
 

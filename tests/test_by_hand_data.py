@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import borrow
-from borrow.data import content, encode, labels, read, scaling, written
+from borrow.data import content, encode, encoder, labels, read, scaling, written
 from borrow.data.cells import Rows, merge, thin
 from borrow.estimators.base import with_encoder
 
@@ -257,11 +257,15 @@ def test_weights_and_labels_per_row():
     said = {
         -1.0: "must be finite and not negative; it is -1 in row 1",
         np.inf: "must be finite and not negative; it is inf in row 1",
-        1e200: r"must be finite and not negative, at most 1e\+100; it is 1e\+200 in row 1",
+        1e200: r"must be finite and not negative, from 1e-100 to 1e\+09; it is 1e\+200 in row 1",
+        2e9: r"must be finite and not negative, from 1e-100 to 1e\+09; it is 2e\+09 in row 1",
+        1e-101: r"must be finite and not negative, from 1e-100 to 1e\+09; it is 1e-101 in row 1",
     }
     for value, match in said.items():
         with pytest.raises(ValueError, match=match):
             model.fit(X, y, sample_weight=[1.0, value, 1.0, 1.0])
+    with pytest.raises(ValueError, match="sample_weight holds no number larger than 1e-10, too small to be computed"):
+        model.fit(X, y, sample_weight=1e-10)
     with pytest.raises(ValueError, match="replicates must be finite and positive; it is 0 in row 2"):
         model.fit(X, y, replicates=[1.0, 1.0, 0.0, 1.0])
     column = np.array([["a"], ["b"], ["a"], ["b"]], dtype=object)
@@ -431,19 +435,19 @@ def test_what_needs_encoding():
     for column in ([1.0, None], np.array([1.0, np.nan]), ["a", "b"], np.array([1, "b"], dtype=object)):
         assert encode.needs_encoding({"x": [1.0, 2.0], "c": column})
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "who": list("abab")})
-    assert encode.encode_frame(frame, "who")[1] is None
-    assert encode.encode_frame(frame, None)[1] is not None  # the same column is an input where no task is named
+    assert encoder.encode_frame(frame, "who")[1] is None
+    assert encoder.encode_frame(frame, None)[1] is not None  # the same column is an input where no task is named
     array = np.zeros((2, 2))
-    assert encode.encode_frame(array, "who")[0] is array
+    assert encoder.encode_frame(array, "who")[0] is array
 
 
 def test_whole_numbers_that_never_repeat_are_named_where_there_are_several_tasks():
     n = 60
     frame = pd.DataFrame({"x": np.arange(n) ** 1.5, "code": np.arange(n), "who": ["a", "b"] * (n // 2)})
     with pytest.warns(UserWarning, match="'code' has a different whole number in every row of 2 tasks"):
-        encode.encode_frame(frame, "who")
-    assert encode.encode_frame(frame.assign(who="a"), "who")[1] is None  # one task: it may be the day
-    assert encode.encode_frame(frame[["x", "code"]], "who")[1] is None
+        encoder.encode_frame(frame, "who")
+    assert encoder.encode_frame(frame.assign(who="a"), "who")[1] is None  # one task: it may be the day
+    assert encoder.encode_frame(frame[["x", "code"]], "who")[1] is None
 
 
 def test_orders_and_drops_are_checked_by_name():

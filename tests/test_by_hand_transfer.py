@@ -19,7 +19,7 @@ from borrow.transfer import decide, folds, inputs, ledger, lines, methods, shapl
 from borrow.transfer.attribute import of_correlation, relations_of, secondary_table
 from borrow.transfer.auto import as_problem
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.problem import read_problem
+from borrow.transfer.problem import read_problem, read_target
 from borrow.transfer.references import LogisticReference, RidgeReference, dual_ridge
 from borrow.transfer.verdict import probability
 from test_verdict import ALONE, made, moved
@@ -166,27 +166,23 @@ def test_error_of_a_method_by_hand():
 def test_weights_of_methods_by_hand():
     """Log densities apart by a constant: one method has all the data's weight, the others what the prior gives them."""
     n, d = 40, np.random.default_rng(1).normal(size=40)
-    found = decide.stack({"single": d - 9.0, "pooled": d, "focused": d - 9.0}, ["single"])
-    total = n + decide.PRIOR_ALONE + 2.0 * decide.PRIOR_OTHER
+    found = decide.stack({"single": d - 9.0, "pooled": d, "focused": d - 9.0})
+    total = n + 3.0 * decide.PRIOR
     assert sum(found.values()) == pytest.approx(1.0)
-    assert found["pooled"] == pytest.approx((n + decide.PRIOR_OTHER) / total, abs=2e-3)
-    assert found["single"] == pytest.approx(2.0 * found["focused"], rel=0.2)
-    # Two that say the same of every row go towards their priors: n rows leave w, the prior's share is s of n + s.
-    same = decide.stack({"single": d, "pooled": d}, ["single"])
-    rows, priors = n, decide.PRIOR_ALONE + decide.PRIOR_OTHER
-    expected = 2.0 / 3.0 + (0.5 - 2.0 / 3.0) * (rows / (rows + priors)) ** 100
-    assert same["single"] == pytest.approx(expected, rel=1e-9)
+    assert found["pooled"] == pytest.approx((n + decide.PRIOR) / total, abs=2e-3)
+    assert found["single"] == pytest.approx(found["focused"]) == pytest.approx(decide.PRIOR / total, abs=2e-3)
+    assert decide.stack({"single": d, "pooled": d})["single"] == pytest.approx(0.5)  # they say the same of every row
     # Rows that count more decide more: the first half is for one method, the second for the other.
     halves = np.repeat([5.0, -5.0], 20)
     for heavy, which in ((slice(0, 20), "a"), (slice(20, 40), "b")):
         weights = np.ones(40)
         weights[heavy] = 9.0
-        found = decide.stack({"a": halves, "b": -halves}, [], weights=weights)
+        found = decide.stack({"a": halves, "b": -halves}, weights=weights)
         assert found[which] == pytest.approx(0.9, abs=0.03)
     # Weights count by their proportions: seven for every row are one for each.
-    flat = decide.stack({"a": halves, "b": -halves - 0.5}, ["a"], weights=np.full(40, 7.0))
-    assert flat == pytest.approx(decide.stack({"a": halves, "b": -halves - 0.5}, ["a"]), rel=1e-9)
-    assert decide.stack({"a": np.array([0.0]), "b": np.array([-700.0])}, [])["a"] == pytest.approx(1.1 / 1.2)
+    flat = decide.stack({"a": halves, "b": -halves - 0.5}, weights=np.full(40, 7.0))
+    assert flat == pytest.approx(decide.stack({"a": halves, "b": -halves - 0.5}), rel=1e-9)
+    assert decide.stack({"a": np.array([0.0]), "b": np.array([-700.0])})["a"] == pytest.approx(1.5 / 2.0)
 
 
 # Which task carried how much. -----------------------------------------------------------------------------------------
@@ -285,6 +281,18 @@ def odds_by_hand(problem, wanted):
     odds = np.exp(model.decision_function(np.column_stack([both, both**2])[: len(x)]))
     cut = np.minimum(odds / odds.mean(), 10.0)
     return cut / cut.mean()
+
+
+def test_fits_to_all_rows_are_compared_where_the_primary_was_not_measured():
+    """Of the others' inputs 1.5 and 2 lie within the primary's range, and at 2 it was measured; or those wanted."""
+    x = [0.0, 2.0, 3.0, -1.0, 1.5, 2.0, 9.0, 2.5]
+    table = {"x": x, "y": [1.0] * 7 + [np.nan], "who": ["a"] * 3 + ["b"] * 4 + ["b"]}
+    problem = read_problem(table, "y", "who")
+    assert problem.elsewhere("a", 5).tolist() == [[1.5]]
+    assert problem.elsewhere("b", 5).tolist() == [[0.0], [3.0]]
+    wanted = replace(problem, wanted=np.arange(9.0)[:, None])
+    assert wanted.elsewhere("a", 5).tolist() == [[0.0], [2.0], [4.0], [6.0], [8.0]]
+    assert wanted.elsewhere("a", 20).tolist() == wanted.wanted.tolist()
 
 
 def test_rows_wanted_weigh_by_the_odds_and_what_lies_outside_is_a_share():
@@ -749,3 +757,9 @@ def test_methods_by_their_keys_and_what_is_left_out_of_auto():
             methods.choose("regression", 50, [wrong])
     with pytest.raises(ValueError, match="methods names 'poled'"):
         methods.choose("regression", 50, "poled")
+
+
+def test_two_whole_numbers_are_labels_where_one_of_them_repeats():
+    kinds = {(3, 17): 0, (3.0, None, 17.0): 0, (3, 17, 3): 1, (0.0, None, 1.0, 1.0): 1, (True, False): 1, ("a", "b"): 1}
+    for values, labels in kinds.items():
+        assert read_target(values, "y", "auto")[0] == ["regression", "classification"][labels]

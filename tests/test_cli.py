@@ -1,4 +1,8 @@
+import ast
+import importlib
+import inspect
 import json
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -9,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow import report
-from borrow.cli.app import main
+from borrow import cli, report
+from borrow.cli.app import COMMANDS, main
 from borrow.cli.compare import secondaries_table
 from borrow.data.table import Table
 
@@ -137,6 +141,43 @@ def test_missing_package_names_the_extra(absent, tmp_path):
     assert "Traceback" not in answer.stderr
 
 
+HEAVY = ("numpy", "polars", "pandas", "scipy", "sklearn", "narwhals", "joblib")
+
+
+def imported(*call):
+    """Heavy packages that a call of the command line has loaded, what it printed, and its exit code."""
+    code = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: sys.stderr.write(repr([n for n in {HEAVY!r} if n in sys.modules])))\n"
+        f"from borrow.cli import main; main({list(map(str, call))!r})"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return ast.literal_eval(answer.stderr.splitlines()[-1]), answer
+
+
+def test_commands_load_what_they_need_and_no_more(tmp_path):
+    """Help is asked for more often than anything else, and `info` before everything else."""
+    for call in (["--help"], ["--version"], ["comapre"]):
+        assert imported(*call)[0] == []
+    (tmp_path / "t.csv").write_text("day,ward,site,y\n" + "2026-01-01,east,a,1\n2026-01-02,west,b,2\n" * 3)
+    found, answer = imported("info", tmp_path / "t.csv")
+    assert answer.returncode == 0, answer.stderr
+    assert set(found) <= {"numpy", "polars", "narwhals"}
+    X, y, tasks = borrow.datasets.two_tasks()
+    borrow.store.save(borrow.PooledGPRegressor(optimizer=None).fit(X, y, tasks=tasks), tmp_path / "m.borrow")
+    found, answer = imported("info", tmp_path / "m.borrow")
+    assert answer.returncode == 0, answer.stderr
+    assert set(found) <= {"numpy", "polars"}
+
+
+def test_the_list_of_commands_says_what_their_own_help_begins_with():
+    for name, line in COMMANDS.items():
+        said = inspect.getdoc(importlib.import_module(f"borrow.cli.{name}").run)
+        assert " ".join(said.split("\n\n")[0].split()) == line
+    listed = {n for _, n, _ in pkgutil.iter_modules(cli.__path__)}
+    assert {n for n in listed if hasattr(importlib.import_module(f"borrow.cli.{n}"), "EXAMPLE")} == COMMANDS.keys()
+
+
 def test_an_interrupt_while_packages_are_imported_is_no_traceback():
     code = (
         "import sys\n"
@@ -144,7 +185,7 @@ def test_an_interrupt_while_packages_are_imported_is_no_traceback():
         "    def find_spec(self, name, *_):\n"
         "        if name == 'polars': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Stop())\n"
-        "from borrow.cli import main; main()"
+        "from borrow.cli import main; main(['info', 'x.csv'])"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (130, "borrow: interrupted\n")

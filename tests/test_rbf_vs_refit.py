@@ -223,11 +223,11 @@ def test_both_levels_are_one_ridge_regression():
         return oracle.two_level_design(X2, t2, 4, *levels) @ oracle.ridge_fit(Phi, y1, ridges)[0]
 
     new, at = np.random.default_rng(1).uniform(-3, 3, (20, 2)), np.arange(20) % 4
-    assert_allclose(network.mean(new, at), fit(X, y, task, new, at), rtol=0, atol=1e-8)
+    assert_allclose(network.answer(new, at)[0], fit(X, y, task, new, at), rtol=0, atol=1e-8)
     assert_allclose(network.growth.loo.min(), oracle.leave_one_out(fit, X, y, task), rtol=1e-8)
     Phi, rows = oracle.two_level_design(X, task, 4, *levels), oracle.two_level_design(new, at, 4, *levels)
     covariance = rows @ np.linalg.solve(Phi.T @ Phi + np.diag(ridges), rows.T)
-    own, shared = network.features(new, at)
+    _, own, shared = network.answer(new, at)
     assert_allclose((own @ own.T) * (at[:, None] == at) + shared @ shared.T, covariance, rtol=0, atol=1e-8)
     prior = network.noise * (np.eye(len(y)) + (Phi / ridges) @ Phi.T)
     assert_allclose(network.evidence, multivariate_normal(np.zeros(len(y)), prior).logpdf(y), rtol=1e-9)
@@ -261,17 +261,17 @@ def test_network_of_many_tasks_is_a_ridge_regression_of_each():
         w, _ = oracle.ridge_fit(Phi, y1, np.full(7, 0.01))
         rows = oracle.design(new, network.basis.centers, network.basis.widths)
         at = np.full(15, k)
-        assert_allclose(network.mean(new, at), rows @ w, rtol=0, atol=1e-8)
+        assert_allclose(network.answer(new, at)[0], rows @ w, rtol=0, atol=1e-8)
         assert_allclose(network.weights()[k], w, rtol=1e-7, atol=1e-7)
         variance = np.einsum("ij,ji->i", rows, np.linalg.solve(Phi.T @ Phi + 0.01 * np.eye(7), rows.T))
-        assert_allclose((network.features(new, at)[0] ** 2).sum(axis=1), variance, rtol=1e-7)
+        assert_allclose((network.answer(new, at)[1] ** 2).sum(axis=1), variance, rtol=1e-7)
         covariance = network.noise * (np.eye(len(y1)) + Phi @ Phi.T / 0.01)
         evidence += multivariate_normal(np.zeros(len(y1)), covariance).logpdf(y1)
         left += np.sum((y1 - Phi @ w) ** 2)
         rows_left += len(y1) - np.trace(Phi @ np.linalg.solve(Phi.T @ Phi + 0.01 * np.eye(7), Phi.T))
     assert_allclose(network.evidence, evidence, rtol=1e-9)
     assert_allclose(network.noise, (left + 0.01 * network.growth.loo[-1]) / (rows_left + 0.01), rtol=1e-9)
-    assert_array_equal(network.mean(new, np.full(15, 4)), 0.0)  # nothing known of the last task
+    assert_array_equal(network.answer(new, np.full(15, 4))[0], 0.0)  # nothing known of the last task
 
 
 def test_tuned_width_is_the_best_within_its_bounds():
@@ -351,7 +351,7 @@ def test_gamma_of_both_levels_is_that_of_the_joint_regression():
     levels, ridges = dense(network)
     rng = np.random.default_rng(15)
     new, at = rng.uniform(-3, 3, (12, 2)), np.sort(rng.integers(0, 4, 12))
-    own, shared = network.features(new, at)
+    _, own, shared = network.answer(new, at)
     starts = np.searchsorted(at, np.arange(5))
     seen, rows = (oracle.two_level_design(a, b, 4, *levels) for a, b in ((X, task), (new, at)))
     for cell, gamma in select_rows(own, shared, starts, np.ones(12), np.full(4, 12), 12):
@@ -377,4 +377,4 @@ def test_school_predictions_agree_with_augmented_qr_at_60_units():
         Phi = oracle.design(X[mine], path.basis.centers, path.basis.widths)
         w, _ = oracle.ridge_fit(Phi, y[mine], np.full(61, 1e-6))
         rows = oracle.design(data.X[new], path.basis.centers, path.basis.widths)
-        assert_allclose(network.mean(data.X[new], np.full(len(new), k)), rows @ w, rtol=0, atol=1e-5)
+        assert_allclose(network.answer(data.X[new], np.full(len(new), k))[0], rows @ w, rtol=0, atol=1e-5)

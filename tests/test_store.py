@@ -343,7 +343,7 @@ def test_describe_says_what_is_in_the_file_and_builds_nothing(tmp_path, monkeypa
     X, _, labels = problem()
     model = fit(make("FocusedGPClassifier", task="group"), X, labels)
     path = store.save(model, tmp_path / "m", about={"target": "y"})
-    monkeypatch.setattr(container, "decode", None)
+    monkeypatch.setattr(objects, "decode", None)
     about = store.describe(path)
     assert about["class"] == "FocusedGPClassifier"
     assert about["features"] == ["x", "z"]

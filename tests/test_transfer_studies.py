@@ -44,13 +44,11 @@ def test_small_study_of_calibration(monkeypatch):
     rows = [{"cell": cell.name, "seed": 0, **r} for r in module.one_draw(cell, module.power.SEEDS["tuning"][-1])]
     assert [r["method"] for r in rows] == ["focused", "symmetric", "rank1"]
     theta = np.array([rule.COST, *np.log([rule.HOLDS, rule.STILL, rule.WITH, rule.WITHOUT])])
+    fits = [{"losses": [1.0]}, {"losses": [2.0]}]
     for r in rows:
-        fits = [
-            {"rows": [0], "losses": [np.exp(log)], "std": [np.exp(s)]}
-            for log, s in ((r["missed"], r["expected"]), (0, 0))
-        ]
+        monkeypatch.setattr(rule, "in_sight", lambda *given, seen=r["in sight"]: seen)
         law = rule.related(*fits, r["gain"], rule.Interval(1.0, 0.0, 1.0, 1.0, 9.0)).law
-        assert tuple(law) == pytest.approx(module.laws(theta, r["gain"], r["missed"], r["expected"]))
+        assert tuple(law) == pytest.approx(module.laws(theta, r["gain"], r["in sight"]))
     assert module.calibrate(rows)["draws"] == 1
 
 

@@ -234,24 +234,23 @@ def test_weights_are_those_of_the_mixture_that_predicts_best():
             "focused": np.where(first, wrong, right),
             "ivm": np.full(n, np.log(0.01)),
         },
-        ["single"],
     )
     # maximum of 3/4 log(.1 + .8 w) + 1/4 log(.9 - .8 w)
     assert found["single"] == pytest.approx(0.8125, abs=0.03)
     assert found["ivm"] < 0.01
     assert sum(found.values()) == pytest.approx(1.0)
-    few = stack({"single": np.zeros(3), "focused": np.array([0.3, -0.3, 0.1])}, ["single"])
+    few = stack({"single": np.zeros(3), "focused": np.array([0.3, -0.3, 0.1])})
     assert 0.3 < few["single"] < 0.9  # three rows decide nothing
-    ten = stack({"single": np.zeros(10), "focused": np.full(10, 3.0)}, ["single"])
+    ten = stack({"single": np.zeros(10), "focused": np.full(10, 3.0)})
     assert ten["focused"] > 0.9
-    assert ten == stack({"single": np.zeros(10), "focused": np.full(10, 3.0)}, ["single"])
+    assert ten == stack({"single": np.zeros(10), "focused": np.full(10, 3.0)})
 
 
 def test_weights_heed_what_is_wanted():
     density = {"single": np.array([0.0] * 10 + [-5.0] * 10), "focused": np.array([-5.0] * 10 + [0.0] * 10)}
     weights = np.array([0.05] * 10 + [1.95] * 10)
-    assert stack(density, ["single"])["focused"] == pytest.approx(0.5, abs=0.1)
-    assert stack(density, ["single"], weights=weights)["focused"] > 0.85
+    assert stack(density)["focused"] == pytest.approx(0.5, abs=0.1)
+    assert stack(density, weights=weights)["focused"] > 0.85
 
 
 def test_the_best_without_the_other_data_is_what_borrowing_has_to_beat():
@@ -439,12 +438,13 @@ def test_the_command_line_breaks_no_word_of_a_method():
     assert all(len(line) <= 80 for line in shown.getvalue().splitlines())
 
 
-def closed(method, missed, std, evidence, power=1):
+def closed(method, missed, mean, std, evidence, power=1, elsewhere=()):
     """A fit to all rows, each of them left out in closed form."""
     losses = (np.abs(missed) ** power).tolist()
     record = {"primary": "a", "method": method, "repeat": 0, "fold": 0, "left_out": [], "failure": None}
     record |= {"n_train": N - 1, "n_test": N, "rows": list(range(N)), "y": [], "seconds": 1.0, "warnings": []}
-    record |= {"losses": losses, "std": np.broadcast_to(std, N).tolist(), "log_densities": [0.0] * N}
+    record |= {"losses": losses, "mean": [mean] * N, "std": [std] * N, "log_densities": [0.0] * N}
+    record |= {"mean elsewhere": list(elsewhere), "std elsewhere": [std] * len(elsewhere)}
     return {**record, "error": float(np.mean(losses)), "log_density": 0.0, "coverage": 0.9, "evidence": evidence}
 
 
@@ -458,44 +458,64 @@ def test_a_posterior_with_and_without_a_relation():
     assert sure.quantile(0.5) == pytest.approx(-3.0 * rule.BEND)
 
 
-def test_fits_to_all_rows_tell_by_evidence_and_by_rows_left_out():
+def test_fits_to_all_rows_tell_by_evidence_and_by_what_they_expect():
     """A gain in sight counts where the evidence is for a relation, and the evidence where a gain is in sight."""
-    alone, half = closed("single", ALONE, 1.2, 0.0), closed("focused", 0.5 * ALONE, 0.6, 0.0)
+    alone, half = closed("single", ALONE, 0.0, 1.2, 0.0), closed("focused", 0.5 * ALONE, 1.0, 0.5, 0.0)
     size = Interval(1.0, 0.0, 1.0, 1.0, N - 1.0)
     shown, chance = (related(half, alone, gain, size) for gain in (12.0, -12.0))
     assert answer_of(shown, 0.02) == "helps"
-    gain = rule.HOLDS * np.log(0.5)
+    # If it is right, the other misses a row by the mean of |N(1, 0.5²)|, and it by that of |N(0, 0.5²)|.
+    gain = rule.HOLDS * np.log(stats.halfnorm(scale=0.5).mean() / stats.foldnorm(2.0, scale=0.5).mean())
     assert shown.mean == pytest.approx(np.expm1(gain), rel=0.01)
+    assert shown.law.middle == pytest.approx(np.arcsinh(gain / rule.BEND))
     assert chance.below(0.0) == pytest.approx(0.5, abs=1e-3)
     assert chance.low < 0.0 < chance.high
     for gain in (-2.0, 3.0):  # nats, less what a relation costs
         assert related(half, alone, gain, size).law.real == pytest.approx(1.0 / (1.0 + np.exp(rule.COST - gain)))
-    slight = closed("focused", 0.98 * ALONE, 1.19, 0.0)
+    slight = closed("focused", 0.98 * ALONE, 0.1, 1.0, 0.0)
     assert 0.5 < related(slight, alone, 12.0, size).below(0.0) < rule.PROBABLE
-    worse = closed("focused", 2.0 * ALONE, 2.4, 0.0)
-    assert answer_of(related(worse, alone, 12.0, size), 0.02) == "hurts"
-    same = related(closed("focused", ALONE * (1.0 + 1e-6), 1.2, 0.0), alone, -0.5, size)
+    same = related(closed("focused", ALONE * (1.0 + 1e-6), 0.0, 1.2, 0.0), alone, -0.5, size)
     assert (same.mean, same.std_error) == (0.0, 0.0)
     for gain in (-12.0, 12.0):  # predictions that hardly moved cannot have changed the error by much
-        little = related(closed("focused", 1.001 * ALONE, 1.2, 0.0), alone, gain, size)
-        assert -0.03 < little.low < 0.0 < little.high < 0.03
+        little = related(closed("focused", 1.001 * ALONE, 0.001, 1.2, 0.0), alone, gain, size)
+        assert -0.1 < little.low < 0.0 < little.high < 0.1
 
 
-def test_fits_to_all_rows_tell_the_same_of_errors_and_of_their_squares():
-    """Half the error is half the root of the squares, and a quarter of their mean."""
+def test_what_is_in_sight_counts_rows_left_out_and_inputs_elsewhere():
+    """By hand, of squares: (s² + d²)/s² on average over the rows by their weights, and over the other inputs."""
+    one, other = (
+        closed("focused", ALONE, 1.0, 0.5, 0.0, 2, [3.0] * N),
+        closed("single", ALONE, 0.0, 9.0, 0.0, 2, [0.0] * N),
+    )
+    expected = 0.5 * np.log((0.25 + (1.0 + 9.0) / 2.0) / 0.25)
+    assert rule.in_sight(one, other, rule.PLAIN, 2) == pytest.approx(expected)
+    light = rule.Design(dict.fromkeys(range(N), 1e-12))
+    assert rule.in_sight(one, other, light, 2) == pytest.approx(0.5 * np.log(9.25 / 0.25))
+    older = [{k: v for k, v in r.items() if "elsewhere" not in k} for r in (one, other)]
+    assert rule.in_sight(*older, rule.PLAIN, 2) == pytest.approx(0.5 * np.log(1.25 / 0.25))
+
+
+def test_fits_to_all_rows_tell_the_same_of_squares_and_of_their_root():
+    """The log of a mean of squares is twice that of its root."""
     size = Interval(1.0, 0.0, 1.0, 1.0, N - 1.0)
-    plain = related(closed("focused", 0.5 * ALONE, 0.6, 0.0), closed("single", ALONE, 1.2, 0.0), 5.0, size)
-    pair = closed("focused", 0.5 * ALONE, 0.6, 0.0, power=2), closed("single", ALONE, 1.2, 0.0, power=2)
+    pair = closed("focused", 0.5 * ALONE, 1.0, 0.6, 0.0, 2), closed("single", ALONE, 0.0, 1.2, 0.0, 2)
     root, square = (related(*pair, 5.0, size, power=2, root=root) for root in (True, False))
-    assert (root.low, root.mean, root.high) == pytest.approx((plain.low, plain.mean, plain.high))
-    assert [np.log1p(v) for v in square[2:4]] == pytest.approx([2.0 * np.log1p(v) for v in plain[2:4]])
-    assert root.below(0.0) == square.below(0.0) == plain.below(0.0)
+    assert [np.log1p(v) for v in square[2:4]] == pytest.approx([2.0 * np.log1p(v) for v in root[2:4]])
+    assert root.below(0.0) == square.below(0.0)
+
+
+def test_rows_held_out_judge_where_they_show_that_the_error_rises():
+    """Fits to all rows that expect a gain, and folds in which every row is missed by more."""
+    fits = [closed(m, ALONE, mean, 0.5, 10.0 * mean) for m, mean in (("single", 0.0), ("focused", 1.0))]
+    found = made({"single": ALONE, "focused": moved(0.5)}, left_out=fits)
+    assert found.difference("a", "focused") == made({"single": ALONE, "focused": moved(0.5)}).difference("a", "focused")
+    assert found.verdict().answer == "hurts"
 
 
 def test_the_verdict_is_by_fits_to_all_rows_where_there_are_any():
     """Folds in which nothing is seen, and fits to all rows that show a relation; and those of one method only."""
     errors = {"single": ALONE, "symmetric": moved(0.0), "focused": moved(0.0, seed=2)}
-    fits = [closed("single", ALONE, 1.2, -30.0), closed("symmetric", 0.4 * ALONE, 0.5, -20.0)]
+    fits = [closed("single", ALONE, 0.0, 1.2, -30.0), closed("symmetric", 0.4 * ALONE, 1.0, 0.4, -20.0)]
     folds, found = made(errors), made(errors, left_out=fits)
     assert folds.verdict().answer == "cannot tell"
     assert np.isnan(folds.verdict().evidence)

@@ -133,7 +133,7 @@ def hindsight(data: School, seed: int, mode: str, design: str, ridge: float) -> 
         sizes = best_path(stack, problem.candidates(), problem.settings)
         networks = [network_of(stack, sizes._replace(size=n)) for n in range(len(sizes.loo))]
     scaling = problem.scaling
-    means = [n.mean(X, task) * scaling.scale[task] + scaling.center[task] for n in networks]
+    means = [n.answer(X, task)[0] * scaling.scale[task] + scaling.center[task] for n in networks]
     return [round(mean_squared(data.score[test], m), 3) for m in means]
 
 

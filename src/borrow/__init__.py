@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 #: Public names beside the estimators, and where they are.
 _HOMES = {
     "Comparison": "borrow.transfer.comparison",
-    "TableEncoder": "borrow.data.encode",
+    "TableEncoder": "borrow.data.encoder",
     "Verdict": "borrow.transfer.verdict",
     "compare": "borrow.transfer.compare",
     "quick_look": "borrow.transfer.compare",

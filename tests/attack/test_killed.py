@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -56,6 +57,8 @@ def test_killed_parent_takes_its_workers_along(work, tmp_path, monkeypatch):
         parent.wait()
     _, alive = psutil.wait_procs(children, timeout=300.0)
     assert not alive
+    shared = Path("/dev/shm")  # where semaphores and joblib's folders are, on Linux
+    assert not [path.name for path in shared.glob(f"*[-_]{parent.pid}[-_]*")]
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = [path for path in tmp_path.iterdir() if path.name.startswith("borrow-")]
     assert len(left) == (work == WORKERS)

@@ -136,6 +136,17 @@ def test_odd_labels_of_columns_and_tasks_are_only_names(name, tmp_path):
         np.testing.assert_array_equal(found.predict(frame, ["b"] * 6), plain.predict(X[1::3], ["b"] * 6))
 
 
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor") and not n.startswith("Auto")])
+@pytest.mark.parametrize("few", [1e-100, 1e-9, 1.0, 1e9])
+def test_rows_that_count_a_thousand_million_times(name, few):
+    """Beside rows that hardly count, and rows at the same place: answers are numbers, and nothing overflows."""
+    repeated = np.vstack([X[:6], X[:6], X[6:12]])
+    model = make(name).fit(repeated, Y, tasks=TASKS, sample_weight=np.where(np.arange(18) % 2, 1e9, few))
+    std = model.predict(X, TASKS, return_std=True, include_noise=True)[1]
+    assert np.isfinite(std).all()
+    assert (std > 0.0).all()
+
+
 def test_classes_of_several_kinds_are_refused():
     with pytest.raises(ValueError, match=r"y holds labels of several kinds \(1, 'b'\); give numbers or texts alone"):
         borrow.SingleTaskGPClassifier().fit(X, np.array([1, "b"] * 9, object))
@@ -252,6 +263,7 @@ COMMANDS = {
     "a seed": (LINES, ["--seed", "-1"], "--seed"),
     "1e160": ([f"{line}e160" for line in LINES], [], "too large to be computed with"),
     "1e400": ([f"{line}e400" for line in LINES], [], "infinite in row"),
+    "nothing but a byte order mark": (None, [], "is empty; give a table"),
     "a separator at the end": ([f"{line}," for line in LINES], [], "a comma at the end of line 2 and none at the end"),
 }
 
@@ -260,7 +272,10 @@ COMMANDS = {
 def test_wrong_tables_and_calls_are_sentences(what, tmp_path):
     lines, more, sentence = COMMANDS[what]
     command = ["compare", *USUAL[:-2]] if "--jobs" in more else ["fit", *USUAL, "--save", tmp_path / "m"]
-    answer = run(command[0], table(tmp_path, lines), *command[1:], *more)
+    place = table(tmp_path, lines or [])
+    if lines is None:
+        place.write_bytes(b"\xef\xbb\xbf\n")
+    answer = run(command[0], place, *command[1:], *more)
     assert answer.exit_code == 2, answer.output
     assert sentence in " ".join(answer.stderr.split())
     assert not (tmp_path / "m").exists()
@@ -382,3 +397,29 @@ def test_what_an_interrupted_import_raises_is_an_interruption(number, instead, c
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     finally:
         signal.signal(signal.SIGINT, found)
+
+
+EXECUTED = """
+import sys, typer
+from borrow.cli.output import guarded
+
+@guarded
+def command():
+    exec("import os, signal, time; os.kill(os.getpid(), signal.{}); time.sleep(5)")
+
+try:
+    command()
+except typer.Exit as left:
+    sys.exit(left.exit_code)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_text_is_executed_ends_with_the_same_code(name, tmp_path):
+    """A dataclass that is imported executes text. Python remembers interrupts there and would end by SIGINT itself."""
+    (tmp_path / "stopped.py").write_text("import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n")
+    with (tmp_path / "stopped.py").open("a") as file:
+        file.write(EXECUTED.format(name))
+    said = subprocess.run([sys.executable, "-m", "stopped"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (said.returncode, said.stderr) == (130, "borrow: interrupted\n")

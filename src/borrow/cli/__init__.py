@@ -14,14 +14,24 @@ INSTALL = "the command line needs packages that are not installed ({}): pip inst
 def main(*arguments: Any, **options: Any) -> Any:
     """The command `borrow`; also what comes before its own code, such as loading it, is ended by Ctrl-C with a word."""
     try:
-        return _load()(*arguments, **options)
+        return undisturbed(_load)(*arguments, **options)
     except KeyboardInterrupt:
-        sys.stderr.write("borrow: interrupted\n")
-        raise SystemExit(130) from None
+        raise _interrupted() from None
+
+
+def _interrupted() -> SystemExit:
+    sys.stderr.write("borrow: interrupted\n")
+    return SystemExit(130)
 
 
 def _load() -> Any:
-    """The command; Ctrl-C waits until it is there: packages written in other languages panic when they are stopped."""
+    from borrow.cli.app import main as command
+
+    return command
+
+
+def undisturbed(load: Any, *arguments: Any) -> Any:
+    """Import something; Ctrl-C waits until it is there: packages of other languages panic when they are stopped."""
     import signal
     import threading
 
@@ -31,13 +41,15 @@ def _load() -> Any:
     if waits:
         signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
-        from borrow.cli.app import main as command
+        found = load(*arguments)
     except ModuleNotFoundError as absent:  # `pip install borrow` brings the library alone
         sys.stderr.write(f"borrow: {INSTALL.format(absent.name)}\n")
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise _interrupted() from None
     finally:
         if waits:
             signal.signal(signal.SIGINT, before)
     if pressed:
-        raise KeyboardInterrupt
-    return command
+        raise _interrupted()
+    return found

@@ -18,6 +18,7 @@ import typer
 from borrow.cli import compare
 from borrow.cli import options as o
 from borrow.cli.output import fail, print_lines
+from borrow.numerics.files import write_atomically
 
 EXAMPLE = "borrow demo --quick --output out/demo"
 #: How many settings were measured for the new program, and for each of the others.
@@ -52,7 +53,7 @@ def run(
         fail(f"cannot make the output folder {str(output)!r} ({error.strerror}); give another with --output")
     place, page = output / "demo.csv", output / "report.html"
     table = measurements(seed, secondaries)
-    table.write_csv(place)
+    write_atomically(place, table.write_csv().encode())
     primary = table["program"][0]
     if not as_json:
         others = "another program" if secondaries == 1 else f"{secondaries} other programs"

@@ -103,7 +103,7 @@ def tell_large(table: Table, method: str, primary: Any) -> None:
 
 def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
-    from borrow.data.encode import encode_frame
+    from borrow.data.encoder import encode_frame
     from borrow.estimators.base import with_encoder
     from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target

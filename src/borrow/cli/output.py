@@ -31,7 +31,6 @@ from borrow.data.table import format_value
 from borrow.numerics.warned import capture_warnings
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-EXIT_CODES = "Exit code: 0 when it worked, 2 for a wrong call or wrong data, 1 for anything else, 130 when interrupted."
 #: Arguments of the library that are options here, for its messages.
 OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing|group|time|wanted|unseen"
 #: Warnings that are printed; more are counted.
@@ -60,6 +59,10 @@ def refuse(reasons: Mapping[str, bool]) -> None:
             fail(sentence)
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal to end. Where KeyboardInterrupt itself passes an `exec`, Python ends by SIGINT though it is caught."""
+
+
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command whose errors are sentences. `BORROW_DEBUG=1` shows where they come from."""
 
@@ -69,7 +72,7 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
         def stop(number: int, _: object) -> NoReturn:  # SIGTERM takes the way of Ctrl-C: workers end, files are whole
             stopped.append(number)
-            raise KeyboardInterrupt
+            raise Stopped
 
         found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         before = {number: handler for number, handler in found.items() if handler not in (None, signal.SIG_IGN)}

@@ -265,7 +265,7 @@ def _source(name: str, opened: Callable[[], Any], delimiter: str | None, known: 
     if head[:2] == GZIP:
         opened = functools.partial(_unpacked, opened, name)
         head = _head(opened)
-    if not head.strip():
+    if not head.removeprefix(BYTE_ORDER_MARK).strip():
         fail(f"{name} is empty; give a table with a line of column names and rows below it")
     if head[:4] == PARQUET:
         return Source(name, tuple(_parquet(name, opened, pl.read_parquet_schema)), "", opened)

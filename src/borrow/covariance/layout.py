@@ -159,10 +159,8 @@ class Layout:
 
     def place_of(self, t: int) -> tuple[int, int | None]:
         """Number of the block of task t, and of its part there."""
-        for b, block in enumerate(self.blocks):
-            if t in block.tasks:
-                return b, block.tasks.index(t) if block.size is not None else None
-        raise KeyError(t)
+        b, block = next((b, block) for b, block in enumerate(self.blocks) if t in block.tasks)
+        return b, block.tasks.index(t) if block.size is not None else None
 
 
 def by_task(starts: Codes) -> Layout:

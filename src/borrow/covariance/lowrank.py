@@ -177,26 +177,23 @@ class SecondPass:
             quadratic[at] = to_host(row_dots(J, J))
         return mean, (1.0 - self._inverse_diagonal() + first.tau * first.D**2 * quadratic) / first.tau
 
-    def moments_at(self, X: Array, task: Codes) -> tuple[Array, Array]:
-        """Mean and variance of the functions at new rows."""
-        mean, J, residual = self._at_new(X, task)
-        return mean, residual + self.first.kappa[task] + to_host(row_dots(J, J))
+    def at_new(self, X: Array, task: Codes, full: bool) -> tuple[Array, ...]:
+        """Mean and variance of the functions at new rows.
 
-    def covariance_at(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
-        """Mean; J, whose J J' is the covariance that the shared functions leave; and that of the tasks' own parts."""
-        mean, J, residual = self._at_new(X, task)
-        own = np.where(task[:, None] == task, self.first.kappa[task], 0.0)
-        own.flat[:: len(own) + 1] += residual
-        return mean, to_host(J), own
-
-    def _at_new(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
-        """The mean at new rows, their coefficients, and the residual variance of the shared functions there."""
+        If `full`: the mean; J, whose J J' is the covariance that the shared functions leave; that of the tasks' own
+        parts.
+        """
         prior, first = self.prior, self.first
         new = prior.carrier.at(as_type_of(prior.carried.V, X))
         by_task = np.bincount(prior.design.task, first.w * self.alpha, minlength=prior.design.n_tasks)
         mean = self._shared_mean(prior.R[task], new.V, np.arange(len(X))) + prior.intercept * by_task[task]
-        own = np.einsum("tp,tp->t", prior.R, prior.R)[task]
-        return mean, self._coefficients(prior.R[task], new.V, task), own * to_host(new.residual)
+        J = self._coefficients(prior.R[task], new.V, task)
+        residual = np.einsum("tp,tp->t", prior.R, prior.R)[task] * to_host(new.residual)
+        if not full:
+            return mean, residual + first.kappa[task] + to_host(row_dots(J, J))
+        own = np.where(task[:, None] == task, first.kappa[task], 0.0)
+        own.flat[:: len(own) + 1] += residual
+        return mean, to_host(J), own
 
 
 @dataclass(frozen=True)

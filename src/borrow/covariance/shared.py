@@ -265,42 +265,36 @@ class SecondPass:
         found = collect(mean), collect(variance + linalg.row_dots(J, J))
         return found if is_tensor(self.first.sites.nu) else (to_host(found[0]), to_host(found[1]))
 
-    def moments_at(self, X: Array, task: Codes) -> tuple[Array, Array]:
-        """Mean and variance of the functions at new rows (eq. 7)."""
-        mean, J, variance, _ = self._at_new(X, task, False)
-        return mean, (variance + linalg.row_dots(J, J)).clip(0.0)
+    def at_new(self, X: Array, task: Codes, full: bool) -> tuple[Array, ...]:
+        """Mean and variance of the functions at new rows (eq. 7).
 
-    def covariance_at(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
-        """Mean; J, whose J J' is the covariance that the shared functions leave; and that of the tasks' own parts."""
-        mean, J, _, blocks = self._at_new(X, task, True)
-        return mean, J, blocks
-
-    def _at_new(self, X: Array, task: Codes, full: bool) -> tuple[Any, Any, Any, Any]:
+        If `full`: the mean; J, whose J J' is the covariance that the shared functions leave; that of the tasks' own
+        parts.
+        """
         prior, w = self.prior, self.first.w
         X = as_type_of(prior.X, X)
-        at_new = [c.at(X) for c in prior.carriers]
-        J = prior.loadings([c.V for c in at_new], task)
+        carried = [c.at(X) for c in prior.carriers]
+        J = prior.loadings([c.V for c in carried], task)
         mean = J @ self.a
-        variance = mean * 0.0
+        own = mean * 0.0
         for q, b in enumerate(prior.basis_of):
-            variance += as_type_of(X, prior.weights[task, q] ** 2) * at_new[b].residual
-        blocks = namespace(X).diag(variance) if full else None
+            own += as_type_of(X, prior.weights[task, q] ** 2) * carried[b].residual
+        own = namespace(X).diag(own) if full else own
         for t in np.unique(task):
             kernel = prior.specific[t]
             if kernel is None:
                 continue
             new, old, factor = np.flatnonzero(task == t), prior.layout.rows(int(t)), self.first.factor_of(int(t))
-            half = None
+            left = kernel(X[new]) if full else kernel.diag(X[new])
             if factor is not None:
                 cross = kernel(X[new], prior.X[old]) * w[old]
                 mean[new] += cross @ self.alpha[old]
                 J[new] -= cross @ self.H[old]
                 half = factor.half(linalg.rows_first(cross.T))
-            if blocks is None:
-                variance[new] += kernel.diag(X[new]) - (0.0 if half is None else linalg.column_dots(half, half))
-            else:
-                blocks[np.ix_(new, new)] += kernel(X[new]) - (0.0 if half is None else half.T @ half)
-        return mean, linalg.right_solve_transposed(J, self.LB), variance, blocks
+                left = left - (half.T @ half if full else linalg.column_dots(half, half))
+            own[np.ix_(new, new) if full else new] += left
+        J = linalg.right_solve_transposed(J, self.LB)
+        return (mean, J, own) if full else (mean, (own + linalg.row_dots(J, J)).clip(0.0))
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,6 @@ def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
 class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
-    _key: CacheKey | None = None
-
     def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
         self.jitter = max([c.jitter for c in parameters.carriers], default=0.0)  # the largest that a k(Z, Z) needed
@@ -157,11 +155,10 @@ class TwoPassCovariance:
     def __getstate__(self) -> dict[str, Any]:
         return {"tasks": self.tasks, "parameters": self.parameters, "jitter": self.jitter}
 
-    @property
+    @cached_property
     def key(self) -> CacheKey:
-        """Under which shards keep what they make of this prior."""
-        self._key = self._key or CacheKey()
-        return self._key
+        """Under which shards keep what they make of this prior; a copy has another."""
+        return CacheKey()
 
     def condition(self, sites: AnySites) -> TwoPassPosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
@@ -248,7 +245,7 @@ class TwoPassPosterior:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
         bounds = self.prior.tasks.bounds
         new = NewRows(X, task)
-        asked = self._ask("covariance_at" if full else "moments_at", new=new)
+        asked = self._ask("at_new", full, new=new)
         parts = [(new.at(at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
         if len(parts) == 1:  # one place knows all of it; on a device it stays there to the end
             mean, second = parts[0][1][:2]

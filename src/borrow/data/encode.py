@@ -21,16 +21,14 @@ import datetime
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from borrow.data.labels import did_you_mean, list_labels
-from borrow.data.read import as_frame, identifier_columns, is_missing, name_some, to_floats
+from borrow.data.labels import list_labels
+from borrow.data.plain import is_missing, name_some, to_floats
 from borrow.data.written import (
     Units,
     are_times,
@@ -41,8 +39,10 @@ from borrow.data.written import (
     scale_of,
     units_of,
 )
-from borrow.numerics.linalg import Array
-from borrow.numerics.warned import log, warn
+from borrow.numerics.warned import warn
+
+if TYPE_CHECKING:  # which loads SciPy, and `borrow info` needs none
+    from borrow.numerics.linalg import Array
 
 #: Levels that have a column each; where there are more, the rarest share the last one.
 MOST_LEVELS = 20
@@ -132,7 +132,7 @@ class Numbers(Filled):
 
     def encode(self, values: Any) -> Array:
         """The column as numbers, gaps filled."""
-        return self.filled(_numbers(values, self.name))
+        return self.filled(as_floats(values, self.name))
 
     def sentence(self) -> str:
         """How many gaps there were."""
@@ -213,10 +213,10 @@ class Levels(Decision):
     def encode(self, values: Any) -> Array:
         """0 and 1; a level that `fit` did not see is 0 in every column, and between the two where there is one."""
         place = {v: i for i, v in enumerate(self.levels)} | dict.fromkeys(self.rare, len(self.levels))
-        codes = np.array([place.get(v, -1) for v in _levels(values)], dtype=np.intp)
+        codes = np.array([place.get(v, -1) for v in read_levels(values)], dtype=np.intp)
         _warn_unseen(
             self.name,
-            _levels(values),
+            read_levels(values),
             place,
             "it counts as between the two" if self._two else "all its columns are 0 there",
         )
@@ -253,7 +253,7 @@ class Ordered(Filled):
     def encode(self, values: Any) -> Array:
         """Every level's place in the order, from 0; gaps and levels never seen have the median place."""
         place = {v: float(i) for i, v in enumerate(self.levels)}
-        found = _levels(values)
+        found = read_levels(values)
         _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
         return self.filled(np.array([place.get(v, np.nan) for v in found]), told=True)
 
@@ -328,179 +328,19 @@ class TaskColumn(Decision):
     def encode(self, values: Any) -> Any:
         """The labels as they are."""
         out = np.empty((len(values), 1), dtype=object)
-        out[:, 0] = _plain_list(values)
+        out[:, 0] = plain_list(values)
         return out
-
-
-@dataclass(eq=False, repr=False)
-class TableEncoder(TransformerMixin, BaseEstimator):
-    """Numbers from a table as people have it: text, dates and gaps encoded, the task column left alone.
-
-    What becomes of each column is decided in `fit`, said by `report`, and applied again by `transform`. `compare`, the
-    `Auto` estimators and the command line put it in front of their models by themselves where a table needs it;
-    elsewhere it stands in a pipeline. A table of numbers without gaps passes through unchanged.
-
-    Parameters
-    ----------
-    task : column that names the task (a name, or a position in an array); it stays as it is.
-    drop : columns to leave out.
-    orders : dict by column of levels in their order, for text such as low, medium, high. Ordered categoricals of pandas
-        and enumerations of polars bring their own.
-    max_levels : levels that have a column each; where there are more, the rarest share one.
-
-    Attributes
-    ----------
-    columns_ : one decision per column, in the order of the table.
-    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from borrow import TableEncoder
-    >>> table = {"ward": np.array(["a", "b", "c", "a"]), "age": np.array([61.0, np.nan, 48.0, 70.0])}
-    >>> encoder = TableEncoder().fit(table)
-    >>> print(encoder.report())
-    'ward': 3 levels, one column each
-    'age': 1 gap has the median 61, and a column marks them
-    >>> list(encoder.transform(table))
-    ['ward=a', 'ward=b', 'ward=c', 'age', 'age missing']
-    """
-
-    task: Any = None
-    _: KW_ONLY
-    drop: Any = ()
-    orders: Mapping[Hashable, Sequence[Any]] | None = None
-    max_levels: int = MOST_LEVELS
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Decide what becomes of each column; y is not looked at."""
-        columns = _columns(X)
-        task = _task_of(self.task, columns)
-        orders = dict(self.orders or {})
-        drop = [self.drop] if isinstance(self.drop, str) else list(self.drop)
-        for argument, names in (("drop", drop), ("orders", list(orders))):
-            for name in names:
-                if name not in columns:
-                    near = did_you_mean(name, columns)
-                    raise ValueError(f"{argument} names {name!r}; columns are {list_labels(list(columns))}{near}")
-        if isinstance(self.max_levels, bool) or not isinstance(self.max_levels, int) or self.max_levels < 2:
-            raise ValueError(f"max_levels={self.max_levels!r}: expected a whole number of at least 2")
-        decisions: dict[Hashable, Decision] = {}
-        for name, values in columns.items():
-            if name in drop:
-                decisions[name] = LeftOut(name, AS_ASKED)
-            elif name == task:
-                decisions[name] = TaskColumn(name)
-            else:
-                decisions[name] = decide(name, values, orders.get(name), self.max_levels)
-        self._keep_one(decisions, columns)
-        times = Counter(n for d in decisions.values() for n in d.names)
-        if twice := [n for n, k in times.items() if k > 1]:
-            raise ValueError(f"the encoded columns would have the name {list_labels(twice)} twice; rename a column")
-        n_tasks = 1 if task is None else len(set(_plain_list(columns[task])))
-        plain = {n: _numbers(columns[n], n) for n, d in decisions.items() if isinstance(d, Numbers)}
-        left_out = [f"column {said(d)}" for d in decisions.values() if _unasked(d)]
-        for text in [*left_out, *identifier_columns(plain, n_tasks)]:
-            warn(text)
-        self.columns_ = tuple(decisions.values())
-        self.n_features_in_ = len(columns)
-        if as_frame(X) is not None and all(isinstance(n, str) for n in columns):
-            self.feature_names_in_ = np.array(list(columns), dtype=object)
-        for line in self.report().splitlines():
-            log.info(line)
-        return self
-
-    def _keep_one(self, decisions: dict[Hashable, Decision], columns: Mapping[Hashable, Any]) -> None:
-        """The last input is never left out, unless it was asked for or holds nothing."""
-        if any(d.names for d in decisions.values() if not isinstance(d, TaskColumn)):
-            return
-        for name, decision in reversed(decisions.items()):
-            found = Counter(v for v in _levels(columns[name]) if v != MISSING)
-            if _unasked(decision) and found:
-                decisions[name] = _levels_of(name, columns[name], self.max_levels)
-                return
-        raise ValueError(f"nothing is left of the columns {list_labels(list(decisions))}; a model needs one input")
-
-    def transform(self, X: Any) -> Any:
-        """The same rows in numbers, in the form that they came in: a frame, an array or a dict of columns.
-
-        Levels that `fit` did not see, and gaps where it saw none, are named in a warning. Columns are taken by their
-        names; the task column may be missing, and so may those that are left out.
-        """
-        check_is_fitted(self)
-        columns, frame = _columns(X), as_frame(X)
-        if frame is None and not isinstance(X, Mapping):
-            validate_data(self, X=X, skip_check_array=True, reset=False)  # the number of columns
-        known = {d.name: d for d in self.columns_}
-        if extra := [n for n in columns if n not in known]:
-            raise ValueError(f"X has the column {list_labels(extra)}, which fit did not see; leave it out")
-        if lacking := [n for n in self.inputs_ if n not in columns]:
-            raise ValueError(f"X lacks {list_labels(lacking)}; fit saw the columns {list_labels(list(known))}")
-        out: dict[str, Any] = {}
-        for name, decision in known.items():
-            if name in columns and decision.names:
-                out |= dict(zip(decision.names, decision.encode(columns[name]).T, strict=True))
-        if frame is not None:
-            return nw.from_dict(
-                {n: v.tolist() if v.dtype == object else v for n, v in out.items()},
-                native_namespace=nw.get_native_namespace(frame),
-            ).to_native()
-        return out if isinstance(X, Mapping) else np.column_stack(list(out.values()))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
-        return tags
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the columns that `transform` gives."""
-        check_is_fitted(self)
-        return np.array([n for d in self.columns_ for n in d.names], dtype=object)
-
-    @property
-    def inputs_(self) -> tuple[Hashable, ...]:
-        """The columns that `transform` needs, without the task column."""
-        return tuple(d.name for d in self.columns_ if d.names and not isinstance(d, TaskColumn))
-
-    def written(self, row: Array) -> dict[str, str]:
-        """What the columns held, by name, from the numbers of one row; without those that are left out."""
-        at, out = 0, {}
-        for decision in self.columns_:
-            if decision.names and not isinstance(decision, TaskColumn):
-                out[str(decision.name)] = decision.written(row[at : at + len(decision.names)])
-                at += len(decision.names)
-        return out
-
-    def report(self) -> str:
-        """What became of the columns, one line per column that did not stay as it was."""
-        check_is_fitted(self)
-        return "\n".join(said(d) for d in self.columns_ if d.sentence())
 
 
 def read_days(values: Any, name: Hashable) -> Array:
     """A column of dates as days since 1970, NaN in gaps, however they are written."""
-    texts = [v.strip() for v in _plain_list(values) if isinstance(v, str) and v.strip()]
+    texts = [v.strip() for v in plain_list(values) if isinstance(v, str) and v.strip()]
     return _days(values, name, day_first(name, texts))
 
 
 def said(decision: Decision) -> str:
     """A column and what becomes of it."""
     return f"{decision.name!r}: {decision.sentence()}"
-
-
-def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
-    """A frame in numbers and the encoder that made them; as it is, and None, where it holds nothing else."""
-    frame = as_frame(X)
-    if frame is None or (task is not None and not isinstance(task, str)):
-        return X, None
-    columns = {c: frame.get_column(c) for c in frame.columns if c != task}
-    if not needs_encoding(columns):
-        n_tasks = len(set(frame.get_column(task).to_list())) if task in frame.columns else 1
-        for text in identifier_columns({c: _numbers(v, c) for c, v in columns.items()} if n_tasks > 1 else {}, n_tasks):
-            warn(text)
-        return X, None
-    encoder = TableEncoder(task if task in frame.columns else None).fit(X)
-    return encoder.transform(X), encoder
 
 
 def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
@@ -510,7 +350,7 @@ def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
         found = _floats(values)
         if found is not None:
             return not np.isnan(found).any()
-        return all(not is_missing(v) and (isinstance(v, int) or _is_number(v)) for v in _plain_list(values))
+        return all(not is_missing(v) and (isinstance(v, int) or _is_number(v)) for v in plain_list(values))
 
     return not all(plain(values) for values in columns.values())
 
@@ -522,11 +362,11 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
         return _ordered_of(name, values, tuple(map(str, order)))
     series = _series(values)
     if series is not None and series.dtype in (nw.Categorical, nw.Enum):
-        return _levels_of(name, values, max_levels)
+        return decide_levels(name, values, max_levels)
     stored = _floats(values)
     if stored is not None and np.isfinite(stored).any():
         return _numbers_of(name, values)
-    entries = [v for v in _plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
+    entries = [v for v in plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
     if not entries:
         return LeftOut(name, "it holds no value")
     text = [v for v in entries if isinstance(v, str)]
@@ -546,7 +386,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
         return _numbers_of(name, values)
     if sum(numeric) >= len(entries) / 2:
         odd = entries[numeric.index(False)]
-        row = _plain_list(values).index(odd)
+        row = plain_list(values).index(odd)
         raise ValueError(
             f"column {name!r} holds text ({odd!r} in row {row}) among numbers; correct it, or leave it empty where "
             "nothing is known"
@@ -573,12 +413,12 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
             )
         every = "every row" if len(distinct) == len(texts) else "most rows"
         return LeftOut(name, f"it has a different text in {every}, as names and identifiers have")
-    return _levels_of(name, values, max_levels)
+    return decide_levels(name, values, max_levels)
 
 
 def _numbers_of(name: Hashable, values: Any) -> Numbers:
     """Numbers, their median, and how many are missing."""
-    found = _numbers(values, name)
+    found = as_floats(values, name)
     return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
 
 
@@ -598,9 +438,9 @@ def _times_of(name: Hashable, values: Any) -> Decision:
     return Times(name, median, gaps, bool(np.ptp(known) > HALF_A_DAY))
 
 
-def _levels_of(name: Hashable, values: Any, max_levels: int) -> Levels:
+def decide_levels(name: Hashable, values: Any, max_levels: int) -> Levels:
     """The levels in the order of their letters, gaps last."""
-    counts = Counter(_levels(values))
+    counts = Counter(read_levels(values))
     kept = sorted(counts, key=lambda v: (-counts[v], v))
     rare = kept[max_levels - 1 :] if len(kept) > max_levels else []
     kept = [v for v in kept if v not in rare]
@@ -611,7 +451,7 @@ def _levels_of(name: Hashable, values: Any, max_levels: int) -> Levels:
 def _ordered_of(name: Hashable, values: Any, levels: tuple[str, ...]) -> Decision:
     """Places in an order."""
     place = {v: i for i, v in enumerate(levels)}
-    found = [v for v in _levels(values) if v != MISSING]
+    found = [v for v in read_levels(values) if v != MISSING]
     if unknown := sorted({v for v in found if v not in place}):
         raise ValueError(
             f"column {name!r} holds {list_labels(unknown)}; its order has the levels {list_labels(levels)}"
@@ -636,32 +476,13 @@ def _dates_of(name: Hashable, values: Any, day_first: bool | None) -> Decision:
     return Dates(name, float(np.median(known)) - origin, len(days) - len(known), origin, cycles, day_first)
 
 
-def _columns(X: Any) -> dict[Hashable, Any]:
-    """The columns of a table by name, or by position."""
-    if isinstance(X, Mapping):
-        return dict(X)
-    frame = as_frame(X)
-    if frame is not None:
-        return {c: frame.get_column(c) for c in frame.columns}
-    array = X if hasattr(X, "dtype") or hasattr(X, "toarray") else np.array(X, dtype=object)
-    return dict(enumerate(check_array(array, dtype=None, ensure_all_finite=False, input_name="X").T))
-
-
-def _task_of(task: Any, columns: Mapping[Hashable, Any]) -> Any:
-    """The task column, where there is one."""
-    if task is not None and task not in columns:
-        near = did_you_mean(task, columns)
-        raise ValueError(f"task={task!r} is not a column of X; columns are {list_labels(list(columns))}{near}")
-    return task
-
-
 def _series(values: Any) -> Any:
     """A column of a frame as such; None for a list or an array."""
     found = nw.from_native(values, series_only=True, pass_through=True)
     return found if isinstance(found, nw.Series) else None
 
 
-def _plain_list(values: Any) -> list[Any]:
+def plain_list(values: Any) -> list[Any]:
     """The entries of a column; dates of NumPy stay NumPy's."""
     series = _series(values)
     if series is not None:
@@ -670,11 +491,11 @@ def _plain_list(values: Any) -> list[Any]:
     return list(array) if array.dtype.kind in "mM" else list(array.tolist())
 
 
-def _numbers(values: Any, name: Hashable) -> Array:
+def as_floats(values: Any, name: Hashable) -> Array:
     """A column as floats, NaN in gaps; spans of time in days."""
     found = _floats(values)
     if found is None:
-        found = to_floats(np.array([_as_number(v) for v in _plain_list(values)], dtype=object), f"column {name!r}")
+        found = to_floats(np.array([_as_number(v) for v in plain_list(values)], dtype=object), f"column {name!r}")
     if np.isinf(found).any():
         raise ValueError(f"column {name!r} is infinite (inf) in {name_some(np.flatnonzero(np.isinf(found)).tolist())}")
     return found
@@ -707,9 +528,9 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _levels(values: Any) -> list[str]:
+def read_levels(values: Any) -> list[str]:
     """Entries as text, without blanks around it."""
-    out = [MISSING if is_missing(v) else str(v).strip() for v in _plain_list(values)]
+    out = [MISSING if is_missing(v) else str(v).strip() for v in plain_list(values)]
     return [v or MISSING for v in out]
 
 
@@ -724,7 +545,7 @@ def _own_order(values: Any) -> Sequence[Any] | None:
 
 def _each(values: Any, name: Hashable, read: Callable[[Any], float], expected: str) -> Array:
     """The entries of a column as numbers, NaN in gaps; each distinct one is read once."""
-    entries = _plain_list(values)
+    entries = plain_list(values)
     found: dict[Any, float] = {}
     for i, value in enumerate(entries):
         if isinstance(value, Hashable) and value not in found:
@@ -774,7 +595,3 @@ def _warn_unseen(name: Hashable, found: list[str], known: Mapping[str, Any], wha
         listed = list_labels(list(unseen), 6)
         rows = f"{sum(unseen.values()):,} row{'s' if sum(unseen.values()) > 1 else ''}"
         warn(f"column {name!r} has {listed} in {rows}, which fit did not see; {what}")
-
-
-def _unasked(decision: Any) -> bool:
-    return isinstance(decision, LeftOut) and decision.why != AS_ASKED

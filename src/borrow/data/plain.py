@@ -1,12 +1,19 @@
-"""One way from Python and NumPy values to values that JSON has."""
+"""Values made plain: columns of any kind as floats, what is missing, and one way to values that JSON has."""
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from borrow.numerics.linalg import Array
+
+TOO_LARGE = "too large to be computed with"
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 def to_json(
@@ -36,3 +43,51 @@ def to_json(
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_json(v, nonfinite, text, longest) for v in value]
     return text(value)
+
+
+def to_floats(values: Any, where: str) -> Array:
+    """A column as floats, NaN where missing; what is no number is refused, with its row."""
+    values = np.asarray(values)
+    if values.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {where} holds complex numbers")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    dates = values.dtype.kind in "mM"
+    entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
+    for i, v in enumerate(entries):
+        if isinstance(v, (complex, np.complexfloating)):
+            raise ValueError(f"Complex data not supported: {where} holds the complex number {v} in row {i}")
+        if isinstance(v, _DATES):
+            raise ValueError(
+                f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
+                "numbers, for instance days since the first (borrow.TableEncoder does)"
+            )
+        try:
+            float(v)
+        except ValueError:
+            remedy = "encode it as numbers"
+            if where.endswith("of X"):
+                remedy += (
+                    " (borrow.TableEncoder does), drop it, or name it with task= if it says which task a row belongs to"
+                )
+            raise ValueError(f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}") from None
+        except OverflowError:
+            raise ValueError(f"{where} holds a number {TOO_LARGE} in row {i}; choose other units") from None
+        except TypeError as problem:
+            raise TypeError(f"{where} holds {v!r} in row {i} where numbers are expected: {problem}") from None
+    return np.array(entries, dtype=np.float64)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def name_some(rows: list[int], most: int = 8) -> str:
+    """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
+    more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
+    return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"

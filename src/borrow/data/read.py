@@ -11,7 +11,6 @@ join the pool as well; they come after the labelled ones.
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from borrow.data.cells import Codes, Rows
 from borrow.data.content import content_order
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
+from borrow.data.plain import TOO_LARGE, is_missing, name_some, to_floats
 from borrow.data.scaling import column_scales
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
@@ -37,8 +37,8 @@ from borrow.numerics.warned import warn
 MANY_ROWS = 10
 #: Numbers are between these in size, or zero: products of three of them neither overflow nor vanish.
 SMALLEST, LARGEST = 1e-100, 1e100
-_TOO_LARGE = "too large to be computed with"
-_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+#: A row counts at most so many times, and some row at least once in as many.
+MOST_TIMES = 1e9
 
 
 @dataclass(frozen=True)
@@ -448,7 +448,7 @@ def refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None
     largest = size.max(axis=0, initial=0.0)
     for j in np.flatnonzero(largest > LARGEST)[:1]:
         rows = np.flatnonzero(size[:, j] > LARGEST).tolist()
-        what = f"{names[j]} holds {largest[j]:.3g}, {_TOO_LARGE}, in {name_some(rows)}"
+        what = f"{names[j]} holds {largest[j]:.3g}, {TOO_LARGE}, in {name_some(rows)}"
         raise ValueError(f"{what}; choose other units")
     for j in np.flatnonzero((largest > 0.0) & (largest < least))[:1]:
         what = f"{names[j]} holds no number larger than {largest[j]:.3g}, too small to be computed with"
@@ -459,48 +459,6 @@ def _float_columns(columns: Any, names: list[str], table: str, n: int) -> Array:
     """Columns of any kind as one matrix of floats."""
     parts = [to_floats(c, f"column {name} of {table}") for c, name in zip(columns, names, strict=True)]
     return np.column_stack(parts) if parts else np.zeros((n, 0))
-
-
-def to_floats(values: Any, where: str) -> Array:
-    """A column as floats, NaN where missing; what is no number is refused, with its row."""
-    values = np.asarray(values)
-    if values.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {where} holds complex numbers")
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    dates = values.dtype.kind in "mM"
-    entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
-    for i, v in enumerate(entries):
-        if isinstance(v, (complex, np.complexfloating)):
-            raise ValueError(f"Complex data not supported: {where} holds the complex number {v} in row {i}")
-        if isinstance(v, _DATES):
-            raise ValueError(
-                f"{where} holds dates or times ({v!s} in row {i}) where numbers are expected; turn them into "
-                "numbers, for instance days since the first (borrow.TableEncoder does)"
-            )
-        try:
-            float(v)
-        except ValueError:
-            remedy = "encode it as numbers"
-            if where.endswith("of X"):
-                remedy += (
-                    " (borrow.TableEncoder does), drop it, or name it with task= if it says which task a row belongs to"
-                )
-            raise ValueError(f"{where} holds text ({v!r} in row {i}) where numbers are expected; {remedy}") from None
-        except OverflowError:
-            raise ValueError(f"{where} holds a number {_TOO_LARGE} in row {i}; choose other units") from None
-        except TypeError as problem:
-            raise TypeError(f"{where} holds {v!r} in row {i} where numbers are expected: {problem}") from None
-    return np.array(entries, dtype=np.float64)
-
-
-def is_missing(value: Any) -> bool:
-    """None, NaN, or the missing value of a frame library (pandas is not imported for it)."""
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(value))
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    )
 
 
 def read_targets(y: Any) -> tuple[Array, tuple[Hashable, ...] | None]:
@@ -574,12 +532,13 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
         raise ValueError(f"{name} must be 1D array or a number, got an array of {array.ndim} dimensions")
     if len(array) != n:
         raise ValueError(f"{name}.shape == {array.shape}, expected {(n,)}! Give one per row, or one number for all")
-    bad = ~(array <= LARGEST) | (array < 0 if zero else array <= 0)
+    bad = ~(array <= MOST_TIMES) | ((array < SMALLEST) & (array != 0 if zero else True))
     if bad.any():
         rows = np.flatnonzero(bad).tolist()
         kind = "finite and not negative" if zero else "finite and positive"
-        most = f", at most {LARGEST:g}" if np.isfinite(array[rows[0]]) and array[rows[0]] > 0 else ""
+        most = f", from {SMALLEST:g} to {MOST_TIMES:g}" if np.isfinite(array[rows[0]]) and array[rows[0]] > 0 else ""
         raise ValueError(f"{name} must be {kind}{most}; it is {array[rows[0]]:g} in {name_some(rows)}")
+    refuse_sizes(array[:, None], [name], 1.0 / MOST_TIMES)
     return array
 
 
@@ -636,12 +595,6 @@ def _stack_pairs(pairs: Any) -> tuple[Any, Array, list[Any]]:
         table = np.vstack([_array(X) for X in tables])
     tasks = [label for label, y in zip(labels, targets, strict=True) for _ in range(len(y))]
     return table, np.concatenate([np.ravel(y) for y in targets]), tasks
-
-
-def name_some(rows: list[int], most: int = 8) -> str:
-    """`row 3`, or `rows 3, 5, 8, ... (12 in all)`."""
-    more = f", ... ({len(rows):,} in all)" if len(rows) > most else ""
-    return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,11 @@ class Composite(Kernel):
         return type(self)(tuple(k.stack(t, X) for k, t in self._split(theta)))
 
     def _split(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
-        cuts = np.cumsum([k.n_theta for k in self.parts])[:-1]
-        return zip(self.parts, np.split(theta, cuts, axis=-1), strict=True)
+        at = 0
+        for k in self.parts[:-1]:
+            yield k, theta[..., at : at + k.n_theta]
+            at += k.n_theta
+        yield self.parts[-1], theta[..., at:]
 
     def leaves(self) -> Iterator[Leaf]:
         """The elementary kernels, in the order of `theta`."""

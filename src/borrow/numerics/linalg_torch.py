@@ -10,9 +10,9 @@ a third of that for large matrices, and all of it in matrix products.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from borrow.numerics.linalg import GEMM_COLUMNS, NotPositiveDefiniteError
@@ -264,8 +264,7 @@ def rows_first(A: Tensor) -> Tensor:
 
 def sparse_product(V: Tensor, S: Any) -> Tensor:
     """S V with S a sparse matrix of the host, in CSR form."""
-    at = [torch.tensor(v, dtype=torch.int64, device=V.device) for v in (S.indptr, S.indices)]
+    at = np.stack([np.repeat(np.arange(S.shape[0]), np.diff(S.indptr)), S.indices])
     values = torch.tensor(S.data, dtype=V.dtype, device=V.device)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        return torch.sparse_csr_tensor(*at, values, size=S.shape, check_invariants=False) @ V  # SciPy has checked
+    checked = {"check_invariants": False, "is_coalesced": True}  # rows are in order, and SciPy has checked
+    return torch.sparse_coo_tensor(torch.tensor(at, device=V.device), values, S.shape, **checked) @ V

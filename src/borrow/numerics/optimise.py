@@ -180,7 +180,7 @@ class ScoringSearch:
         return Optimum(found, self.value, n_iter, evaluations, message == "converged", message, stuck)
 
     def _step(self) -> float:
-        """One step, as long as it has to be short to gain; what it gained, not above zero where none does."""
+        """One step, as short as it has to be to gain; what it gained, not above zero where none does."""
         x, g, low, high = self.x, self.g, self.low, self.high
         H = corrected(self.information(unpack(x, self.like)), self.past)
         free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))

@@ -22,7 +22,7 @@ import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,8 +31,9 @@ from borrow.data.labels import list_labels
 from borrow.data.plain import to_json
 from borrow.numerics import memory
 from borrow.numerics.files import write_atomically
-from borrow.store.checks import PageError, read_array
-from borrow.store.objects import Arrays, decode, encode
+
+if TYPE_CHECKING:
+    from borrow.store.objects import Arrays
 
 VERSION = 4
 PAGE = "page.json"
@@ -81,6 +82,8 @@ def save(value: Any, path: str | os.PathLike[str], about: Mapping[str, Any] | No
     >>> place.stat().st_size > 0
     True
     """
+    from borrow.store.objects import encode  # knows every class; what a file says of itself is read without
+
     place = Path(path)
     content, arrays = encode(value)
     if about is not None and not isinstance(about, Mapping):
@@ -109,6 +112,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> borrow.store.load(place) == kernel
     True
     """
+    from borrow.store.checks import PageError, read_array
+    from borrow.store.objects import decode
+
     page, members, size = _read(path)
     try:
         return decode(page, [read_array(members.pop(0), size) for _ in range(len(members))], size)

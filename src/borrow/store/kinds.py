@@ -33,7 +33,7 @@ KINDS = {
     "SmoothLinear": "borrow.kernels.dot.SmoothLinear",
     "SquaredExponential": "borrow.kernels.stationary.SquaredExponential",
     "Sum": "borrow.kernels.compose.Sum",
-    "TableEncoder": "borrow.data.encode.TableEncoder",
+    "TableEncoder": "borrow.data.encoder.TableEncoder",
     "TaskKernels": "borrow.kernels.compose.TaskKernels",
     "Verdict": "borrow.transfer.verdict.Verdict",
     "adapted-classifier": "borrow.models.hierarchical.estimators.AdaptedClassifier",

@@ -21,16 +21,21 @@ UNKNOWN = Worth(math.nan, math.nan, Interval(), math.nan)
 
 
 def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
-    """The focused model on all rows, one entry per secondary: rho, correlation with its standard error, share.
-
-    Of the several models of more than two classes, the strongest relation is taken.
-    """
+    """The focused model fitted to all rows, and what it says of the relations."""
     out: dict[str, Any] = {"primary": primary, "relations": [], "failure": None}
     with capture_warnings() as out["warnings"], one_thread():
         try:
-            found = problem.fit("focused", primary, seed).relatedness()
+            return {**out, "relations": relations_in(problem.fit("focused", primary, seed), primary)}
         except Exception as failure:  # it is evidence beside the verdict, not the verdict
             return {**out, "failure": f"{type(failure).__name__}: {failure}"}
+
+
+def relations_in(model: Any, primary: Any) -> list[dict[str, Any]]:
+    """What a focused model says of the secondaries: rho, correlation with its standard error, share.
+
+    Of the several models of more than two classes, the strongest relation is taken.
+    """
+    found = model.relatedness()
     tables: list[Table] = found if isinstance(found, list) else [found]
     strongest: dict[Any, dict[str, Any]] = {}
     for row in [row for table in tables for row in table.rows() if row["task"] != primary]:
@@ -39,7 +44,7 @@ def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
         old = strongest.get(row["task"])
         if old is None or abs(entry["correlation"] or 0.0) > abs(old["correlation"] or 0.0):
             strongest[row["task"]] = {"task": row["task"], **entry}
-    return {**out, "relations": list(strongest.values())}
+    return list(strongest.values())
 
 
 def of_correlation(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 
 from borrow.data.cells import Rows
-from borrow.data.encode import encode_frame
+from borrow.data.encoder import encode_frame
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels, with_encoder

@@ -150,8 +150,8 @@ def compare(
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
     notes, weights = [[p, text] for p in primaries for text in replicates_note(problem, p)], []
-    if wanted is not None:
-        asked = read_wanted(wanted, problem)
+    asked = None if wanted is None else read_wanted(wanted, problem)
+    if asked is not None:
         for p in primaries:
             mine, said = shift_weights(problem, p, asked)
             weights += mine
@@ -184,7 +184,7 @@ def compare(
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     settings |= {"own": {name: repr(found) for name, found in own.items()}}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
-    bare = replace(problem, frame=None, more=own)  # what travels to other processes
+    bare = replace(problem, frame=None, more=own, wanted=asked)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
         refuse_odd_lines(store, about, ledger.done)
         work = _Work(ledger, n_jobs, progress, until)

@@ -18,8 +18,8 @@ from borrow.transfer import ledger
 from borrow.transfer.attribute import secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
-    COST,
     LEVEL,
+    PROBABLE,
     ROPE,
     SAME,
     TIE,
@@ -183,16 +183,22 @@ class Comparison:
         return min(found, key=lambda m: self.error(primary, m).mean, default=self.alone[0])
 
     def difference(self, primary: Any, method: str, what: str = "losses", from_: str | None = None) -> Interval:
-        """Of a method from the best without the other data: negative errors and positive `log_densities` are better."""
+        """Of a method from the best without the other data: negative errors and positive `log_densities` are better.
+
+        Fits to all rows judge errors where there are such, unless rows held out in folds show that the error rises.
+        """
         other = self.best_alone(primary) if from_ is None else from_
         if what != "losses":
             return difference_of(self.folds(primary, method), self.folds(primary, other), what, self._design)
         mine, theirs = (self._closed(primary, m) for m in (method, other))
         gain, alone = self.evidence(primary, method), self.error(primary, other)
+        held_out = self._by_folds(primary, method, other)
         if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
-            return self._by_folds(primary, method, other)
+            return held_out
+        if held_out.below(0.0) <= 1.0 - PROBABLE:
+            return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
-        return related(mine, theirs, gain, alone, self._design, power, self._root)
+        return related(mine, theirs, gain, alone, self._design, power, self._root, len(self.others(primary)))
 
     def _by_folds(self, primary: Any, method: str, other: str) -> Interval:
         """Difference of errors in the folds that both methods ran."""
@@ -231,7 +237,7 @@ class Comparison:
             return {m: 1.0 / len(by_row) for m in by_row}
         weights = np.array([self._design.weights.get(row, 1.0) for row in rows]) if self.row_weights else None
         densities = {m: np.array([found[row] for row in rows]) for m, found in by_row.items()}
-        return stack(densities, self.alone, self.seed, weights)
+        return stack(densities, self.seed, weights)
 
     def table(self, primary: Any = None) -> Table:
         """One row per method: its error on held-out rows, difference from the best without the other data, and more.
@@ -279,8 +285,8 @@ class Comparison:
         alone = self.best_alone(primary)
         found = {m: self.difference(primary, m) for m in borrowing}
         rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
-        shown = [m for m in borrowing if self.evidence(primary, m) > COST]
-        best = max(shown or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
+        relating = [m for m in borrowing if not np.isnan(self.evidence(primary, m))]
+        best = max(relating or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
         worths, copies = self._worths(primary, best)
         known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
@@ -417,7 +423,9 @@ class Comparison:
             return left, tasks[r["primary"]], methods[r["method"]], r["repeat"], r["fold"]
 
         records = sorted({record_key(r): r for r in lines if "method" in r}.values(), key=order)
-        relations = sorted((r for r in lines if "relations" in r), key=lambda r: tasks[r["primary"]])
+        names = ("primary", "relations", "failure", "warnings")
+        told = [{k: r[k] for k in names if k in r} for r in lines if "relations" in r]
+        relations = sorted(told, key=lambda r: tasks[r["primary"]])
         return cls.from_dict({**about, "records": records, "relations": relations})
 
     def plot(self, primary: Any = None, ax: Any = None) -> Any:

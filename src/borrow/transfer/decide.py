@@ -13,12 +13,18 @@ it, by fits to all rows and by folds.
 held-out rows hardly show which of two errors is lower: of simulated tables with 6 to 50 rows the signs of the
 differences in folds and on fresh rows agreed little more often than not. All rows of all tasks together show much
 better whether there is a relation: by the evidence, the probability of all rows under the joint model over that under a
-GP per task. The gain in nats less COST are the log odds that the relation is real. What it is then worth is in sight
-twice: rows left out in closed form are missed by less, and the model expects to miss them by less. Both are logs of
-ratios; their mean, times HOLDS, is where the log of the ratio of the errors at fresh inputs lies if the relation is
-real, and about zero it lies if not. That log is long-tailed to both sides and varies little where it is small, so the
-two parts of the posterior are Student t of its inverse hyperbolic sine in units of BEND. The constants were found by
-maximum likelihood on simulated tables of known truth (benchmarks/studies/calibrate.py).
+GP per task. The gain in nats, less COST for each of the other tasks, are the log odds that the relation is real. What
+it is then worth the two models say together. Where the joint model predicts N(m, s²) and the other one m', and the
+joint one is right, they miss an observation by, on average,
+
+    E|N(0, s²)| = s sqrt(2/pi)    and    E|N(m' - m, s²)| = s sqrt(2/pi) exp(-u²/2) + (m' - m) erf(u/sqrt(2)),
+
+with u = (m' - m)/s; squares by s² and s² + (m' - m)². The means of these are taken over the rows of the primary, each
+left out in closed form, and over inputs at which it was not measured: those wanted, or those of the other tasks within
+its range. The log of the ratio of the means, times HOLDS, is where the log of the ratio of the errors at fresh inputs
+lies if the relation is real, and about zero it lies if not. That log is long-tailed to both sides and varies little
+where it is small, so the two parts of the posterior are Student t of its inverse hyperbolic sine in units of BEND. The
+constants were found by maximum likelihood on simulated tables of known truth (benchmarks/studies/calibrate.py).
 
 *Folds* (`ratio_of`) tell elsewhere: the mean difference d of errors row by row. Training sets of folds and repeats
 share rows, so the differences are correlated. The posterior of d is the Bayesian correlated t (G. Corani, A. Benavoli:
@@ -62,7 +68,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import erf, expit, logsumexp
 from scipy.stats import t as student
 
 from borrow.numerics.linalg import Array
@@ -82,15 +88,16 @@ ROPE = 0.02
 REFIT = 0.5
 #: By how much of the reach of the logarithm of the error without the other data the ends of an interval move out.
 SIZE = 0.5
-#: What fits to all rows say of the log of the ratio of the errors, `related`: the nats that a relation has to gain to
-#: be as likely as none; the part of the gain in sight that holds for fresh inputs; the units in which the log is bent;
-#: the spread where nothing moves, and what is added where there is a relation, and where there is none; of Student's t.
-COST, HOLDS, BEND, STILL, WITH, WITHOUT, DF = 2.5, 0.75, 0.07, 0.03, 0.9, 1.5, 4.0
+#: What fits to all rows say of the log of the ratio of the errors, `related`: the nats that each relation has to gain
+#: to be as likely as none; the part of the gain in sight that holds for fresh inputs; the units in which the log is
+#: bent; the spread where nothing moves, and what is added where there is a relation, and where there is none; the
+#: degrees of freedom of Student's t.
+COST, HOLDS, BEND, STILL, WITH, WITHOUT, DF = 2.2, 0.94, 0.08, 0.09, 0.95, 2.1, 4.0
 #: Differences below this part of the errors are none: one model, found by two optimisers. A focused GP that drops all
 #: relations was seen up to 1.5e-5 away from no transfer.
 TIE = 1e-4
-#: Dirichlet prior of the weights, in rows: no transfer, and every other method. Draws of the Bayesian bootstrap.
-PRIOR_ALONE, PRIOR_OTHER, BOOTSTRAPS = 0.2, 0.1, 50
+#: Dirichlet prior of the weights, in rows for every method, and draws of the Bayesian bootstrap.
+PRIOR, BOOTSTRAPS = 0.5, 50
 
 
 class Mixture(NamedTuple):
@@ -265,28 +272,41 @@ def related(
     design: Design = PLAIN,
     power: int = 1,
     root: bool = False,
+    relations: int = 1,
 ) -> Interval:
-    """Difference of the errors one - other by fits to all rows; `gain` are the nats by which a relation explains more.
+    """Difference of the errors one - other by fits to all rows; `gain` are the nats by which `relations` explain more.
 
     `one` and `other` are records of rows left out in closed form, losses the power of what a row is missed by, and
     `alone` the error of `other` in folds.
     """
     if not np.any(differences(*(np.asarray(r["losses"], dtype=float) for r in (one, other)))):
         return Interval(0.0, 0.0, 0.0, 0.0)
-    weights, times = _weights(one["rows"], design), 1.0 if root else float(power)  # logs of powers are that many times
-    sizes = [[r["losses"], np.asarray(r["std"], dtype=float) ** power] for r in (one, other)]
-    mine, theirs = np.log(np.maximum(np.average(sizes, axis=2, weights=weights), np.finfo(float).tiny)) / power
-    missed, expected = mine - theirs
-    moved = np.tanh(max(abs(missed), abs(expected)) / BEND)
+    seen, times = in_sight(one, other, design, power), 1.0 if root else float(power)  # logs of powers are that many
+    moved = np.tanh(seen / BEND)
     law = Mixture(
-        float(expit(gain - COST)),
-        float(np.arcsinh(HOLDS * (missed + expected) / 2.0 / BEND)),
+        float(expit(gain - COST * relations)),
+        float(-np.arcsinh(HOLDS * seen / BEND)),
         float(STILL + WITH * moved),
         float(STILL + WITHOUT * moved),
     )
     mean, low, high = at_size(alone, *(times * law.quantile(p) for p in (0.5, 1.0 - END, END)))
     spread = (high - low) / (2.0 * float(student.ppf(END, DF)))
     return Interval(mean, spread, low, high, DF, alone.mean, law)
+
+
+def in_sight(one: Mapping[str, Any], other: Mapping[str, Any], design: Design, power: int) -> float:
+    """Log of the ratio of the errors other/one that is expected if `one` is right; of powers, divided by the power."""
+    mean, std, off = (
+        np.array([*r[name], *r.get(f"{name} elsewhere", [])], dtype=float)
+        for r, name in ((one, "mean"), (one, "std"), (other, "mean"))
+    )
+    off, std = off - mean, np.maximum(std, np.finfo(float).tiny)
+    weights = np.ones(len(mean))
+    weights[: len(one["rows"])] = _weights(one["rows"], design)
+    least, u = std * np.sqrt(2.0 / np.pi), off / std
+    sizes = [std**2, std**2 + off**2] if power == 2 else [least, least * np.exp(-(u**2) / 2.0) + off * erf(u / 2**0.5)]
+    mine, theirs = np.average(sizes, axis=1, weights=weights)
+    return float(np.log(theirs / mine)) / power
 
 
 def differences(one: Array, other: Array) -> Array:
@@ -381,14 +401,11 @@ def holm(p: Sequence[float]) -> list[float]:
     return out
 
 
-def stack(
-    densities: Mapping[str, Array], alone: Sequence[str], seed: int = 0, weights: Array | None = None
-) -> dict[str, float]:
-    """Weight of each method from its log densities of the held-out rows; `alone` names those without the other data."""
+def stack(densities: Mapping[str, Array], seed: int = 0, weights: Array | None = None) -> dict[str, float]:
+    """Weight of each method from its log densities of the held-out rows."""
     methods = list(densities)
     D = np.column_stack([densities[m] for m in methods])
     E = np.exp(D - D.max(axis=1, keepdims=True))
-    prior = np.array([PRIOR_ALONE if m in alone else PRIOR_OTHER for m in methods])
     rng, n = np.random.default_rng(seed), len(D)
     rows = n * rng.dirichlet(np.ones(n), size=BOOTSTRAPS) if n > 1 else np.ones((1, 1))
     if weights is not None:
@@ -397,7 +414,7 @@ def stack(
     w = np.full((len(rows), len(methods)), 1.0 / len(methods))
     for _ in range(100):  # EM for the proportions of a mixture, all draws of the bootstrap at once
         share = rows / (w @ E.T)
-        w = w * (share @ E) + prior
+        w = w * (share @ E) + PRIOR
         w /= w.sum(axis=1, keepdims=True)
     return dict(zip(methods, w.mean(axis=0).tolist(), strict=True))
 

@@ -17,8 +17,8 @@ from borrow.data.plain import to_json
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
+from borrow.transfer.attribute import relations_in
 from borrow.transfer.problem import Problem, plain
-from borrow.transfer.references import LinearFit, RidgeReference
 
 #: Short and full names of the errors of predictions. The first of each kind is the default.
 SCORINGS = {
@@ -34,6 +34,8 @@ ANSWERS = {
 }
 LEAST_ROWS = 3
 BAND = 0.9
+#: Inputs where the primary was not measured, at which fits to all rows are compared.
+MOST_ELSEWHERE = 200
 #: Probabilities of exactly 0 are counted as this in the log density.
 LEAST_PROBABILITY = 1e-6
 #: What a row may have as log density, so that a sum of them is a number.
@@ -199,8 +201,8 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
     test, classes = job.split.test, problem.classes
     X, y, tasks = problem.X[test], problem.y[test], [job.primary] * len(test)
     if job.split.closed:
-        evidence = to_json(getattr(model, "log_marginal_likelihood_", None))
-        return {**score_numbers(*left_out(model, problem, job.primary), scoring), "evidence": evidence}
+        found = score_numbers(*left_out(model, problem, job.primary), scoring)
+        return found if job.left_out else {**found, **of_all_rows(model, problem, job.primary)}
     if problem.kind == "regression":
         mean, std = model.predict(X, tasks, return_std=True, include_noise=True)
         return score_numbers(y, mean, std, scoring)
@@ -209,28 +211,37 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
     return score_labels(np.array([classes.index(v) for v in y]), probability, scoring)
 
 
+def of_all_rows(model: Any, problem: Problem, primary: Any) -> dict[str, Any]:
+    """What else the fit to all rows says: its evidence, predictions where the primary was not measured, relations."""
+    evidence = to_json(getattr(model, "log_marginal_likelihood_", None))
+    X, mean, std = problem.elsewhere(primary, MOST_ELSEWHERE), np.zeros(0), np.zeros(0)
+    if len(X):
+        mean, std = model.predict(X, [primary] * len(X), return_std=True, include_noise=True)
+    related = {"relations": relations_in(model, primary)} if hasattr(model, "relatedness") else {}
+    return {"evidence": evidence, "mean elsewhere": mean.tolist(), "std elsewhere": std.tolist(), **related}
+
+
 def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
     """Targets of the primary's rows, and mean and standard deviation (of an observation) of each without its input.
 
-    Where tasks are told apart the estimator's own `leave_one_out` answers, which has rows of one input together. A
-    pooled GP merges rows of several tasks at one input: with the function N(m, v) there, removing one row y takes the
-    site 1/noise away, so that the rest is N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)). A reference kept what it
-    missed each row by.
+    Where tasks are told apart the estimator's own `leave_one_out` answers. GPs have rows of one input together there;
+    other estimators have all rows, in the table's order. A pooled GP merges rows of several tasks at one input: with
+    the function N(m, v) there, removing one row y takes the site 1/noise away, so that the rest is
+    N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
     """
     rows = problem.rows_of(primary)
     X, y = problem.X[rows], problem.y[rows]
     code = list(model.fitted_.schema.labels).index(primary)
-    if isinstance(model, RidgeReference):
-        line: LinearFit = model.fitted_.model
-        return y, y - line.missed[code], np.full(len(y), line.std[code])
     found = model.leave_one_out()
     if primary in found["task"]:
-        cells = model.fitted_.model.cells
-        inputs = cells.X[cells.task == code]
-        if hasattr(model, "X_"):  # the hierarchical GP's cells hold the numbers of its inputs
-            inputs = model.X_[inputs[:, 0].astype(np.intp)]
-        place = {x.tobytes(): i for i, x in enumerate(inputs + 0.0)}
-        mine = np.flatnonzero([t == primary for t in found["task"]])[[place[x.tobytes()] for x in X + 0.0]]
+        mine = np.flatnonzero([t == primary for t in found["task"]])
+        if hasattr(model, "inputs_of"):
+            cells = model.fitted_.model.cells
+            inputs = cells.X[cells.task == code]
+            if hasattr(model, "X_"):  # the hierarchical GP's cells hold the numbers of its inputs
+                inputs = model.X_[inputs[:, 0].astype(np.intp)]
+            place = {x.tobytes(): i for i, x in enumerate(inputs + 0.0)}
+            mine = mine[[place[x.tobytes()] for x in X + 0.0]]
         return y, np.asarray(found["mean"])[mine], np.asarray(found["std"])[mine]
     noise, m = model.noise_[primary], model.predict(X, tasks=primary)
     v = np.diagonal(model.covariance_at(X, np.full(len(rows), code)))

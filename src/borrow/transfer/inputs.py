@@ -10,7 +10,8 @@ from scipy.spatial import cKDTree
 from sklearn.linear_model import LogisticRegression
 
 from borrow.data.labels import list_labels
-from borrow.data.read import as_frame, to_floats
+from borrow.data.plain import to_floats
+from borrow.data.read import as_frame
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 from borrow.transfer.problem import Problem
@@ -65,8 +66,8 @@ def shift_weights(problem: Problem, primary: Any, wanted: Array) -> tuple[list[l
         names = [problem.features[j] for j in np.flatnonzero(outside.any(axis=0))]
         notes.append(
             f"{100 * share:.0f} % of the rows wanted lie outside what was measured for {primary!r} "
-            f"({list_labels(names)}): no row held out is like them, and the answer does not hold there. Borrowing may "
-            "help there most of all."
+            f"({list_labels(names)}): no row held out is like them, so that folds tell nothing of them, and fits to "
+            "all rows only what the models expect. Borrowing may help there most of all."
         )
         warn(notes[-1])
     return [[int(row), float(v)] for row, v in zip(rows, w, strict=True)], notes

@@ -34,6 +34,7 @@ OPTIONAL: dict[str, Any] = {
     **{name: [[LABEL]] for name in ("row_weights", "clusters", "notes")},
     "unseen": {"error", "population"},
 }
+ELSEWHERE = ("mean elsewhere", "std elsewhere")  # of a fit to all rows
 JOB: dict[str, Any] = {
     "primary": LABEL,
     "method": (str,),
@@ -43,6 +44,7 @@ JOB: dict[str, Any] = {
     "y": [LABEL],
     "failure": (str, type(None)),
     "evidence": (*NUMBER, type(None)),  # of a fit to all rows
+    **{name: [NUMBER] for name in ELSEWHERE},
     "seconds": NUMBER,
     "warnings": [(str,)],
 }
@@ -93,8 +95,10 @@ def check_line(line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     if "relations" in line:
         _refuse_other(line, {"primary": LABEL, "relations": [RELATION]}, "a line")
         _refuse_other([r.get(n) for r in line["relations"] for n in BOUNDS], [FIGURE], "a bound in a line")
-    else:
-        _refuse_other({"evidence": None, **line}, JOB, "a line")
+    if "relations" not in line or "method" in line:
+        _refuse_other({**{name: [] for name in ELSEWHERE}, "evidence": None, **line}, JOB, "a line")
+        if len({len(line.get(n, [])) for n in ELSEWHERE}) > 1:
+            raise ValueError("a line has not as many spreads as predictions")
         _refuse_unknown([line["method"]] if line["method"] not in about.get("own", ()) else [])
         answers = {name: ANSWER.get(name, NUMBER) for name in ANSWERS[about["kind"]]}
         if line["failure"] is None:

@@ -16,19 +16,18 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
-from borrow.data.encode import TableEncoder, needs_encoding, read_days
+from borrow.data.encode import needs_encoding, read_days
+from borrow.data.encoder import TableEncoder
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
+from borrow.data.plain import is_missing, name_some, to_floats
 from borrow.data.read import (
     SMALLEST,
     as_frame,
     columns_of,
     constant_columns,
     identifier_columns,
-    is_missing,
-    name_some,
     refuse_sizes,
     task_values,
-    to_floats,
 )
 from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
@@ -64,6 +63,7 @@ class Problem:
     encoder: Any = field(default=None, repr=False, compare=False)
     groups: tuple[Any, ...] | None = None  # of every row: what is measured together, and held out together
     times: tuple[float, ...] | None = None  # of every row, as numbers
+    wanted: Array | None = field(default=None, repr=False, compare=False)  # inputs that will be asked for
     more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
 
     @property
@@ -108,6 +108,16 @@ class Problem:
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
         return with_encoder(model.fit(self.frame, self.y), self.encoder)
+
+    def elsewhere(self, primary: Any, most: int) -> Array:
+        """Inputs where the primary was not measured: those wanted, or those of other tasks within its range."""
+        X = self.wanted
+        if X is None:
+            own, X = self.X[self.rows_of(primary)], self.X[self.seen & ~self.all_of(primary)]
+            known = {x.tobytes() for x in own + 0.0}
+            inside = np.all((own.min(axis=0) <= X) & (own.max(axis=0) >= X), axis=1)
+            X = X[inside & [x.tobytes() not in known for x in X + 0.0]]
+        return X[np.linspace(0, len(X) - 1, min(len(X), most)).astype(np.intp)]
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
@@ -258,7 +268,7 @@ def _kind_of(present: Sequence[Any]) -> str:
     if text:
         return "regression" if sum(map(_is_number, text)) + len(present) - len(text) > len(present) / 2 else KINDS[1]
     whole = all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in present)
-    few = len(set(present)) == 2
+    few = len(set(present)) == 2 < len(present)  # of two rows nothing says what they are
     return KINDS[1] if all(isinstance(v, bool) for v in present) or (whole and few) else KINDS[0]
 
 

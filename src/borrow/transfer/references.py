@@ -26,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema, read_training
+from borrow.data.table import Table
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.numerics.linalg import Array
 
@@ -45,7 +46,7 @@ class LinearFit:
     level: Array  # (M, C)
     slopes: Array  # (M, C, d)
     std: Array  # (M,), of numbers
-    missed: tuple[Array, ...] = ()  # by how much each task's rows are missed when they are left out
+    left_out: tuple[tuple[Array, Array], ...] = ()  # targets of each task's rows, and each predicted without itself
 
     def __call__(self, X: Array, task: Codes) -> Array:
         """Values at new rows, one column per output."""
@@ -69,16 +70,16 @@ class _Reference(TaskEstimator):
         rows, _ = rows.labelled()
         scales = rows.X.std(axis=0)
         center, scales = rows.X.mean(axis=0), np.where(scales > 0, scales, 1.0)
-        level, slopes, std, *missed = self._lines((rows.X - center) / scales, rows, schema)
+        level, slopes, std, *left_out = self._lines((rows.X - center) / scales, rows, schema)
         attributes = {**self._read_attributes(), "tasks_": as_labels(schema.labels)}
         attributes |= (
             {"classes_": schema.classes} if labelled else {"noise_": dict(zip(schema.labels, std**2, strict=True))}
         )
-        return Fitted(schema, LinearFit(center, scales, level, slopes, std, tuple(missed)), attributes)
+        return Fitted(schema, LinearFit(center, scales, level, slopes, std, tuple(left_out)), attributes)
 
     @abstractmethod
-    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, ...]:
-        """Level, slopes and spread of every task's line, for standardised Z; of numbers, what each row is missed by."""
+    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Any, ...]:
+        """Level, slopes and spread of every task's line, for standardised Z; of numbers, `LinearFit.left_out`."""
 
     def _values(self, X: Any, tasks: Any) -> Array:
         rows, task = self._read_new(X, tasks)
@@ -102,7 +103,7 @@ class RidgeReference(RegressorMixin, _Reference):
     only : label of the only task to fit; None fits every task.
     """
 
-    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, ...]:
+    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Any, ...]:
         M, d = len(schema.labels), Z.shape[1]
         level, slopes, std = np.zeros((M, 1)), np.zeros((M, 1, d)), np.zeros(M)
         where = [np.flatnonzero(rows.task == t) for t in range(M)]
@@ -123,7 +124,16 @@ class RidgeReference(RegressorMixin, _Reference):
             level[t] = means[t] + LEVEL * c[at].sum()
             slopes[t] = common + own * Z[at].T @ c[at]
             std[t] = np.sqrt((missed[at] @ missed[at] + spread) / (len(at) + 1))
-        return level, slopes, std, *(missed[at] for at in where)
+        return level, slopes, std, *((rows.y[at], rows.y[at] - missed[at]) for at in where)
+
+    def leave_one_out(self) -> Table:
+        """Every row predicted without it, in closed form: task, count, y, mean and std, as of the other estimators."""
+        model, labels = self._fit_of().model, self._fit_of().schema.labels
+        parts = [
+            {"task": [label] * len(y), "count": [1] * len(y), "y": y, "mean": mean, "std": [std] * len(y)}
+            for label, std, (y, mean) in zip(labels, model.std.tolist(), model.left_out, strict=True)
+        ]
+        return Table({name: [v for part in parts for v in part[name]] for name in parts[0]})
 
     def predict(
         self, X: Any, tasks: Any = None, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
@@ -161,7 +171,7 @@ class LogisticReference(ClassifierMixin, _Reference):
     task, random_state, form, only : as in `RidgeReference`.
     """
 
-    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Array, ...]:
+    def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Any, ...]:
         M, C, d = len(schema.labels), len(schema.classes), Z.shape[1]
         code = rows.y.astype(int) % C  # of one class only the code is 1
         level, slopes = np.zeros((M, C)), np.zeros((M, C, d))

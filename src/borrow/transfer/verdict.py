@@ -37,8 +37,8 @@ class Verdict:
     ----------
     answer : "helps", "probably helps", "no practical difference", "cannot tell", "probably hurts" or "hurts".
     primary : label of the task that the answer is for.
-    best : key of the method that was judged, that of the largest weight among those that borrow, or among those that
-        relate the tasks where all rows show a relation; None where none could be.
+    best : key of the method that was judged, that of the largest weight among those that borrow, where fits to all rows
+        judge among those that relate the tasks; None where none could be.
     difference, low, high : of its error from that of `alone`, negative is better, with an interval: the one to be
         expected where fits to all rows judge (`by_all_rows`), else the one in folds.
     level, folds : level of the interval, and the number of folds.

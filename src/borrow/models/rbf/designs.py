@@ -116,27 +116,22 @@ class Network:
             [solve_lower_transposed(np.asfortranarray(L), b) for L, b in zip(self.R, self.b.T, strict=True)]
         )
 
-    def whiten(self, X: Array, task: Codes) -> tuple[Array, Array]:
-        """U(x) = R^-T φ(x) of each row's task (N + 1, n), and what that leaves of the shared functions (N0 + 1, n)."""
-        U = activations(X, self.basis)
-        z = np.zeros((0, len(X))) if self.shared is None else activations(X, self.shared.basis)
+    def answer(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
+        """f_k(x) of each row's task, and roots of its variance in units of σ².
+
+        The roots are of the task level, (n, N + 1), from U(x) = R^-T φ(x), and of the shared one, (n, N0 + 1), from
+        what U leaves of its functions.
+        """
+        U, shared = activations(X, self.basis), self.shared
+        z = np.zeros((0, len(X))) if shared is None else activations(X, shared.basis)
+        mean = 0.0 if shared is None else shared.weights @ z
         for k in np.unique(task):
             at = np.flatnonzero(task == k)
             U[:, at] = solve_lower(np.asfortranarray(self.R[k]), np.ascontiguousarray(U[:, at]))
-            if self.shared is not None:
-                z[:, at] -= self.shared.E[k].T @ U[:, at]
-        return U, z
-
-    def features(self, X: Array, task: Codes) -> tuple[Array, Array]:
-        """Roots of the variance in units of σ²: of the task level (n, N + 1) and of the shared one (n, N0 + 1)."""
-        U, z = self.whiten(X, task)
-        r = z if self.shared is None else solve_lower(self.shared.L, z)
-        return (U / np.sqrt(self.q[:, task])).T, r.T
-
-    def mean(self, X: Array, task: Codes) -> Array:
-        """The function f_k(x) of each row's task."""
-        mean = np.einsum("jn,jn->n", self.whiten(X, task)[0], self.b[:, task])
-        return mean if self.shared is None else mean + self.shared.weights @ activations(X, self.shared.basis)
+            if shared is not None:
+                z[:, at] -= shared.E[k].T @ U[:, at]
+        r = z if shared is None else solve_lower(shared.L, z)
+        return np.einsum("jn,jn->n", U, self.b[:, task]) + mean, (U / np.sqrt(self.q[:, task])).T, r.T
 
 
 def sized(recursion: Recursion, y: Array) -> tuple[Array, Array, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,14 +56,6 @@ class RBFFit:
         """Whether every network stopped growing by itself."""
         return all(n.growth.converged and (n.shared is None or n.shared.growth.converged) for n in self.networks)
 
-    def _by_network(self, task: Codes) -> Iterator[tuple[Codes, Network, Codes]]:
-        """Which rows of these tasks a network answers for, the network, and the codes of the tasks inside it."""
-        which = task if self.design == "independent" else np.zeros_like(task)
-        within = np.zeros_like(task) if self.design in ("independent", "one") else task
-        for k in np.unique(which):
-            at = np.flatnonzero(which == k)
-            yield at, self.networks[k], within[at]
-
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
         p = self.predict(self.cells.X, self.cells.task)
@@ -71,25 +63,25 @@ class RBFFit:
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows."""
-        X, mean, noise = X / self.input_scales, np.empty(len(X)), self.noise[task]
-        own, shared = self.features(X, task)
-        for at, network, within in self._by_network(task):
-            mean[at] = network.mean(X[at], within)
+        noise, (mean, own, shared) = self.noise[task], self.answer(X / self.input_scales, task)
         variance = noise * ((own**2).sum(axis=1) + (shared**2).sum(axis=1))
         if not full:
             return Prediction(mean, variance)
         same = (task[:, None] == task) | (self.design == "one")
         return Prediction(mean, variance, noise * ((own @ own.T) * same + shared @ shared.T))
 
-    def features(self, X: Array, task: Codes) -> tuple[Array, Array]:
-        """Whitened features of scaled rows under the networks, all with the columns of the largest."""
+    def answer(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
+        """What the networks answer for scaled rows: means, and roots of variances with the columns of the largest."""
         widest = max(len(n.basis.widths) for n in self.networks) + 1
-        own, shared = np.zeros((len(task), widest)), np.zeros((len(task), 0))
-        for at, network, within in self._by_network(task):
-            part, level = network.features(X[at], within)
+        mean, own, shared = np.empty(len(task)), np.zeros((len(task), widest)), np.zeros((len(task), 0))
+        which = task if self.design == "independent" else np.zeros_like(task)
+        within = np.zeros_like(task) if self.design in ("independent", "one") else task
+        for k in np.unique(which):
+            at = np.flatnonzero(which == k)
+            mean[at], part, level = self.networks[k].answer(X[at], within[at])
             own[at, : part.shape[1]] = part
             shared = level if level.shape[1] else shared
-        return own, shared
+        return mean, own, shared
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
@@ -263,6 +255,6 @@ class MultiTaskRBFRegressor(TaskRegressor):
             task, room = np.zeros_like(task), [len(features)]
         stack, members = merge_inputs(features / scales, task, len(room))
         with single_thread(len(features)):
-            own, shared = unseen_features(self, stack) if model is None else model.features(stack.X, stack.task)
+            own, shared = unseen_features(self, stack) if model is None else model.answer(stack.X, stack.task)[1:]
             chosen = select_rows(own, shared, stack.starts, stack.count, np.array(room), int(n))
         return np.array([members[i].pop(0) for i, _ in chosen], dtype=np.intp)
