@@ -375,11 +375,13 @@ def test_blocks_of_parameters_are_each_task_s_own_and_hold_every_one_once():
 
     numbers = {n: np.full(v.size, -1.0) for n, v in fit.values.items()}
     for i, t in enumerate(fit.setup.secondaries.tolist()):
-        numbers["rho"][i] = numbers["noise"][t] = i
-        numbers["specific"][fit.setup.specific_parts[t]] = i
+        numbers["rho"][i] = t
+    for t, part in enumerate(fit.setup.specific_parts):
+        numbers["specific"][part] = numbers["noise"][t] = t
     labels = np.concatenate(list(numbers.values()))
-    others, own = blocks_of(fit.setup)
-    assert own.shape[0] == 2
-    np.testing.assert_array_equal(labels[own], [[0.0] * own.shape[1], [1.0] * own.shape[1]])
-    np.testing.assert_array_equal(labels[others], -1.0)
-    np.testing.assert_array_equal(np.sort(np.concatenate([others.ravel(), own.ravel()])), np.arange(len(labels)))
+    shared, *own = [labels[blocks] for blocks in blocks_of(fit.setup)]
+    np.testing.assert_array_equal(shared, np.full((1, fit.setup.kernel.n_theta), -1.0))
+    assert all(np.ptp(block) == 0 for blocks in own for block in blocks)
+    assert sorted(block[0] for blocks in own for block in blocks) == [0.0, 1.0, 2.0]
+    positions = np.sort(np.concatenate([blocks.ravel() for blocks in blocks_of(fit.setup)]))
+    np.testing.assert_array_equal(positions, np.arange(len(labels)))

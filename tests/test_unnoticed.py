@@ -72,19 +72,20 @@ def test_covariances_for_suggestions_are_in_the_units_of_each_task(name):
 
 
 def test_prior_of_a_weight_takes_the_mean_variance_over_the_inducing_inputs():
-    """w = rho sqrt(v): twice as many inducing inputs change nothing."""
+    """w = rho sqrt(v): twice as many inducing inputs change nothing; the primary's counts where it has an own part."""
 
     class Setup:
         kernel = SquaredExponential(2.0, 1.0)
         background = None
+        primary = 0
 
-        def __init__(self, m):
-            self.Z = np.linspace(0.0, 1.0, m)[:, None]
+        def __init__(self, m, own):
+            self.Z, self.specific = np.linspace(0.0, 1.0, m)[:, None], [own, None, None]
 
     values = {"kernel": Setup.kernel.theta, "rho": np.array([0.5, -1.0])}
-    for m in (3, 6):
-        value, by = WeightPrior(Setup(m), 0.7)(values)
-        assert value == pytest.approx(-1.25 * 2.0 / (2.0 * 0.49), rel=1e-12)
+    for m, own, squares in ((3, None, 1.25), (6, None, 1.25), (3, Setup.kernel, 2.25)):
+        value, by = WeightPrior(Setup(m, own), 0.7)(values)
+        assert value == pytest.approx(-squares * 2.0 / (2.0 * 0.49), rel=1e-12)
         np.testing.assert_allclose(by["rho"], -values["rho"] * 2.0 / 0.49)
         assert by["kernel"][0] == pytest.approx(value)
 

@@ -102,12 +102,18 @@ class Cells(Stacked):
         return Cells(self.X[at], self.y[at], self.count[at], starts, *within, least)
 
 
+def spaced(at: slice, most: int) -> Codes:
+    """At most so many rows of these, evenly spaced."""
+    n = at.stop - at.start
+    return np.linspace(0, n - 1, min(n, most)).astype(np.intp) + at.start
+
+
 def thin(cells: Cells, most: int) -> Cells:
     """At most `most` cells of every task, evenly spaced in their order; what is kept of their rows shrinks alike."""
     sizes = np.diff(cells.starts)
     if sizes.max(initial=0) <= most:
         return cells
-    kept = [np.linspace(0, n - 1, min(n, most)).astype(np.intp) + i for n, i in zip(sizes, cells.starts, strict=False)]
+    kept = [spaced(cells.of(t), most) for t in range(len(sizes))]
     at, lengths = np.concatenate(kept), np.array([len(k) for k in kept])
     share = lengths / np.maximum(sizes, 1)
     starts = np.concatenate([[0], np.cumsum(lengths)])

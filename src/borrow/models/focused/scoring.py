@@ -100,24 +100,23 @@ class FocusedAscent(Ascent):
 
 
 def blocks_of(setup: Setup) -> list[Array]:
-    """Positions of the parameters of each secondary, those of tasks with as many together; and of all others, first.
+    """Positions of the shared kernel's parameters, and of each task's own: tasks with as many together.
 
-    None with background functions, whose loadings bear on each other.
+    What the primary has of its own is a block too: it bears on the primary's few rows alone, and beside the shared
+    kernel, which all rows bear on, it would hardly move before the search is still. None with background functions,
+    whose loadings bear on each other.
     """
     if setup.background is not None:
         return []
     parts, n, M = setup.specific_parts, setup.kernel.n_theta, len(setup.specific)
     own, noise = n + M - 1, n + M - 1 + parts[-1].stop
-    last = noise + (M if isinstance(setup.infer, ExactInference) else 0)
-    of_task: dict[int, list[Array]] = {}
-    for i, t in enumerate(setup.secondaries.tolist()):
-        block = np.array(
-            [n + i, *range(own + parts[t].start, own + parts[t].stop), *([noise + t] if last > noise else [])]
-        )
-        of_task.setdefault(len(block), []).append(block)
-    blocks = [np.stack(each) for each in of_task.values()]
-    rest = np.setdiff1d(np.arange(last), np.concatenate([b.ravel() for b in blocks] or [np.zeros(0)]))
-    return [rest[None, :], *blocks]
+    weight = {t: [n + i] for i, t in enumerate(setup.secondaries.tolist())}
+    by_size: dict[int, list[list[int]]] = {}
+    for t, part in enumerate(parts):
+        block = weight.get(t, []) + list(range(own + part.start, own + part.stop))
+        block += [noise + t] if isinstance(setup.infer, ExactInference) else []
+        by_size.setdefault(len(block), []).append(block)
+    return [np.arange(n)[None, :], *(np.array(each) for size, each in by_size.items() if size)]
 
 
 def observed_curvature(ascent: FocusedAscent, values: Values) -> Array:

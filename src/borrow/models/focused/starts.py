@@ -14,13 +14,19 @@ from __future__ import annotations
 from copy import deepcopy
 
 import numpy as np
+from sklearn.utils import gen_batches
 
+from borrow.data.cells import Codes, spaced
 from borrow.inference import EPInference, Result
 from borrow.models.focused.alone import Alone
 from borrow.models.focused.model import Setup
 from borrow.models.gp.model import condition_single
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
+
+#: So many rows of a task tell at most how it is related at the start; so many rows of all tasks are
+#: predicted at once.
+START_ROWS, ROWS_AT_ONCE = 100, 10_000
 
 
 def starts(
@@ -70,21 +76,29 @@ def regression_start(values: Values, setup: Setup, targets: list[Array], primary
     """
     start = deepcopy(values)
     variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
-    for i, (t, y) in enumerate(zip(setup.secondaries.tolist(), targets, strict=True)):
-        at = setup.cells.of(t)
-        count = setup.cells.count[at]
+    rows = [spaced(setup.cells.of(t), START_ROWS) for t in setup.secondaries.tolist()]
+    told = [None] * len(rows) if primary is None else primary_at(primary, setup.cells.X, rows)
+    for i, (t, at, p) in enumerate(zip(setup.secondaries.tolist(), rows, told, strict=True)):
+        y, count = targets[i][at - setup.cells.starts[t]], setup.cells.count[at]
         if len(y) == 0:
             start["rho"][i] = 0.0
             continue
-        if primary is None:
+        if p is None:
             start["rho"][i], left = 0.7 / np.sqrt(variance), 0.5
         else:
-            p = primary.posterior.predict(setup.cells.X[at], np.zeros(len(y), dtype=np.intp))
-            energy = float(count @ (p.mean**2 + p.variance))
-            start["rho"][i] = rho = float(count @ (p.mean * y)) / energy if energy > 0 else 0.0
-            left = float(count @ (y - rho * p.mean) ** 2) / max(float(count @ y**2), 1e-12)
+            energy = float(count @ (p[0] ** 2 + p[1]))
+            start["rho"][i] = rho = float(count @ (p[0] * y)) / energy if energy > 0 else 0.0
+            left = float(count @ (y - rho * p[0]) ** 2) / max(float(count @ y**2), 1e-12)
         keep_own_share(start, setup, t, left)
     return start
+
+
+def primary_at(primary: Result, X: Array, rows: list[Codes]) -> list[Array]:
+    """Mean and variance (2, k) of the primary's own posterior at these rows of each task, many predicted at once."""
+    at = np.concatenate(rows)
+    told = [primary.posterior.predict(X[at[b]], np.zeros_like(at[b])) for b in gen_batches(len(at), ROWS_AT_ONCE)]
+    moments = np.hstack([np.zeros((2, 0)), *([p.mean, p.variance] for p in told)])
+    return np.split(moments, np.cumsum([len(r) for r in rows])[:-1], axis=1)
 
 
 def keep_own_share(start: Values, setup: Setup, t: int, share: float) -> None:
