@@ -136,7 +136,7 @@ class WeightPrior:
     """w_t = rho_t sqrt(v) ~ N(0, sd^2) with v the mean prior variance of f^p over Z; the background's loadings alike.
 
     log p = -sum rho^2 v / (2 sd^2), so d/d rho = -rho v / sd^2 and d/d theta = -(sum rho^2 / (2 sd^2)) dv/d theta. With
-    labels the primary's rho = 1 counts too where it has a part of its own: else f^p would be what the secondaries share,
+    labels the primary's rho = 1 counts too where it has a part of its own: else f^p would be what secondaries share,
     made larger. Of numbers, whose scale is known, that changes nothing to speak of.
     """
 
