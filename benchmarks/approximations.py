@@ -7,7 +7,8 @@
 The tables of `gpu_fits.py`: ten tasks, eight inputs, all rows distinct. Ours: exact; rank 2 with 500 inducing inputs
 (FITC); 1,000 rows chosen by the IVM. Peers, where GPyTorch is installed, with the same covariance of rank 2: its sparse
 regression (`InducingPointKernel`: Titsias's variational bound, VFE) by 150 steps of Adam, and its stochastic
-variational GP (SVGP) by 30 passes in batches of 1,024, at least 1,500 steps; both with 500 inducing inputs that are rows of the table.
+variational GP (SVGP) by 30 passes in batches of 1,024, at least 1,500 steps; both
+with 500 inducing inputs that are rows of the table.
 """
 
 from __future__ import annotations
