@@ -75,9 +75,19 @@ def test_flipping_all_labels_of_a_secondary_changes_nothing(which, seed):
     np.testing.assert_allclose(p, q, atol=1e-6)
 
 
-def test_no_relation_is_dropped():
-    X, y, tasks, _, _ = drawn(5, 3)
-    assert np.all(list(borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks).rho_.values()))
+def test_relations_are_kept_all_together_or_dropped_all_together():
+    """Labels that mean nothing are not borrowed from, and the primary is then what it is without the others."""
+    X, y, tasks, X_new, _ = drawn(400, 3)
+    model = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks)
+    assert np.all(list(model.rho_.values()))
+    assert "p" in model.specific_kernels_  # its function has a part of its own
+    rng = np.random.default_rng(3)
+    for t in ("a", "b"):
+        y[tasks == t] = rng.permutation(y[tasks == t])
+    model = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks)
+    assert model.rho_ == {"p": 1.0, "a": 0.0, "b": 0.0}
+    single = borrow.SingleTaskGPClassifier().fit(X, y, tasks=tasks)
+    np.testing.assert_allclose(model.predict_proba(X_new), single.predict_proba(X_new, tasks="p"), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:the function that tasks share is carried by")

@@ -19,6 +19,7 @@ import borrow
 from borrow import store
 from borrow.cli.app import main
 from borrow.cli.output import guarded
+from borrow.models.gp.model import single_lengthscales
 from borrow.tasks import dask
 
 NAMES = [n for n in borrow.__all__ if n.endswith(("Classifier", "Regressor"))]
@@ -374,6 +375,16 @@ def test_columns_far_more_than_rows_are_told(name):
     make(name).fit(wide, y > 0 if name.endswith("Classifier") else y, tasks=list("abc") * 3)  # nothing is learnt
 
 
+def test_columns_far_more_than_rows_are_not_explored_one_by_one():
+    """Beyond a hundred lengthscales groups of them are moved: every one of them once, and two evaluations for each."""
+    for columns, groups in ((1, 0), (7, 7), (100, 100), (250, 100)):
+        kernel = borrow.kernels.SquaredExponential(1.0, np.ones(columns))
+        moves = single_lengthscales({"kernel": kernel.theta, "noise": np.zeros(1)}, kernel)
+        assert len(moves) == groups
+        if moves:
+            np.testing.assert_array_equal(sum(m["kernel"] for m in moves), kernel.marks("lengthscale"))
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("instead", [TypeError("expected a message argument"), GeneratorExit("a panic")])
@@ -402,6 +413,7 @@ def test_what_an_interrupted_import_raises_is_an_interruption(number, instead, c
 EXECUTED = """
 import sys, typer
 from borrow.cli.output import guarded
+from borrow.models.gp.model import single_lengthscales
 
 @guarded
 def command():

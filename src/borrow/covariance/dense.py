@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
+from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction, Sites
 from borrow.covariance.design import Design, Rebuilt
 from borrow.covariance.inducing import LOG_2PI, marginal_variances, unit_noise
 from borrow.kernels import Kernel
@@ -65,12 +65,17 @@ class DenseTasks(Rebuilt):
     @cached_property
     def K(self) -> Array:
         """The prior covariance of all rows."""
-        return self.scaled(namespace(self.X).ones_like(self.X[:, 0]))[0]
+        one = namespace(self.X).ones_like(self.X[:, 0])
+        return self.scaled(one, self.between(one))
 
-    def scaled(self, w: Array) -> tuple[Array, Array]:
-        """w K w, and w_i B[t_i, t_j] w_j alone."""
+    def between(self, w: Array) -> Array:
+        """w_i B[t_i, t_j] w_j."""
         wBw = self.at_tasks(w[:, None] * as_type_of(w, self.B[self.task]))
         wBw *= w
+        return wBw
+
+    def scaled(self, w: Array, wBw: Array) -> Array:
+        """w K w, from `between`."""
         A = wBw * self.Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
@@ -80,7 +85,7 @@ class DenseTasks(Rebuilt):
             if block is not None:
                 at = self.design.rows(t)
                 A[at, at] += w[at][:, None] * block * w[at]
-        return A, wBw
+        return A
 
     def at_tasks(self, A: Array) -> Array:
         """Columns of the tasks of all rows."""
@@ -115,12 +120,21 @@ class DensePosterior(Rebuilt):
     def __post_init__(self) -> None:
         prior = self.prior
         self.w, s = unit_noise(as_type_of(prior.X, self.sites.nu), as_type_of(prior.X, self.sites.tau))
-        A, self.wBw = prior.scaled(self.w)
+        if isinstance(self.sites, Sites):  # those of EP, every sweep of which asks for K
+            A = prior.K * self.w
+            A *= self.w[:, None]
+        else:
+            A = prior.scaled(self.w, self.wBw)
         linalg.add_diagonal(A, 1.0)
         self.L = linalg.cholesky(A, overwrite=True)
         self.alpha = linalg.solve(self.L, s)
         self.log_determinant = linalg.log_determinant(self.L)
         self.evidence = -0.5 * (float(s @ self.alpha) + self.log_determinant + len(s) * LOG_2PI)
+
+    @cached_property
+    def wBw(self) -> Array:
+        """The task covariance between rows, in the units of the sites."""
+        return self.prior.between(self.w)
 
     @cached_property
     def coefficients(self) -> Array:

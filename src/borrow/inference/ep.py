@@ -113,8 +113,8 @@ class Past:
     """
 
     def __init__(self) -> None:
-        self._sites: list[Sites] = []
-        self._moves: list[Sites] = []
+        self._sites: list[Array] = []  # (2, n) each: nu and tau
+        self._moves: list[Array] = []
 
     def forget(self) -> None:
         """Begin again, where the steps do not go towards a fixed point."""
@@ -122,27 +122,21 @@ class Past:
 
     def next(self, sites: Sites, new: Sites, step: float, sd: Array) -> Sites:
         """The sites of the next sweep."""
-        move = Sites(new.nu - sites.nu, new.tau - sites.tau)
-        self._sites, self._moves = [*self._sites, sites][-MEMORY:], [*self._moves, move][-MEMORY:]
-        plain = Sites(sites.nu + step * move.nu, sites.tau + step * move.tau)
-        if len(self._moves) < 2:
-            return plain
-
-        def differences(of: list[Sites], name: str) -> Array:
-            rows = [getattr(v, name) for v in of]
-            return namespace(sd).stack([b - a for a, b in pairwise(rows)])
-
-        by = {"nu": sd, "tau": sd**2}
-        parts = [(differences(self._moves, n) * w, getattr(move, n) * w) for n, w in by.items()]
-        G, h = (to_host(sum(each)) for each in zip(*((R @ R.T, R @ r) for R, r in parts), strict=True))
-        weights = as_type_of(sd, np.linalg.lstsq(G, h, rcond=1e-10)[0])
-        mixed = Sites(
-            *(
-                getattr(plain, n) - weights @ (differences(self._sites, n) + step * differences(self._moves, n))
-                for n in by
-            )
-        )
-        return mixed if bool((mixed.tau >= 0.0).all()) else plain
+        stack = namespace(sd).stack
+        at = stack([sites.nu, sites.tau])
+        move = stack([new.nu, new.tau]) - at
+        self._sites, self._moves = [*self._sites, at][-MEMORY:], [*self._moves, move][-MEMORY:]
+        end = at + step * move
+        if len(self._moves) > 1:
+            X, R = (stack([b - a for a, b in pairwise(each)]) for each in (self._sites, self._moves))
+            scale = stack([sd, sd**2])
+            scaled, k = (R * scale).reshape(len(R), -1), len(R)
+            G, h = to_host(scaled @ scaled.T), to_host(scaled @ (move * scale).reshape(-1))
+            weights = as_type_of(sd, np.linalg.lstsq(G, h, rcond=1e-10)[0])
+            mixed = end - (weights @ (X + step * R).reshape(k, -1)).reshape(end.shape)
+            if bool((mixed[1] >= 0.0).all()):
+                end = mixed
+        return Sites(end[0], end[1])
 
 
 def cavity(mean: Array, variance: Array, sites: Sites) -> tuple[Array, Array]:

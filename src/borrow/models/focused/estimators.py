@@ -81,7 +81,7 @@ class FocusedGP(GPEstimator):
         return primary_code(self.primary, labels)
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> FocusedFit:
-        primary, scales, sd = self._primary_code(data.labels), data.column_scales, weight_sd(self.rho_prior)
+        primary, scales, sd = self._primary_code(data.labels), data.column_scales, weight_sd(self.rho_prior, infer)
         setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
         values |= likelihood
         setup = with_inducing(self.inducing, data, replace(setup, tasks=tasks), values)
@@ -124,7 +124,7 @@ class FocusedGP(GPEstimator):
 
     def _relatedness(self, fit: FocusedFit) -> Table:
         setup = replace(fit.setup, infer=at_final_tolerance(fit.setup.infer))  # its gradient is differenced
-        ascent = FocusedAscent(setup, fit.scales, self.prior, weight_sd(self.rho_prior))
+        ascent = FocusedAscent(setup, fit.scales, self.prior, weight_sd(self.rho_prior, setup.infer))
         with single_thread(int(np.diff(fit.cells.starts).max())):
             return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels)
 
@@ -150,7 +150,8 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
     inducing : inputs that carry the shared function. "auto" needs none where all pairs of rows can be written out (up
         to 1,000 rows: exact), else takes those of the primary and as many of the others as it takes; None is exact at
         any size; "primary" (the paper's), a number of inputs, or an array of them.
-    rho_prior : "auto" is N(0, 1) on rho sqrt(variance), a number is another standard deviation, None is no prior.
+    rho_prior : "auto" is N(0, 1) on rho sqrt(variance), for labels N(0, e^2); a number is another standard deviation,
+        None is no prior.
     background : number of functions shared among the secondaries but not with the primary.
     workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
         tasks are spread over them, the answer is the same (docs/large.md).
@@ -211,8 +212,9 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
     The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
-    Unlike in regression no relation is dropped: the prior on rho sqrt(variance) shrinks those that do not help; and
-    `inducing="auto"` is the primary's inputs alone where 100 do not cover those of all tasks.
+    The primary's function has a part of its own beside what it shares. Unlike in regression relations are dropped all
+    together, where they do not add a nat each to what is maximised, or not at all; and `inducing="auto"` is the
+    primary's inputs alone where 100 do not cover those of all tasks.
 
     Parameters
     ----------

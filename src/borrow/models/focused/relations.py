@@ -2,7 +2,8 @@
 
 A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective gets rho = 0,
 and the primary is exactly what it would be alone. The objective is a penalised maximum without normalisers, so this is
-a price and no odds. Not so with labels.
+a price and no odds. With labels it is 1 nat, and asked of all relations together: each alone carries too little, and
+of fifteen that mean nothing a few would seem to earn it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 
-#: What a relation has to add to the objective, in nats, to be kept. Labels carry so little that hardly any would; there
-#: the prior on w alone holds them, and none is dropped.
+#: What a relation has to add to the objective, in nats, to be kept; with labels on average.
 RELATION_COST = 1.5
-LABEL_RELATION_COST = 0.0
+LABEL_RELATION_COST = 1.0
 #: Log variance of the primary's own part, against that of its function: where it starts, and where none is meant.
 OWN_SHARE, LITTLE = -1.0, -3.0
 
@@ -79,8 +79,8 @@ class Search:
 def sharing_gains(search: Search, best: Optimum) -> Array:
     """Nats by which each secondary is better explained with the others' help than alone, priors counted on both sides.
 
-    The objective less its value with the task by itself again. In regression that is log p(y_t | the other tasks) less
-    the task's own evidence, and what the priors change by: closed form.
+    The objective less its value with the task by itself again: log p(y_t | the other tasks) less the task's own
+    evidence, and what the priors change by. Of numbers; closed form.
     """
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
@@ -91,9 +91,6 @@ def sharing_gains(search: Search, best: Optimum) -> Array:
         if kernel is None or len(cells.y) == 0:
             continue
         without = cut_relations(values, np.arange(len(gains)) == i, search)
-        if isinstance(setup.infer, EPInference):
-            gains[i] = best.objective - search.objective(without)[0]
-            continue
         likelihood = Gaussian(cells, np.exp(values["noise"][t : t + 1]))
         helped = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
         gains[i] = helped - search.alone.evidences[t] + now - search.ascent.log_prior(without)
@@ -145,29 +142,37 @@ def primary_gain(search: Search, values: Values) -> float:
 def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Search, Optimum]:
     """A part of its own for the primary, where its rows are then better explained given the others.
 
-    It starts as a third of the primary's variance, with the lengthscales that the primary shows by itself; where the
-    best so far shares nothing that is worth it, beside relations from the regression. What all tasks together gain is
-    not asked: the secondaries would gain by a shared function that is hardly the primary's.
+    Where the best so far shares nothing that is worth it, it stands beside relations from the regression. What all
+    tasks together gain is not asked: the secondaries would gain by a shared function that is hardly the primary's.
+    """
+    _, worth = drop_all_unless_worth_it(search, best)
+    other, starts = with_own_part(search, [best.values if np.any(worth.values["rho"]) else regressed])
+    if other is search:
+        return search, best
+    trial = other.go_on(best, starts[0])
+    return (other, trial) if primary_gain(other, trial.values) > primary_gain(search, best.values) else (search, best)
+
+
+def with_own_part(search: Search, starts: list[Values]) -> tuple[Search, list[Values]]:
+    """The search with a part of its own for the primary, and values with it; as they are where there can be none.
+
+    The part starts as a third of the primary's variance, with the lengthscales that the primary shows by itself.
     """
     setup, alone, t, now = search.setup, search.alone, search.setup.primary, search.ascent
     kernel, at = setup.kernel, setup.specific_parts[t].start
     variance = kernel.marks("variance")
     if setup.specific[t] is not None or not variance.any():
-        return search, best
-    _, worth = drop_all_unless_worth_it(search, best)
-    sharing = best.values if np.any(worth.values["rho"]) else regressed
-    wider = replace(setup, specific=[kernel if s == t else k for s, k in enumerate(setup.specific)])
+        return search, starts
 
     def inserted(values: Values, theta: Array) -> Values:
         return {**values, "specific": np.insert(values["specific"], at, theta)}
 
-    start = inserted(sharing, alone.values["kernel"] + OWN_SHARE * variance)
-    bounds = {**search.bounds, "specific": bounds_of(start, setup.cells)["specific"]}
+    wider = replace(setup, specific=[kernel if s == t else k for s, k in enumerate(setup.specific)])
+    out = [inserted(values, alone.values["kernel"] + OWN_SHARE * variance) for values in starts]
+    bounds = {**search.bounds, "specific": bounds_of(out[0], setup.cells)["specific"]}
     ascent = FocusedAscent(wider, now.scales, now.prior, now.sd, rough=now.rough)
-    none = replace(alone, values=inserted(alone.values, kernel.theta + LITTLE * variance))
-    other = replace(search, ascent=ascent, bounds=bounds, alone=none)
-    trial = other.go_on(best, start)
-    return (other, trial) if primary_gain(other, trial.values) > primary_gain(search, best.values) else (search, best)
+    none = inserted(alone.values, kernel.theta + (LITTLE + setup.infer.log_variance) * variance)
+    return replace(search, ascent=ascent, bounds=bounds, alone=replace(alone, values=none)), out
 
 
 def protect_primary(search: Search, best: Optimum) -> tuple[Search, Optimum]:

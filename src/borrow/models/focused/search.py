@@ -31,6 +31,7 @@ from borrow.models.focused.relations import (
     protect_primary,
     prune,
     sharing_gains,
+    with_own_part,
 )
 from borrow.models.focused.scoring import BLOCK_HEAT, HEAT, FocusedAscent
 from borrow.models.focused.starts import starts
@@ -122,15 +123,18 @@ def optimise(
         setup = with_inducing(how.inducing, data, setup, {**alone.values, **alone.finest(setup)})
     given = {**alone.values, "rho": values["rho"]} if rho_given else None
     candidates = starts(setup, alone, check_random_state(how.random_state), how.n_restarts, given)
-    warmup = LABEL_WARMUP_ITERATIONS if isinstance(setup.infer, EPInference) else WARMUP_ITERATIONS
+    labels = isinstance(setup.infer, EPInference)
+    warmup = LABEL_WARMUP_ITERATIONS if labels else WARMUP_ITERATIONS
     bounds = bounds_of(candidates[0], setup.cells)
     search = Search(FocusedAscent(setup, scales, how.prior, how.weight_sd, rough=True), bounds, alone, how.max_iter)
     priced = search.cost > 0 and how.weight_sd is not None
     priced = priced and len(setup.secondaries) > 0 and alone.primary is not None
     if few is not None:
         search = replace(search, ascent=FocusedAscent(few, scales, how.prior, how.weight_sd))
+    if priced and labels and "loadings" not in values:
+        search, candidates = with_own_part(search, candidates)
     heat = HEAT if search.ascent.scores else BLOCK_HEAT if search.ascent.blocks else warmup
-    best = flip_signs_that_help(search, search.ascent.race(candidates, bounds, how.max_iter, heat))
+    best = flip_signs_that_help(search, search.ascent.race(candidates, search.bounds, how.max_iter, heat))
     weighed = (
         priced and "noise" in best.values and "loadings" not in best.values
     )  # the primary's rows, given the others
@@ -142,7 +146,9 @@ def optimise(
         setup = with_inducing(how.inducing, data, setup, best.values)
         search = replace(search, ascent=FocusedAscent(setup, scales, how.prior, how.weight_sd, curvature))
         best = flip_signs_that_help(search, search.go_on(best, best.values))
-    if priced:
+    if priced and labels:
+        search, best = drop_all_unless_worth_it(search, best)
+    elif priced:
         search, best = prune(search, best, sharing_gains(search, best))
     if weighed:
         search, best = protect_primary(search, best)

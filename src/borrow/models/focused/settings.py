@@ -25,11 +25,14 @@ from borrow.tasks.placed import PlacedTasks
 OFFSET_VARIANCE = 0.3
 
 
-def weight_sd(rho_prior: Any) -> float | None:
-    """Standard deviation of the prior on w = rho sqrt(v) from the constructor's `rho_prior`."""
+def weight_sd(rho_prior: Any, infer: Inference) -> float | None:
+    """Standard deviation of the prior on w = rho sqrt(v) from the constructor's `rho_prior`.
+
+    "auto" is as large as functions are beforehand: 1 for scaled targets, e for the argument of a probit.
+    """
     if rho_prior is None:
         return None
-    sd = 1.0 if isinstance(rho_prior, str) and rho_prior == "auto" else rho_prior
+    sd = np.exp(0.5 * infer.log_variance) if isinstance(rho_prior, str) and rho_prior == "auto" else rho_prior
     if isinstance(sd, str) or not np.isfinite(sd) or sd <= 0:
         raise ValueError(f"rho_prior={rho_prior!r}: expected 'auto', a positive standard deviation, or None")
     return float(sd)
@@ -63,7 +66,7 @@ def prepare(
     own = default_kernel(data.column_scales, None, "specific_kernel") + Constant(OFFSET_VARIANCE)
     specific = own_kernels(specific_kernel, data.labels, own, default="auto")
     if not (isinstance(specific_kernel, Mapping) and data.labels[primary] in specific_kernel):
-        specific[primary] = None  # it is given a part of its own where that helps (`relations.give_own_part`)
+        specific[primary] = None  # it is given a part of its own by the search (`relations.with_own_part`)
     setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
     weights = np.array(numbers_by_label(rho, data.labels, "rho", default=0.0))
     values: Values = {

@@ -52,6 +52,8 @@ CHOICES = 3
 #: Learnt ones creep: there, stop when ten steps together gain less than this per row, in nats.
 CREEPING = {"patience": 10, "memory": 100}
 CREEPING_TOL = 1e-4
+#: Lengthscales are moved one at a time up to so many, and in as many groups beyond: a move is two evaluations.
+MOST_SINGLES = 100
 #: What stands for a search where parameters are kept as given.
 KEPT = Optimum({}, np.nan, 0, 0, True, "kept as given")
 
@@ -257,9 +259,10 @@ def uncertainty_by_task(
 
 
 def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") -> list[Values]:
-    """Moves of one lengthscale each, where a kernel has several."""
+    """Moves of one lengthscale each, where a kernel has several; of groups of them where they are very many."""
     at = np.flatnonzero(kernel.marks("lengthscale"))
-    return [direction(values, **{name: np.arange(kernel.n_theta) == i}) for i in at] if len(at) > 1 else []
+    groups = np.array_split(at, min(len(at), MOST_SINGLES)) if len(at) > 1 else []
+    return [direction(values, **{name: np.isin(np.arange(kernel.n_theta), g)}) for g in groups]
 
 
 def explore(
