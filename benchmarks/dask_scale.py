@@ -2,6 +2,7 @@
 
     python benchmarks/dask_scale.py            prints, writes docs/results/bench_dask.json; about 15 CPU minutes
     python benchmarks/dask_scale.py --small    the same in seconds, writes nothing
+    python benchmarks/dask_scale.py --fits     whole fits by estimators, writes docs/results/dask_fits.json (or --small)
 
 Each part is kept under out/dask_scale/ when it is done, and read from there when the command is given again.
 
@@ -11,6 +12,8 @@ Each part is kept under out/dask_scale/ when it is done, and read from there whe
 - `bytes`: everything that client, scheduler and workers write to their sockets in one evaluation, at 50, 100 and 200
   rows a task.
 - `time`: seconds an evaluation with 1, 2 and 4 workers, beside the cost model `predicted`.
+- `--fits`: from the table to predictions, in one process, on two workers, and on two of which one is killed (SIGKILL)
+  when half of the time is over that the fit takes without.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +41,7 @@ import numpy as np
 import psutil
 from distributed import Client, LocalCluster, comm
 
+import borrow
 from borrow import kernels
 from borrow.data.cells import merge
 from borrow.models.focused.model import Setup, objective_of
@@ -335,8 +340,70 @@ def study(size: dict[str, int], small: bool) -> dict[str, Any]:
     }
 
 
+#: Estimators that are fitted whole: how many tasks, in full and small, and their settings.
+FITS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "MultiTaskIVMRegressor": (10_000, 40, {"n_active": 500}),
+    "FocusedGPRegressor": (300, 6, {"primary": 0}),
+}
+
+
+def whole_fit(name: str, settings: dict[str, Any], n_tasks: int, rows: int) -> dict[str, Any]:
+    """One fit and the predictions of a task at new rows."""
+    cells, new = problem(n_tasks, rows)[0].cells, np.linspace(-5, 5, 200)[:, None]
+    model, began = getattr(borrow, name)(**settings), time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(cells.X, cells.y, tasks=cells.task)
+    seconds = time.perf_counter() - began
+    found = {"seconds": round(seconds, 1), "rows": len(cells.y), "evidence": float(model.log_marginal_likelihood_)}
+    return found | {"mean": model.predict(new, tasks=np.zeros(200, dtype=int)).tolist()}
+
+
+def fit_on_two(name: str, settings: dict[str, Any], n_tasks: int, rows: int, kill_at: float | None) -> dict[str, Any]:
+    """The same on two workers, one of which may be killed after some seconds."""
+    with cluster(2) as (_, local):
+        kills: list[float] = []
+
+        def kill() -> None:
+            pid = running(local, random.Random(0))
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                kills.append(round(float(kill_at or 0.0), 1))
+
+        timer = threading.Timer(kill_at or 0.0, kill)
+        if kill_at is not None:
+            timer.start()
+        found = whole_fit(name, {**settings, "workers": "dask"}, n_tasks, rows)
+        timer.cancel()
+    return found | {"killed at second": kills}
+
+
+def fits_of(name: str, small: bool) -> dict[str, Any]:
+    """The three fits of an estimator of `FITS`, and how far those on workers are from the one in this process."""
+    many, few, settings = FITS[name]
+    size = (few, 20) if small else (many, 100)
+    one = kept(f"fit_{name}_one", small, lambda: whole_fit(name, settings, *size))
+    two = kept(f"fit_{name}_two", small, lambda: fit_on_two(name, settings, *size, None))
+    hurt = kept(f"fit_{name}_killed", small, lambda: fit_on_two(name, settings, *size, 0.5 * two["seconds"]))
+    out: dict[str, Any] = {"tasks": size[0], "rows a task": size[1]}
+    for how, found in (("one process", one), ("two workers", two), ("one of two killed", hurt)):
+        out[how] = {k: v for k, v in found.items() if k != "mean"} | {
+            "evidence, relative": abs(found["evidence"] - one["evidence"]) / abs(one["evidence"]),
+            "largest difference of a prediction": float(np.max(np.abs(np.subtract(found["mean"], one["mean"])))),
+        }
+    return out
+
+
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    small = "--small" in (sys.argv[1:] if argv is None else argv)
+    given = sys.argv[1:] if argv is None else argv
+    small = "--small" in given
+    if "--fits" in given:
+        fits = {name: fits_of(name, small) for name in FITS}
+        sys.stdout.write(json.dumps(fits, indent=1) + "\n")
+        if not small:
+            records = [f for line in fits.values() for f in line.values() if isinstance(f, dict)]
+            write_result("dask_fits", {"seed": 0, "cores": psutil.cpu_count(), "fits": fits}, records)
+        return fits
     found = study(SMALL if small else FULL, small)
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
     if not small:

@@ -33,6 +33,8 @@ from borrow.numerics import device as devices
 from results import write_result
 
 TASKS, COLUMNS, NEW, SEED = 10, 8, 1000, 0
+#: Lines that begin with these names are run where the package is installed.
+PEERS = ("botorch", "gpytorch")
 
 Table = tuple[np.ndarray, np.ndarray, np.ndarray]
 Model = Callable[[Table, np.ndarray, np.ndarray], tuple[dict, Callable[[], tuple[np.ndarray, np.ndarray]]]]
@@ -63,7 +65,8 @@ def ours(name: str, **settings: object) -> Model:
     def fit(table: Table, X: np.ndarray, task: np.ndarray) -> tuple[dict, Callable]:
         model = getattr(borrow, name)(device="cuda", **settings)
         model.fit(table[0], table[1], tasks=table[2])
-        found = {"iterations": int(model.n_iter_), "log evidence": float(model.log_marginal_likelihood_)}
+        found = {"log evidence": float(model.log_marginal_likelihood_)}
+        found |= {"iterations": int(model.n_iter_)} if hasattr(model, "n_iter_") else {}
         return found, lambda: model.predict(X, tasks=task, return_std=True, include_noise=True)
 
     return fit
@@ -90,8 +93,9 @@ def botorch(table: Table, X: np.ndarray, task: np.ndarray) -> tuple[dict, Callab
     return {}, predict
 
 
-#: By name: the model, the table, the numbers of rows that are run, and that of the fit that loads libraries.
-LINES: dict[str, tuple[Model, Callable[[int], Table], tuple[int, ...], int]] = {
+#: The model, the table, the numbers of rows that are run, and that of the fit that loads libraries.
+Line = tuple[Model, Callable[[int], Table], tuple[int, ...], int]
+LINES: dict[str, Line] = {
     "symmetric": (ours("MultiTaskGPRegressor"), ten_tasks, (6_000, 12_000, 24_000, 50_000), 600),
     "symmetric, one kernel": (
         ours("MultiTaskGPRegressor", specific_kernel=None),
@@ -104,9 +108,9 @@ LINES: dict[str, tuple[Model, Callable[[int], Table], tuple[int, ...], int]] = {
 }
 
 
-def measure(line: str, n: int, cuda: bool) -> dict:
+def measure(of: Line, line: str, n: int, cuda: bool) -> dict:
     """One fit, timed, after a small one."""
-    fit, table, _, small = LINES[line]
+    fit, table, _, small = of
     warnings.simplefilter("ignore")  # of small tables: the answers are compared by their densities
     if small < n:
         first = table(small + NEW)
@@ -139,13 +143,15 @@ def measure(line: str, n: int, cuda: bool) -> dict:
     return result
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--line", choices=LINES, help="this one alone")
+def main(
+    lines: dict[str, Line] = LINES, program: str = __file__, name: str = "gpu_fits", about: str | None = __doc__
+) -> None:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--line", choices=lines, help="this one alone")
     parser.add_argument("--rows", type=int, help="one size, in this process; needs --line")
     parser.add_argument("--cpu", action="store_true", help="tensors on the CPU")
-    parser.add_argument("--write", action="store_true", help="write docs/results/gpu_fits.json")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--write", action="store_true", help=f"write docs/results/{name}.json")
+    given = parser.parse_args()
     if not given.cpu and (reason := devices.missing()) is not None:
         sys.exit(f"no GPU, so nothing is measured: {reason}. --cpu runs the same code on the CPU.")
     if given.rows is not None:
@@ -153,20 +159,21 @@ def main(arguments: list[str] | None = None) -> None:
             if given.cpu:
                 cpu = devices.Device("cpu")
                 stack.enter_context(mock.patch.multiple(devices, missing=lambda: None, find_gpu=lambda: cpu))
-            print(json.dumps(measure(given.line, given.rows, not given.cpu)), flush=True)
+            print(json.dumps(measure(lines[given.line], given.line, given.rows, not given.cpu)), flush=True)
         return
     records = []
-    for line, (_, _, sizes, _) in LINES.items():
-        if given.line not in (None, line) or (line == "BoTorch" and importlib.util.find_spec("botorch") is None):
+    for line, (_, _, sizes, _) in lines.items():
+        peer = line.split(",")[0].lower()
+        if given.line not in (None, line) or (peer in PEERS and importlib.util.find_spec(peer) is None):
             continue
         for n in sizes:
-            command = [sys.executable, __file__, "--line", line, "--rows", str(n), *["--cpu"] * given.cpu]
+            command = [sys.executable, program, "--line", line, "--rows", str(n), *["--cpu"] * given.cpu]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             records.append(json.loads(done.stdout.splitlines()[-1]))
             print(json.dumps(records[-1]), flush=True)
     if given.write:
         card = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
-        write_result("gpu_fits", {"seed": SEED, "card": card, "torch": torch.__version__, "records": records})
+        write_result(name, {"seed": SEED, "card": card, "torch": torch.__version__, "records": records})
 
 
 if __name__ == "__main__":

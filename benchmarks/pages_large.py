@@ -131,6 +131,10 @@ def thousand() -> str:
     return table(head, rows)
 
 
+#: Whose figures stand beside ours.
+GPY = "GPy's"
+
+
 def whole_fits() -> str:
     result = load("fits")
     of = result["made by"]["commit"]
@@ -145,9 +149,53 @@ def whole_fits() -> str:
             line.get("of commit", of),
         ]
         for name, line in result["lines"].items()
+        if "log density" in line["now"]
     ]
     head = ["fit", "ratio", "CPU seconds", "before", "log density of new rows", "before", "commit"]
     return table(head, rows) + made_by(result, f"seed {result['seed']}, against commit b0d6f37")
+
+
+def same_objective() -> str:
+    result = load("fits")
+    rows = []
+    for name, line in result["lines"].items():
+        now, before = line["now"], line["before"]
+        if "rows" in now:
+            more = (now["evidence"] - before["evidence"]) / now["rows"]
+            seconds = f"{now['seconds']:.1f}", f"{before['seconds']:.1f}"
+            rows.append([name, f"{line['ratio']:.2f}", *seconds, f"{now['evidence']:.2f}", f"{before['evidence']:.2f}"])
+            rows[-1].append(f"{more:+.4f}")
+    head = ["what is maximised", "ratio", "CPU seconds", "before", "log evidence", "before", "nats per row"]
+    return table(head, rows) + made_by(result, f"seed {result['seed']}, against commit b0d6f37")
+
+
+def other_draws() -> str:
+    result = load("multitask_draws")
+    rows = [
+        [
+            r["seed"],
+            f"{r['ratio']:.3f}",
+            *(f"{r[k]:.1f}" for k in ("seconds", GPY, "log evidence", f"{GPY} log evidence")),
+        ]
+        for r in result["draws"]
+    ]
+    head = ["seed", "ratio", "CPU seconds", "GPy's", "log evidence", "GPy's"]
+    said = f"Median ratio {result['median ratio']:.3f}, the worst {result['worst ratio']:.3f}."
+    return table(head, rows) + f"\n\n{said}" + made_by(result, f"GPy {result['draws'][0]['GPy']}")
+
+
+def fits_on_workers() -> str:
+    result = load("dask_fits")
+    rows = []
+    for name, line in result["fits"].items():
+        for how in ("one process", "two workers", "one of two killed"):
+            found = line[how]
+            apart = (f"{found[k]:.1e}" for k in ("evidence, relative", "largest difference of a prediction"))
+            rows.append([f"`{name}`, {line['tasks']:,} tasks", how, f"{found['rows']:,}", found["seconds"], *apart])
+    head = ["fit", "where", "rows", "seconds", "evidence, relative difference", "largest difference of a prediction"]
+    return table(head, rows) + made_by(
+        result, f"seed {result['seed']}; {result['cores']} cores, shared with other work"
+    )
 
 
 def unchanged() -> str:

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
 from borrow.data.encode import Dates, LeftOut, Levels, Numbers, Ordered, Times, decide, needs_encoding
+from borrow.transfer.problem import read_problem
 
 RNG = np.random.default_rng(0)
 N = 48
@@ -324,3 +325,17 @@ def test_a_time_is_told_to_the_nearest_minute_and_never_as_sixty_minutes():
     assert [times.value(hours) for hours in (7.0, 7.5, 7.9999, 0.0, 23.75)] == [
         "07:00", "07:30", "08:00", "00:00", "23:45",
     ]  # fmt: skip
+
+
+def test_a_model_takes_rows_as_they_were_also_where_every_column_keeps_its_name(tmp_path):
+    """A unit changes what a column holds and not what it is called."""
+    rng = np.random.default_rng(0)
+    warm, size = rng.uniform(4.0, 20.0, 30).round(1), rng.normal(size=30)
+    table = pd.DataFrame({"temp": [f"{v} °C" for v in warm], "size": size, "field": np.repeat(["a", "b"], 15)})
+    y = 0.1 * warm + size
+    model = read_problem(table.assign(y=y), "y", "field").fit("pooled", "a")  # as the command line fits it
+    assert model.predict(table) == pytest.approx(y, abs=0.1)
+    borrow.store.save(model, tmp_path / "m.borrow")
+    np.testing.assert_array_equal(borrow.store.load(tmp_path / "m.borrow").predict(table), model.predict(table))
+    np.testing.assert_array_equal(model.predict(table.assign(temp=warm)), model.predict(table))  # numbers as they are
+    assert borrow.suggest(model, table[:3], 1, primary="a")["temp"][0] in set(table["temp"][:3])

@@ -6,7 +6,8 @@ from scipy.special import erfcx
 
 import borrow
 from borrow.data.labels import is_pairs
-from borrow.inference.likelihoods import hazard
+from borrow.inference import EPInference, ExactInference
+from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import SquaredExponential
 from borrow.models.focused.model import WeightPrior
 from borrow.transfer.folds import read_cv, score_numbers
@@ -72,19 +73,25 @@ def test_covariances_for_suggestions_are_in_the_units_of_each_task(name):
 
 
 def test_prior_of_a_weight_takes_the_mean_variance_over_the_inducing_inputs():
-    """w = rho sqrt(v): twice as many inducing inputs change nothing; the primary's counts where it has an own part."""
+    """w = rho sqrt(v): twice as many inducing inputs change nothing; with labels a primary with an own part counts."""
 
     class Setup:
         kernel = SquaredExponential(2.0, 1.0)
         background = None
         primary = 0
 
-        def __init__(self, m, own):
-            self.Z, self.specific = np.linspace(0.0, 1.0, m)[:, None], [own, None, None]
+        def __init__(self, m, own, infer):
+            self.Z, self.specific, self.infer = np.linspace(0.0, 1.0, m)[:, None], [own, None, None], infer
 
     values = {"kernel": Setup.kernel.theta, "rho": np.array([0.5, -1.0])}
-    for m, own, squares in ((3, None, 1.25), (6, None, 1.25), (3, Setup.kernel, 2.25)):
-        value, by = WeightPrior(Setup(m, own), 0.7)(values)
+    labels, numbers = EPInference(Probit()), ExactInference()
+    for m, own, infer, squares in (
+        (3, None, labels, 1.25),
+        (6, None, numbers, 1.25),
+        (3, Setup.kernel, numbers, 1.25),
+        (3, Setup.kernel, labels, 2.25),
+    ):
+        value, by = WeightPrior(Setup(m, own, infer), 0.7)(values)
         assert value == pytest.approx(-squares * 2.0 / (2.0 * 0.49), rel=1e-12)
         np.testing.assert_allclose(by["rho"], -values["rho"] * 2.0 / 0.49)
         assert by["kernel"][0] == pytest.approx(value)

@@ -87,7 +87,9 @@ def draw(rng, kind="any"):
     y = TARGETS["smooth" if plain else rng.choice(list(TARGETS))](rng, inside)
     if not plain and rng.random() < 0.2 and n > 3:
         y = np.where(rng.random(n) < 0.3, np.nan, y)
-    weight = rng.integers(1, 4, n).astype(float) if not plain and rng.random() < 0.15 else None
+    weight = None
+    if not plain and rng.random() < 0.15:
+        weight = rng.integers(1, 4, n).astype(float) if rng.random() < 0.5 else 10.0 ** rng.uniform(-9.0, 9.0, n)
     return Drawn(X, y, np.array([f"t{k}" for k in tasks]), weight)
 
 

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
 from borrow.data.content import content_order
+from borrow.data.encode import needs_encoding
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.data.plain import TOO_LARGE, is_missing, name_some, to_floats
 from borrow.data.scaling import column_scales
@@ -277,9 +278,11 @@ def _as_fitted(X: Any, schema: Schema) -> Any:
     frame = as_frame(X)
     if frame is None or schema.names is None:
         return X
-    if schema.encoder is not None and {*frame.columns} - {schema.task} != {*schema.names}:
-        X = schema.encoder.transform(X)
-        frame = as_frame(X)
+    if schema.encoder is not None:
+        columns = {c: frame.get_column(c) for c in frame.columns if c != schema.task}
+        if {*columns} != {*schema.names} or needs_encoding(columns):  # a column may keep its name: 12 °C becomes 12
+            X = schema.encoder.transform(X)
+            frame = as_frame(X)
     known = [c for c in schema.columns if c in frame.columns]
     return columns_of(frame, known).to_native() if {*known} == {*frame.columns} else X
 

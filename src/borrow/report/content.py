@@ -349,7 +349,8 @@ def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False
     known = all(math.isfinite(v) for v in (verdict.difference, verdict.low, verdict.high, alone)) and alone > 0
     share = f"{100 * abs(verdict.difference) / alone:.0f} %" if known else ""
     if not known or unseen:
-        interval = verdict.sentence
+        told = verdict.sentence.removeprefix(f"{headline_of(verdict)}: ") if unseen else verdict.sentence
+        interval = f"{told[:1].upper()}{told[1:]}"
     elif verdict.low == verdict.high == 0:
         interval = f"The {label} borrowed nothing in any of {verdict.folds} folds: it predicts as no transfer does."
     else:

@@ -149,7 +149,7 @@ def in_words(v: Verdict, kind: str, task: str, scoring: str, table: Mapping[str,
     call = (call_of(kind, v.method, task, None) or "").removesuffix(")") + ", unseen='population')"
     use = f"Use {call}: it answers for labels that it never saw."
     if v.answer not in (HELPS, PROBABLY_HELPS):
-        use = f"To predict {v.primary}, {call} has the weight; that it is better than others is not shown."
+        use = f"To predict {v.primary}, take {call}; that it is better than others is not shown."
     band = []
     if kind == "regression":
         held = table["coverage"][table["method"].index(v.method)]

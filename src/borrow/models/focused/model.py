@@ -50,7 +50,7 @@ import numpy.typing as npt
 
 from borrow.covariance import Basis, DenseTasks, Design, SharedCovariance
 from borrow.estimators.gp import EXACT
-from borrow.inference import Inference, Result, priors
+from borrow.inference import EPInference, Inference, Result, priors
 from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
 from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncertainty_by_task
@@ -135,8 +135,9 @@ def evidence_gradient(fit: Result, values: Values, setup: Setup) -> Values:
 class WeightPrior:
     """w_t = rho_t sqrt(v) ~ N(0, sd^2) with v the mean prior variance of f^p over Z; the background's loadings alike.
 
-    log p = -sum rho^2 v / (2 sd^2), so d/d rho = -rho v / sd^2 and d/d theta = -(sum rho^2 / (2 sd^2)) dv/d theta. The
-    primary's rho = 1 counts where it has a part of its own: else f^p would be what the secondaries share, made larger.
+    log p = -sum rho^2 v / (2 sd^2), so d/d rho = -rho v / sd^2 and d/d theta = -(sum rho^2 / (2 sd^2)) dv/d theta. With
+    labels the primary's rho = 1 counts too where it has a part of its own: else f^p would be what secondaries share,
+    made larger. Of numbers, whose scale is known, that changes nothing to speak of.
     """
 
     setup: Setup
@@ -152,7 +153,7 @@ class WeightPrior:
     def __call__(self, values: Values) -> tuple[float, Values]:
         """The log density, and its derivatives by name."""
         setup = self.setup
-        own = float(setup.specific[setup.primary] is not None)
+        own = float(setup.specific[setup.primary] is not None and isinstance(setup.infer, EPInference))
         value, by_theta, by_rho = self._one(setup.kernel, setup.Z, values["kernel"], values["rho"], own)
         by: Values = {"kernel": by_theta, "rho": by_rho}
         if setup.background is not None and setup.background_Z is not None:
