@@ -202,8 +202,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for name, row in summary.items():
         quartiles = "-".join(f"{v:g}" for v in row["quartiles"])
         sys.stdout.write(f"{name:28s} {row['median measurements']:5.1f} ({quartiles}), none in {row['not found']}\n")
-    if given.only is None:
-        write_result("suggest", {"settings": vars(given), "methods": summary})
+    write_result("suggest", {"settings": vars(given), "methods": summary})
     return summary
 
 
