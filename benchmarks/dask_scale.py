@@ -343,7 +343,7 @@ def study(size: dict[str, int], small: bool) -> dict[str, Any]:
 #: Estimators that are fitted whole: how many tasks, in full and small, and their settings.
 FITS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "MultiTaskIVMRegressor": (10_000, 40, {"n_active": 20_000}),
-    "FocusedGPRegressor": (500, 6, {"primary": 0}),
+    "FocusedGPRegressor": (200, 6, {"primary": 0}),
 }
 
 
