@@ -201,7 +201,11 @@ def other_draws(python: str, n: int, limit: float) -> dict:
             show(kept.add({"seed": seed, "share of the search": share}))
     rows = [r for r in kept if r["seed"] in seeds and "ratio" in r]
     share = {r["seed"]: r["share of the search"] for r in kept if "share of the search" in r}
-    result: dict = {"rows a task": 64, "draws": [{**r, "share of the search": share[r["seed"]]} for r in rows]}
+    result: dict = {
+        "seed": FIRST_DRAW,
+        "rows a task": 64,
+        "draws": [{**r, "share of the search": share[r["seed"]]} for r in rows],
+    }
     searches = [r["ratio"] * share[r["seed"]] for r in rows]
     for name, ratios in (("", [r["ratio"] for r in rows]), (" of the search", searches)):
         result |= {f"median ratio{name}": float(np.median(ratios)), f"worst ratio{name}": max(ratios)}
