@@ -158,11 +158,31 @@ def whole_fits() -> str:
     )
 
 
+def approximations() -> str:
+    result = load("approximations")
+    found = {(r["line"], r["rows"]): r for r in result["records"]}
+    lines, sizes = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
+    rows = [
+        [
+            line,
+            *(
+                f"{r['seconds']:.1f} s, {r['log density of new rows']:.3f}" if (r := found.get((line, n))) else "–"
+                for n in sizes
+            ),
+        ]
+        for line in lines
+    ]
+    return table(["seconds, log density of new rows", *(f"{n:,} rows" for n in sizes)], rows) + made_by(
+        result, f"seed {result['seed']}; one {result['card']}; PyTorch {result['torch']}"
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "gpu dense": dense,
     "gpu against host": against_host,
     "gpu begins": begins,
     "gpu fits": fits,
     "gpu whole fits": whole_fits,
+    "gpu approximations": approximations,
     "headline gpu": headline,
 }

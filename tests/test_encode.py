@@ -328,16 +328,14 @@ def test_a_time_is_told_to_the_nearest_minute_and_never_as_sixty_minutes():
 
 
 def test_a_model_takes_rows_as_they_were_also_where_every_column_keeps_its_name(tmp_path):
-    """Units and orders change what a column holds and not what it is called."""
+    """A unit changes what a column holds and not what it is called."""
     rng = np.random.default_rng(0)
-    warm, size = rng.uniform(4.0, 20.0, 30), rng.integers(0, 3, 30)
-    table = pd.DataFrame({"temp": [f"{v:.1f} °C" for v in warm], "size": np.array(["low", "medium", "high"])[size]})
-    table = table.assign(field=np.repeat(["a", "b"], 15))
+    warm, size = rng.uniform(4.0, 20.0, 30).round(1), rng.normal(size=30)
+    table = pd.DataFrame({"temp": [f"{v} °C" for v in warm], "size": size, "field": np.repeat(["a", "b"], 15)})
     y = 0.1 * warm + size
     model = read_problem(table.assign(y=y), "y", "field").fit("pooled", "a")  # as the command line fits it
-    assert model.predict(table) == pytest.approx(y, abs=0.5)
+    assert model.predict(table) == pytest.approx(y, abs=0.1)
     borrow.store.save(model, tmp_path / "m.borrow")
-    np.testing.assert_allclose(borrow.store.load(tmp_path / "m.borrow").predict(table), model.predict(table))
-    encoded = model.encoder_.transform(table)
-    np.testing.assert_allclose(model.predict(encoded), model.predict(table))  # numbers are as they are
-    assert borrow.suggest(model, table[:3], 1, primary="a")["size"][0] in ("low", "medium", "high")
+    np.testing.assert_array_equal(borrow.store.load(tmp_path / "m.borrow").predict(table), model.predict(table))
+    np.testing.assert_array_equal(model.predict(table.assign(temp=warm)), model.predict(table))  # numbers as they are
+    assert borrow.suggest(model, table[:3], 1, primary="a")["temp"][0] in set(table["temp"][:3])

@@ -114,7 +114,7 @@ def test_headline_and_interval_agree_with_the_numbers(summary):
         ("hurts", (0.4, 0.2, 0.6), "hurts a: 50 % more error with the focused GP.", "between 0.20 and 0.60 more"),
         ("cannot tell", (0.1, -0.1, 0.3), "Cannot tell whether", "from 0.10 less to 0.30 more"),
         ("cannot tell", (0.0, 0.0, 0.0), "Cannot tell whether", "borrowed nothing in any of 10 folds"),
-        ("cannot tell", (np.nan, np.nan, np.nan), "Cannot tell whether", "the sentence itself"),
+        ("cannot tell", (np.nan, np.nan, np.nan), "Cannot tell whether", "The sentence itself"),
     ],
 )
 def test_verdict_in_plain_words(answer, numbers, headline, interval):

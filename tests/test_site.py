@@ -1,11 +1,13 @@
 """The site: built without a warning, and read in a real browser from disk, where nothing can be fetched."""
 
+import html
 import re
 import subprocess
 import sys
 
 import pytest
 
+from borrow.cli.app import COMMANDS, load
 from run_page import ROOT
 
 for name in ("mkdocs", "latex2mathml"):
@@ -46,6 +48,17 @@ def test_reference_describes_arguments_and_links_names(site):
     assert "Parameters\n-----" not in page
     assert "Examples\n-----" not in page
     assert re.search(r"max_iter.{0,80}int", page, re.S)  # types stand in the signature
+
+
+def test_every_command_has_its_options_and_an_example_on_the_page(site):
+    page = (site / "command_line.html").read_text()
+    text = html.unescape(re.sub(r"<[^>]+>", "", page))
+    for name in COMMANDS:
+        command = load(name)
+        assert f">borrow {name}</h3>" in page
+        assert command.epilog.removeprefix("Example: ") in text
+        for option in (o for p in command.params if p.param_type_name == "option" for o in p.opts):
+            assert re.search(rf'class="whole">[^<]*{re.escape(option)}\b', page), (name, option)
 
 
 def test_mathematics_is_mathml_that_a_browser_draws(site, browser):

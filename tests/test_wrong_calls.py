@@ -270,6 +270,7 @@ def test_interrupting_says_so_and_leaves_with_130(place, monkeypatch):
         ("leave it out with features=", "leave it out with --features"),
         ("give kind='regression'", "give --kind 'regression'"),
         ("n_active=3 is fine", "n_active=3 is fine"),
+        ("give tasks=, one of 'a', 'b'", "give --as, one of 'a', 'b'"),
     ],
 )
 def test_messages_speak_of_options(text, said):

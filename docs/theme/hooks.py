@@ -79,13 +79,11 @@ def as_mathml(match: re.Match[str]) -> str:
 
 def commands() -> str:
     """Every command with its help, arguments and options, from the command line itself."""
-    from typer.main import get_command
+    from borrow.cli.app import COMMANDS, load
 
-    from borrow.cli.app import main
-
-    group = get_command(main)
     lines = []
-    for name, command in group.commands.items():
+    for name in COMMANDS:
+        command = load(name)
         example = re.sub(r"^Example: ", "", command.epilog or "")
         lines += [f"### borrow {name}", "", command.help or "", "", "```sh", example, "```", ""]
         lines += ["| option | what it is |", "|---|---|"]
@@ -106,7 +104,8 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
         if head:
             anchor = f"#{head[1]}" if head[1] else ""
             text = " ".join(plain(part[head.end() :]).split())[:1500].lower()
-            sections.append([plain(head[2]).strip(), page.title, page.url + anchor, text])
+            title = " ".join(plain(re.sub(r"<small.*?</small>", "", head[2], flags=re.S)).split())
+            sections.append([title, page.title, page.url + anchor, text])
     # Highlighted text without a single token is what a block prints.
     bare = r'<div class="codehilite">(?=<pre><span></span><code>[^<]*</code>)'
     content = re.sub(bare, '<div class="printed">', content)

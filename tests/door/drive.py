@@ -181,6 +181,25 @@ def check(door: Door, folder: Path, step: Callable[[str], None]) -> None:
         given = ["--primary", door.primary, *chosen]
         rows = json.loads(run(folder, "suggest", "model.borrow", "new.csv", "-n", "2", "--json", *given).stdout)["rows"]
         assert len(rows) == 2
+    if door.name == "hospitals":
+        step("unseen")
+        whole = [
+            *door.roles,
+            "--unseen",
+            "population",
+            "--methods",
+            "ivm",
+            "--save",
+            "new.borrow",
+            "--report",
+            "new.html",
+        ]
+        answer = json.loads(run(folder, "compare", "table.csv", *whole, "--json").stdout)
+        assert answer["primaries"] == ["a new hospital"]
+        assert "over 4 tasks, each held out whole" in answer["verdicts"][0]["sentence"]
+        new.with_columns(pl.lit("Centre").alias("hospital")).write_csv(folder / "elsewhere.csv")
+        run(folder, "predict", "new.borrow", "elsewhere.csv", "--output", "there.csv")
+        assert pl.read_csv(folder / "there.csv")["mean"].null_count() == 0
     step("Python")
     python(door, folder, table, told)
 

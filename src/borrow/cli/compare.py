@@ -271,10 +271,12 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
         f"density, higher is better. {covers}"
     )
     if verdict.tells_of_secondaries:
-        relations = "Correlation and share (of the task's variation): with the primary's function, by the focused GP."
-        if any(r["gain"] == r["gain"] for r in verdict.secondaries.rows()):
+        known = {name: any(v == v for v in verdict.secondaries[name]) for name in ("correlation", "gain")}
+        relations = "Correlation and share (of the task's variation): with the primary's function, by the focused GP. "
+        relations *= known["correlation"]
+        if known["gain"]:
             relations += (
-                f" For the {label_of(verdict.best or '')}: alone, what is gained with this task as the only other one; "
+                f"For the {label_of(verdict.best or '')}: alone, what is gained with this task as the only other one; "
                 "without, what is lost when it alone is left out; gain, its fair share (Shapley) of what all gain."
             )
         secondaries = ["", secondaries_table(verdict.secondaries), (relations, DIM)]

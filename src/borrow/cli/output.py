@@ -123,6 +123,7 @@ def _explained(problem: Exception) -> tuple[str, int]:
 def in_options(text: str) -> str:
     """A message of the library in the words of the command line: `primary='s9'` is `--primary 's9'`."""
     found = rf"\b({OPTIONS})=(?=(['\"\w(\[-])?)"
+    text = re.sub(r"\btasks=(?!\w)", "--as", text)
     return re.sub(found, lambda m: f"--{m[1].replace('_', '-')}{' ' * bool(m[2])}", text)
 
 

@@ -22,7 +22,7 @@ from borrow.numerics.optimise import maximise_each
 from borrow.tasks.placed import PlacedTasks
 
 #: Steps of either start before the better of the two goes on, task by task.
-HEAT = 12
+HEAT = 16
 
 
 def fit_together(
