@@ -83,7 +83,8 @@ def answers() -> str:
     return (
         f"In {g['all']['draws']} simulated comparisons of known truth ({cells} kinds of tables, 6 to 50 rows of the "
         f"primary)\n“helps” was said of {nulls['times']} of {nulls['of']} tables with nothing in common, and of "
-        f"{helps['times']} of {helps['of']} with correlation 0.9, 10 to\n50 rows and a gain above 5 %, “helps” or “probably helps” of "
+        f"{helps['times']} of {helps['of']} with correlation 0.9, 10 to\n50 rows and a gain above 5 %, "
+        "“helps” or “probably helps” of "
         f"{either['times']} of these; “probably helps” was right\n{right['times']} times of {right['of']}: "
         "[the whole table](docs/transfer.md#what-was-measured)."
     )
