@@ -126,11 +126,6 @@ def focused_likelihood(columns: int) -> dict[str, Any]:
 SAME: dict[str, tuple[str, Callable[[int], dict[str, Any]], Callable[[np.random.Generator], dict[str, Any]]]] = {
     "likelihood of focused, demo": ("FocusedGPRegressor", focused_likelihood, demo),
     "likelihood of focused, 504 rows, 42 tasks": ("FocusedGPRegressor", focused_likelihood, many_tasks),
-    "likelihood of symmetric, 2,400 rows, 10 tasks": (
-        "MultiTaskGPRegressor",
-        lambda columns: {"task_prior": None, "prior": None, "specific_kernel": None},
-        ten_tasks,
-    ),
 }
 
 

@@ -16,12 +16,14 @@ SECONDS = 60 * float(os.environ.get("BORROW_ATTACK_MINUTES", "0"))
 #: Cases of each campaign in a test; signals are sent to whole commands, which take seconds each.
 FEW = {"random tables": 54, "the same call again": 16, "tables told otherwise": 16, "labels alike": 18,
        "malformed files": 60, "signals": 3, "hostile ledgers": 100}  # fmt: skip
+#: What failed in longer runs.
+FOUND = {"hostile ledgers": [2845184857]}
 
 
 @pytest.mark.parametrize("name", FEW)
 def test_nothing_fails(name):
     make = campaigns.CAMPAIGNS[name].args[0]
-    assert [failed for k in range(FEW[name]) if (failed := make(k).failure())] == []
+    assert [failed for k in [*range(FEW[name]), *FOUND.get(name, [])] if (failed := make(k).failure())] == []
     if SECONDS:
         assert campaigns.CAMPAIGNS[name](np.random.default_rng(1), SECONDS)[1] == []
 

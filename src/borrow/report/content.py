@@ -146,7 +146,7 @@ def _of_comparison(
     encoder = None if problem is None else problem.encoder
     if problem is not None:
         for part in parts:
-            part["misses"] = misses.with_inputs(part["misses"], problem)
+            part["misses"] = misses.with_inputs(part["misses"], problem, several=unseen)
     predictor, alone = _models(comparison, problem, model, verdicts.get(primary))
     covariance = _covariance(comparison, problem, predictor, primary)
     shown = None

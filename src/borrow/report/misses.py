@@ -79,15 +79,18 @@ def surprises(rows: Sequence[Any], observed: Sequence[Any], p: Array, label: str
     }
 
 
-def with_inputs(found: dict[str, Any] | None, problem: Any) -> dict[str, Any] | None:
-    """The same with the inputs of the rows that are named, as they were before they were encoded."""
+def with_inputs(found: dict[str, Any] | None, problem: Any, several: bool = False) -> dict[str, Any] | None:
+    """The same with the inputs of the rows that are named, as they were before they were encoded.
+
+    Where they are of several tasks, with their task.
+    """
     if found is None:
         return None
 
     def words(row: int) -> str:
         X, encoder = problem.X[row], problem.encoder
         held = dict(zip(problem.features, (f"{v:.4g}" for v in X), strict=True)) if encoder is None else {}
-        held = held or encoder.written(X)
+        held = ({problem.task: problem.tasks[row]} if several else {}) | (held or encoder.written(X))
         more = " \u2026" if len(held) > MOST_INPUTS else ""
         return ", ".join(f"{name} {v}" for name, v in list(held.items())[:MOST_INPUTS]) + more
 

@@ -357,15 +357,21 @@ def comparison_section(part: Part, many: bool) -> Block:
     found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
     alone, beside = (part["verdict"] or {}).get("alone", "single"), found.get("beside", "without the other data")
     rows, level, score = found["rows"], percent(found["level"]), found["score"]
+    new = "other" not in beside
+    judged = "Each task that was held out counts as one."
+    if not new:
+        judged = (
+            "Methods that relate the tasks are judged by fits to all rows where these tell, others by the rows held "
+            "out, with allowance for folds that share rows."
+        )
     drawn = intervals(
         [r for r in rows if r["method"] != alone],
         ("label", "difference", "low", "high"),
         lambda r: r["method"] == chosen,
         f"Difference of each method from the best {beside}, {part['primary']}",
-        "difference in error from the best alone" if "other" in beside else f"difference from the best {beside}",
-        f"Dots: {score} less that of the best method {beside}. Bars: {level} intervals. Methods that "
-        "relate the tasks are judged by fits to all rows where these tell, others by the rows held out, with allowance "
-        "for folds that share rows. Where a bar crosses the line, either sign is possible.",
+        "difference in error from one for all" if new else "difference in error from the best alone",
+        f"Dots: {score} less that of the best method {beside}. Bars: {level} intervals. {judged} "
+        "Where a bar crosses the line, either sign is possible.",
         ("less error", "more error"),
         otherwise="plain",
     )

@@ -81,6 +81,8 @@ def check_about(about: Any) -> None:
         if shape == [[LABEL]] and any(len(pair) != 2 for pair in about.get(name, [])):
             raise ValueError(f"{name} in its first line are no pairs")
     _refuse_unknown([m for m in about["methods"] if m not in about.get("own", ())])
+    if not {*about.get("alone", ())} <= {*about["methods"]}:
+        raise ValueError("its first line names methods to be beaten that are not compared")
     rows = about.get("rows")
     _refuse_other(rows, [[LABEL]], "rows in its first line")
     counted = {pair[0] for pair in rows if len(pair) == 2}
