@@ -204,7 +204,16 @@ def which_model() -> str:
 
 
 #: What the table of ordinary data shows, by the names of the study.
-SHOWN = ("focused", "symmetric", "ridge alone", "ridge with interactions", "LightGBM", "random forest", "GPBoost")
+SHOWN = (
+    "focused",
+    "symmetric",
+    "Dirichlet process",
+    "ridge alone",
+    "ridge with interactions",
+    "LightGBM",
+    "random forest",
+    "GPBoost",
+)
 
 
 def ordinary() -> str:
@@ -215,13 +224,46 @@ def ordinary() -> str:
     rows = []
     for scenario in dict.fromkeys(s for s, _ in cells):
         found = {m: cells[scenario, m]["ratio"] for m in SHOWN if (scenario, m) in cells}
-        least = min(found.values())
+        least, draws = min(found.values()), cells[scenario, "no transfer"]["draws"]
         text = {m: f"**{v:.2f}**" if v == least else f"{v:.2f}" for m, v in found.items()}
-        rows.append([scenario, cells[scenario, "no transfer"]["draws"], *(text.get(m, "–") for m in SHOWN)])
-    over = {r["method"]: r for r in part["overall"] if r["version"] == "now"}
+        for m, n in ((m, cells[scenario, m]["draws"]) for m in found):
+            text[m] += "" if n == draws else f" ({n})"
+        rows.append([scenario, draws, *(text.get(m, "–") for m in SHOWN)])
+    over = {r["method"]: r for r in part["overall"] if r["version"] == "now" and 2 * r["scenarios"] > len(rows)}
     rows.append(["*geometric mean*", "", *(f"*{over[m]['ratio']:.2f}*" if m in over else "–" for m in SHOWN)])
     rows.append(["*worst draw*", "", *(f"*{over[m]['worst draw'][0]:.2f}*" if m in over else "–" for m in SHOWN)])
     return table(["scenario", "draws", *SHOWN], rows) + made_by(result, "seeds are the numbers of the draws")
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"which model": which_model, "ordinary": ordinary}
+def shuffled() -> str:
+    """The same where the targets of every secondary are shuffled: median and worst of the draws."""
+    result = load("ordinary")
+    cells = {(r["scenario"], r["method"]): r for r in result["shuffled"]["scenarios"] if "ratio" in r}
+    methods = ("focused", "symmetric")
+    rows = [
+        [
+            s,
+            *(
+                f"{r['median']:.2f} / {r['worst']:.2f} ({r['draws']})" if (r := cells.get((s, m))) else "–"
+                for m in methods
+            ),
+        ]
+        for s in dict.fromkeys(s for s, _ in cells)
+    ]
+    return table(["shuffled secondaries, median / worst (draws)", *methods], rows)
+
+
+def rare_labels() -> str:
+    """Mean area under the curve of nineteen mine fields, by method."""
+    cells = [r for r in load("ordinary")["as they are"]["scenarios"] if r["version"] == "now" and "auc" in r]
+    wanted = "landmine, 19 x 80"
+    found = sorted(((r["auc"], r["method"], r["draws"]) for r in cells if r["scenario"] == wanted), reverse=True)
+    return f"AUC on {wanted} (draws): " + ", ".join(f"{m} {a:.3f} ({n})" for a, m, n in found) + "."
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "which model": which_model,
+    "ordinary": ordinary,
+    "shuffled": shuffled,
+    "rare labels": rare_labels,
+}

@@ -98,6 +98,7 @@ def test_ratios_are_to_no_transfer_of_the_same_draw_and_average_geometrically():
     ]
     rows = {(r["version"], r["method"]): r for r in ordinary.summarise(records)["scenarios"]}
     assert rows["now", "focused"]["ratio"] == pytest.approx(1.0)
+    assert rows["now", "focused"]["median"] == pytest.approx(1.25)
     assert rows["now", "focused"]["worst"] == 2.0
     assert rows["before", "focused"]["ratio"] == pytest.approx(3.0)
 

@@ -201,7 +201,8 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         row: dict[str, Any] = {"version": version, "scenario": scenario, "method": method, "draws": len(own)}
         row["error"] = float(np.mean([r["error"] for r in own]))
         if ratio:
-            row |= {"ratio": geometric(ratio.values()), "worst": max(ratio.values())}
+            middle = float(np.median(list(ratio.values())))
+            row |= {"ratio": geometric(ratio.values()), "median": middle, "worst": max(ratio.values())}
         for name in ("coverage", "log density", "auc", "mean probability", "base rate"):
             values = [r[name] for r in own if name in r]
             if values:
