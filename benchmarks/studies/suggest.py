@@ -202,12 +202,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for name, row in summary.items():
         quartiles = "-".join(f"{v:g}" for v in row["quartiles"])
         sys.stdout.write(f"{name:28s} {row['median measurements']:5.1f} ({quartiles}), none in {row['not found']}\n")
-    about = {
-        "settings": vars(given),
-        "seeds": f"0 to {given.draws - 1}",
-        "fitted by": sorted({r["commit"] for r in records}),
-    }
-    write_result("suggest", {**about, "methods": summary})
+    about = {"settings": vars(given), "seeds": f"0 to {given.draws - 1}"}
+    write_result("suggest", {**about, "methods": summary}, records)
     return summary
 
 
