@@ -449,7 +449,7 @@ def decide_levels(name: Hashable, values: Any, max_levels: int) -> Levels:
 
 
 def _ordered_of(name: Hashable, values: Any, levels: tuple[str, ...]) -> Decision:
-    """Places in an order."""
+    """A column of levels as their places in the order given."""
     place = {v: i for i, v in enumerate(levels)}
     found = [v for v in read_levels(values) if v != MISSING]
     if unknown := sorted({v for v in found if v not in place}):

@@ -62,7 +62,7 @@ class Table(dict[str, Any]):
         return intervals(ax, [str(v) for v in self[names[0]]], value, low, high, column.replace("_", " "))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dict per row."""
+        """The rows, each as a dict from column to value."""
         return [dict(zip(self, values, strict=True)) for values in zip(*self.values(), strict=True)]
 
     def __repr__(self) -> str:

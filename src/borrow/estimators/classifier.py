@@ -48,7 +48,7 @@ class BinaryModel(Protocol):
         """One real number per row, positive where +1 is the likelier label."""
 
     def probability(self, X: Array, task: Codes) -> Array:
-        """Probability of +1."""
+        """The probability of the label +1 in each row."""
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes of this model, by name."""
@@ -59,10 +59,10 @@ class LogOdds(ABC):
 
     @abstractmethod
     def decision(self, X: Array, task: Codes) -> Array:
-        """Log odds of +1."""
+        """The log odds of the label +1 in each row."""
 
     def probability(self, X: Array, task: Codes) -> Array:
-        """Probability of +1."""
+        """The probability of the label +1 in each row."""
         return expit(self.decision(X, task))
 
 

@@ -345,7 +345,7 @@ class GPRegressor(TaskRegressor, GPEstimator):
     def _read(
         self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None
     ) -> tuple[Rows, Schema]:
-        """The table as rows."""
+        """The table as rows, and what is known of its tasks and columns."""
         return read_training(self, X, y, tasks, sample_weight, replicates)
 
     def _arrange(self, rows: Rows) -> TaskData:

@@ -331,6 +331,7 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
             "level": LEVEL,
             "lead": lead,
             "beside": comparison.beside,
+            "new": comparison.unseen == "population",
             "rows": rows,
             "notes": notes,
             "methods": [{"label": label_of(m), "words": METHODS[m]} for m in comparison.methods if m in METHODS],

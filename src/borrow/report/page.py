@@ -357,7 +357,7 @@ def comparison_section(part: Part, many: bool) -> Block:
     found, chosen = part["comparison"], (part["verdict"] or {}).get("method")
     alone, beside = (part["verdict"] or {}).get("alone", "single"), found.get("beside", "without the other data")
     rows, level, score = found["rows"], percent(found["level"]), found["score"]
-    new = "other" not in beside
+    new = found.get("new", False)
     judged = "Each task that was held out counts as one."
     if not new:
         judged = (
