@@ -10,9 +10,10 @@ import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
-from borrow.models.focused import relations
+from borrow.models.focused import relations, starts
 from borrow.models.focused.alone import fit_alone
 from borrow.models.focused.scoring import FocusedAscent, blocks_of
+from borrow.models.gp.model import condition_single
 from borrow.numerics.optimise import Optimum
 
 
@@ -385,3 +386,21 @@ def test_blocks_of_parameters_are_each_task_s_own_and_hold_every_one_once():
     assert sorted(block[0] for blocks in own for block in blocks) == [0.0, 1.0, 2.0]
     positions = np.sort(np.concatenate([blocks.ravel() for blocks in blocks_of(fit.setup)]))
     np.testing.assert_array_equal(positions, np.arange(len(labels)))
+
+
+def test_weights_start_at_the_regression_on_the_primary_s_posterior_of_at_most_so_many_rows(monkeypatch):
+    """rho = sum m y / sum (m^2 + v), with m and v the primary's own mean and variance at the rows looked at."""
+    X, y, tasks = borrow.datasets.two_tasks()
+    fit = found(borrow.FocusedGPRegressor(primary="b", optimizer=None).fit(X, y, tasks=tasks))
+    setup, t = fit.setup, int(fit.setup.secondaries[0])
+    noise = {"noise": fit.values["noise"][[setup.primary]]}
+    kernel = setup.kernel.with_theta(fit.values["kernel"])
+    primary = condition_single(setup.tasks.only(setup.primary), kernel, noise, setup.infer)
+    at = setup.cells.of(t)
+    p = primary.posterior.predict(setup.cells.X[at], np.zeros(at.stop - at.start, dtype=np.intp))
+    y_t, count = setup.cells.y[at], setup.cells.count[at]
+    for most, which in ((100, np.arange(len(y_t))), (2, np.array([0, len(y_t) - 1]))):
+        monkeypatch.setattr(starts, "START_ROWS", most)
+        start = starts.regression_start(fit.values, setup, [y_t], primary)
+        m, v, c = p.mean[which], p.variance[which], count[which]
+        assert start["rho"] == pytest.approx([np.sum(c * m * y_t[which]) / np.sum(c * (m**2 + v))])

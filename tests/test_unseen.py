@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import borrow
 from borrow.cli.app import main
 from borrow.kernels import SquaredExponential
+from borrow.transfer.problem import read_problem
+from borrow.transfer.unseen import NewTask
 
 M, N = 6, 10
 TASK = np.repeat(np.arange(M), N)
@@ -255,3 +257,12 @@ def test_the_command_line_compares_for_a_new_task_and_saves_what_answers_for_one
     wrong = CliRunner().invoke(main, [*columns, "--unseen", "population", "--primary", "s1"])
     assert wrong.exit_code == 2
     assert "leave out primary" in wrong.stderr
+
+
+def test_a_task_that_is_known_by_its_name_alone_is_not_what_a_model_is_fitted_to():
+    y = np.where(np.array(TABLE["site"]) == "s0", np.nan, Y)
+    problem = read_problem({**{c: np.array(TABLE[c]) for c in TABLE}, "y": y}, "y", "site")
+    part = NewTask.of(problem, None).take(np.arange(len(y)))
+    assert "s0" in problem.tasks
+    assert "s0" not in part.tasks
+    assert len(part.tasks) == int(np.isfinite(y).sum())
