@@ -13,7 +13,7 @@ has them ("as printed": plain likelihood, one noise for all schools, raw scores)
 11' + b I; ridge on all 27 inputs, alone and with school intercepts. The multi-task rows but those as printed scale all
 scores by the same figures (`normalize_y="common"`): scores are in the same units and a school's level carries
 information. The parametric rows, too, are there with our priors and as printed. They factor 3,800 x 3,800 matrices: a
-fit is made in legs of at most ten iterations, each a record that the next starts from, six on the first split and two
+fit is made in legs of at most ten iterations, each a record that the next starts from, three on the first split and one
 on the others, which start where the first ended; and it is made on three splits (`FEWER`).
 
 Every fit is a record in out/bonilla2008_school.jsonl with its commit and seed, and is not repeated; --minutes begins no
@@ -51,7 +51,7 @@ from results import FIGURES, ROOT, Records, commits_of, with_earlier, write_resu
 COMMON = {"normalize_y": "common"}
 PARAMETRIC = ("parametric, 139 tasks", "parametric, 288 tasks")
 PARAMETRIC += tuple(f"{name}, as printed" for name in PARAMETRIC)
-LEGS, LEG = 6, 10  # of a parametric fit to the first split; iterations of each
+LEGS, LEG = 3, 10  # of a parametric fit to the first split; iterations of each
 SPLITS = 10
 #: Rows that cost minutes a fit are run on the first splits only: splits scatter by about a point, rows differ by more.
 FEWER = {**dict.fromkeys(PARAMETRIC, 3), "rank 3, as printed": 5, "rank 5, as printed": 3}
@@ -172,7 +172,7 @@ def run(splits: int, jobs: int, names: list[str], minutes: float) -> list[dict]:
     wanted = [(s, n) for s in range(splits) for n in names if s < FEWER.get(n, splits)]
     work([(s, n) for s, n in wanted if n not in PARAMETRIC])
     for s, n in ((s, n) for s, n in wanted if n in PARAMETRIC):
-        for leg in range(LEGS if s == 0 else 2):
+        for leg in range(LEGS if s == 0 else 1):
             legs = [r for r in done if (r["split"], r["method"]) == (s, n)]
             first = [r for r in done if (r["split"], r["method"]) == (0, n)]
             if len(legs) == leg and not (legs and legs[-1]["converged"]) and time.monotonic() < until:
