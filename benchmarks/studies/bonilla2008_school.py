@@ -197,6 +197,7 @@ def summarise(results: list[dict], names: list[str]) -> list[dict]:
                 "sd": round(float(values.std(ddof=1)), 2) if len(values) > 1 else None,
                 "mean squared error": round(float(np.mean([r["mse"] for r in part])), 2),
                 "splits": len(part),
+                "by split": {r["split"]: round(r["explained"], 2) for r in part},
                 "splits above ridge with intercepts": int(np.sum(values > ridge)),
                 "paper": PAPER.get(name),
                 "path": part[0].get("path", ""),
