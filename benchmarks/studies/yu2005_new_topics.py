@@ -36,7 +36,7 @@ from yu2005_text import Draw, F_values, Ridge, area, best_lambda, counted, svm, 
 import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Topics, load_rcv1
-from results import FIGURES, ROOT, UNKNOWN, provenance, write_result
+from results import FIGURES, ROOT, UNKNOWN, commits_of, provenance, write_result
 
 SIZES = (10, 20, 50, 100, 200, 500)
 METRICS = ("AUC", "micro F", "macro F")
@@ -213,8 +213,9 @@ def main() -> None:
             sys.stdout.write(f"{place.name} {k} {done[-1]['fair']['10']}\n")
             sys.stdout.flush()
     table = summary(done)
-    kernels = len({d["seed"] // 1000 for d in done})
-    content = {"draws": len(done), "kernels": kernels, "seeds": [d["seed"] for d in done], "table": table}
+    learnt = [json.loads((out / f"draw{n}" / "core.json").read_text()) for n in {d["seed"] // 1000 for d in done}]
+    content = {"draws": len(done), "kernels": len(learnt), "kernels by commit": commits_of(learnt)}
+    content |= {"seeds": [d["seed"] for d in done], "table": table}
     write_result("yu2005_new_topics", content, done)
     figures.save(picture(table, len(done)), FIGURES / "yu2005_new_topics")
 
