@@ -156,7 +156,7 @@ def multitask() -> str:
         both = sorted(set.intersection(*map(set, each.values())))
         mean = {m: sum(v[s] for s in both) / len(both) for m, v in each.items()}
         ahead = mean[parametric_rows[0]] > max(mean[m] for m in names if m.startswith("rank"))
-        return ahead, f"as printed, {len(both)} split(s): " + ", ".join(
+        return ahead, f"as printed, first {len(both)} of the splits: " + ", ".join(
             f"{m.removesuffix(', as printed')} {v:.1f} %" for m, v in mean.items()
         )
 
