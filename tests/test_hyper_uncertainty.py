@@ -26,19 +26,19 @@ from borrow.numerics.optimise import pack
 
 
 def log_joint_and_prediction(X, y, grid, theta, noise, scales):
-    """Evidence, priors and prediction of one GP, written out."""
+    """Evidence, priors and prediction of one GP, written out; its level has the variance 10."""
     kernel = kernels.SquaredExponential(*np.exp(theta))
-    S = kernel(X) + noise * np.eye(len(X))
-    alpha, K = np.linalg.solve(S, y), kernel(grid, X)
+    S = kernel(X) + 10.0 + noise * np.eye(len(X))
+    alpha, K = np.linalg.solve(S, y), kernel(grid, X) + 10.0
     value = -0.5 * y @ alpha - 0.5 * np.linalg.slogdet(S)[1]
     value += kernel_prior(kernel, scales).log_density(theta)[0]
     value += noise_prior().log_density(np.log([noise]))[0]
-    return value, K @ alpha, kernel.diag(grid) - np.einsum("ij,ji->i", K, np.linalg.solve(S, K.T))
+    return value, K @ alpha, kernel.diag(grid) + 10.0 - np.einsum("ij,ji->i", K, np.linalg.solve(S, K.T))
 
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_band_is_that_of_an_integral_over_the_hyper_parameters(seed):
-    """The second moment around the mean at the optimum, by a grid of all hyper-parameters."""
+    """The second moment around the mean at the optimum, by a grid of all hyper-parameters, the level integrated out."""
     rng = np.random.default_rng(seed)
     X, grid = rng.uniform(-3, 3, (12, 1)), np.linspace(-3, 3, 25)[:, None]
     y = np.sin(1.3 * X[:, 0]) + 0.2 * rng.normal(size=12)
