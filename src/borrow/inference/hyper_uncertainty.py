@@ -17,7 +17,7 @@ the second moment around the mean at the optimum, which stays the prediction, an
 stretched alike.
 
 Where targets were centred by the mean of their own rows, the level of the function is one more thing that is not known:
-at the points it is integrated out, a constant of large variance being part of the covariance (`with_level`).
+at the points it is integrated out, a constant of the targets' variance being part of the covariance (`with_level`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ STEP, SINGLE_STEP = 0.25, 0.5
 LEAST_CURVATURE = 0.3
 #: Points that are less likely than this are left out.
 LEAST_WEIGHT = 1e-3
-#: Variance of a task's level beside the mean of its rows, in units of its targets' variance: as good as any level.
-LEVEL = 10.0
+#: Variance of a task's level beside the mean of its rows, in units of its targets' variance.
+LEVEL = 1.0
 
 #: Rows by which the scale of a task's function is held at what the model says, where rows left out correct it.
 SCALE_ROWS = 6.0
