@@ -14,6 +14,7 @@ from borrow.transfer.decide import (
     CANNOT_TELL,
     HELPS,
     HURTS,
+    LEVEL,
     PROBABLY_HELPS,
     PROBABLY_HURTS,
     ROPE,
@@ -97,7 +98,7 @@ class Verdict:
     @property
     def carriers(self) -> list[Any]:
         """Secondaries that are shown to carry the gain: a positive share of it that chance does not explain."""
-        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - SURE]
+        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - LEVEL]
 
     @property
     def method(self) -> str:
