@@ -46,7 +46,8 @@ cv = json.loads(sys.argv[2])
 found = borrow.compare(table, "y", "task", "task 0", cv=cv and tuple(cv), n_jobs=2)
 verdict = found.verdict()
 get_reusable_executor().shutdown(wait=True)  # so that the time of the workers is counted
-print(json.dumps({"answer": verdict.answer, "best": verdict.best, "methods": found.methods, "fits": len(found.records)}))
+keep = {"answer": verdict.answer, "best": verdict.best, "methods": found.methods, "fits": len(found.records)}
+print(json.dumps(keep))
 """
 
 
@@ -66,7 +67,12 @@ def measure(name: str, source: Path, limit: float) -> dict[str, Any]:
             return {"ended": False, "seconds": limit}
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    return {"ended": True, "processor seconds": spent, "seconds": time.perf_counter() - started, **json.loads(ran.stdout)}
+    return {
+        "ended": True,
+        "processor seconds": spent,
+        "seconds": time.perf_counter() - started,
+        **json.loads(ran.stdout),
+    }
 
 
 def commit_of(source: Path) -> str:
