@@ -162,6 +162,27 @@ def killed() -> str:
     return table(["figure", "measured"], rows) + made_by(result, f"seed {result['seed']}")
 
 
+def cost() -> str:
+    result = load("compare_cost")
+    rows = []
+    for r in result["comparisons"]:
+        spent = f"{r['processor seconds']:.0f}" if r["ended"] else "not known"
+        wall = f"{r['seconds']:.0f}" if r["ended"] else f"did not end in {r['seconds']:.0f}"
+        rows.append(
+            [r["table"], r["commit"], len(r.get("methods", [])) or "", r.get("fits", ""), spent, wall, r["load before"]]
+        )
+    head = [
+        "table",
+        "commit",
+        "methods",
+        "fits",
+        "processor seconds",
+        "seconds, two fits at once",
+        "other jobs waiting",
+    ]
+    return table(head, rows) + made_by(result, f"seed {result['seed']}, {result['comparisons'][0]['cores']} cores")
+
+
 def headline() -> str:
     result, kills = load("power"), load("compare_kill")
     nulls, every = result["groups"]["nulls"], result["groups"]["all"]
@@ -188,6 +209,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "power": power,
     "power goals": goals,
     "calibrate": calibrated,
+    "compare cost": cost,
     "compare kill": killed,
     "suggest": suggested,
     "answers": answers,

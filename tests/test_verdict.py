@@ -10,6 +10,7 @@ from rich.console import Console
 from scipy import stats
 
 from borrow.cli.compare import methods_table
+from borrow.data.table import Table
 from borrow.transfer import decide as rule
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import (
@@ -324,6 +325,12 @@ def test_of_several_primaries_a_claim_has_to_hold_for_all():
     assert holm({"a": one(0.91)})["a"].answer == "helps"
     found = holm({"a": one(0.94), "b": one(0.06, "hurts")})
     assert [v.answer for v in found.values()] == ["probably helps", "probably hurts"]
+
+
+def test_a_share_of_the_gain_is_shown_at_five_percent():
+    """Other than the answer, which is said from a probability of 90 % on."""
+    rows = Table({"task": ["b", "c", "d"], "gain": [0.5, 0.5, -0.5], "p": [0.04, 0.07, 0.01]})
+    assert Verdict("helps", "a", "focused", -1.0, -2.0, -0.5, 0.95, 5, secondaries=rows).carriers == ["b"]
 
 
 def test_worse_density_is_said_beside_a_better_error():
