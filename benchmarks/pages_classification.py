@@ -86,7 +86,7 @@ def others() -> str:
 def choice() -> str:
     result = load(CHOICE)
     rows = result["table"]
-    cells = [k for k in rows[0] if k != "variant"]
+    cells = [k for k in rows[0] if k not in ("variant", "fits", "records by commit")]
     body = [[r["variant"], *(f"{r[c]['single']:.3f} → {r[c]['focused']:.3f}" for c in cells)] for r in rows]
     seeds = f"seeds {result['seeds']}, {len(result['subjects'])} subjects"
     return table(["log loss, single → focused", *cells], body) + made_by(result, seeds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pages_parts import load, made_by, table
+from pages_parts import all_commits, load, made_by, table
 
 
-def figure1(data: str, part: str = "") -> str:
+def figure1(data: str) -> str:
     """Error of every method at every size, and as a ratio to no transfer on the same replications."""
-    result = load(f"bonilla2008_{data}{part}")
-    sizes = list(dict.fromkeys(r["settings"] for r in result["table"]))
+    result = load(f"bonilla2008_{data}")
+    sizes = sorted({r["settings"] for r in result["table"]})
     methods = list(dict.fromkeys(r["method"] for r in result["table"]))
     by = {(r["method"], r["settings"]): r for r in result["table"]}
 
@@ -23,14 +23,18 @@ def figure1(data: str, part: str = "") -> str:
     rows = [[m, *(cell(m, n) for n in sizes)] for m in methods]
     counts = [by["no transfer", n]["replications"] for n in sizes]
     shown = [f"{n} settings" + (f", {c} replications" if c != 10 else "") for n, c in zip(sizes, counts, strict=True)]
-    head = ["mean absolute error ± sd (over no transfer's)", *shown]
+    head = ["mean absolute error ± sd (over no transfer's; replications where they are fewer)", *shown]
     short = [
         f"{r['method']} at {r['settings']} {r['fits that did not converge']} of {r['replications']}"
         for r in result["table"]
         if r.get("fits that did not converge")
     ]
-    line = f"\n\nFits that did not converge: {', '.join(short) or 'none'}." if part else ""
-    return table(head, rows) + line + made_by(result, "ten replications unless said, seeds [replication, settings]")
+    line = f"\n\nFits that did not converge: {', '.join(short) or 'none'}."
+    made: dict[str, list[str]] = {}
+    for m in methods:
+        made.setdefault(", ".join(all_commits([by[k] for k in by if k[0] == m])), []).append(m)
+    line += " Commits by row: " + "; ".join(f"{c} ({', '.join(m)})" for c, m in made.items()) + "."
+    return table(head, rows) + line + made_by(result, "seeds [replication, settings]")
 
 
 def losses(data: str) -> str:
@@ -44,8 +48,8 @@ def losses(data: str) -> str:
     return table(["settings", "method", "tasks that lose", "error over no transfer's"], rows)
 
 
-def school(part: str = "") -> str:
-    result = load(f"bonilla2008_school{part}")
+def school() -> str:
+    result = load("bonilla2008_school")
     rows = [
         [
             r["method"],
@@ -54,7 +58,8 @@ def school(part: str = "") -> str:
             f"{r['splits above ridge with intercepts']} of {r['splits']}",
             "" if r["paper"] is None else r["paper"],
             r["path"] or "–",
-            *([] if part else [r["median seconds"]]),
+            r["median seconds"],
+            ", ".join(r["records by commit"]),
         ]
         for r in result["table"]
     ]
@@ -62,10 +67,11 @@ def school(part: str = "") -> str:
         "method",
         "explained variance, %",
         "mean squared error",
-        "above ridge with intercepts",
+        "above ridge with intercepts, splits",
         "paper",
         "path",
-        *([] if part else ["seconds a fit"]),
+        "seconds a fit",
+        "commits",
     ]
     return table(head, rows) + made_by(result, "split s draws from seed s")
 
@@ -136,9 +142,6 @@ BLOCKS = {
     "losses compiler": lambda: losses("compiler"),
     "losses spear": lambda: losses("spear"),
     "losses polybench": lambda: losses("polybench"),
-    "figure1 part compiler": lambda: figure1("compiler", "_part"),
-    "figure1 part spear": lambda: figure1("spear", "_part"),
     "bonilla school": school,
-    "bonilla school as printed": lambda: school("_part"),
     "bonilla jura": jura,
 }

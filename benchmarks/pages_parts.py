@@ -24,8 +24,9 @@ def all_commits(result: Any) -> dict[str, int]:
     found: Counter[str] = Counter()
     if isinstance(result, dict):
         own = result.get("made by", {})
-        if "records by commit" in own:
-            return dict(own["records by commit"])
+        for stamped in (own, result):
+            if "records by commit" in stamped:
+                return dict(stamped["records by commit"])
         parts = [v for k, v in result.items() if k not in ("made by", "commit")]
         for part in parts:
             found.update(all_commits(part))

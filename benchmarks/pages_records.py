@@ -17,6 +17,7 @@ from pages_parts import ROOT, all_commits
 
 #: Methods of a table that are no single model and have no settings of their own.
 NO_MODEL = {"chosen", "ridge", "ridge with school intercepts", "parametric, 139 tasks", "parametric, 288 tasks"}
+NO_MODEL |= {"parametric, 139 tasks, as printed", "parametric, 288 tasks, as printed"}
 NO_MODEL |= {"ridge on position", "ridge on position, nickel and zinc", "mean of the 259 places"}
 _BLOCK = re.compile(r"<!-- begin ([\w ]+) -->.*?<!-- end \1 -->", re.S)
 _COMMIT = re.compile(r"\bcommits? `?([0-9a-f]{7,40})`?\b", re.I)

@@ -92,6 +92,31 @@ def commits_of(records: Iterable[dict[str, Any]]) -> dict[str, int]:
     return dict(Counter(r["commit"] for r in records).most_common())
 
 
+def with_earlier(
+    name: str,
+    part: str,
+    rows: list[dict[str, Any]],
+    key: Iterable[str],
+    count: str,
+    enough: Callable[[dict[str, Any]], int],
+) -> list[dict[str, Any]]:
+    """Rows of a result, and those of its last version that have no new fits, or have more where these are not enough.
+
+    A study of hours is run again row by row, as a model changes; each row says how many draws it rests on (`count`) and
+    of which commits its fits are, under "records by commit".
+    """
+    path, key = RESULTS / f"{name}.json", tuple(key)
+    last = json.loads(path.read_text()) if path.exists() else {}
+    kept = {tuple(r[k] for k in key): r for r in last.get(part, [])}
+    for r in kept.values():
+        r.setdefault("records by commit", {last["made by"]["commit"]: r[count]})
+    fresh = {tuple(r[k] for k in key): r for r in rows}
+    for k, r in fresh.items():
+        if k not in kept or r[count] >= min(kept[k][count], enough(r)):
+            kept[k] = r
+    return list(kept.values())
+
+
 def write_result(name: str, content: dict[str, Any], records: Iterable[dict[str, Any]] | None = None) -> Path:
     """Write the result beside what made it: the commits of its records where it has some, else the present one."""
     RESULTS.mkdir(parents=True, exist_ok=True)

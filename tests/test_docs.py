@@ -156,3 +156,15 @@ def test_a_figure_of_several_commits_says_so(records, tmp_path, monkeypatch):
     assert "1 of ddddddd" in parts.commits(
         {"made by": {"commit": "c"}, "a": {"commit": "ddddddd"}, "b": {"commit": "e"}}
     )
+
+
+def test_a_row_that_was_run_again_takes_the_place_of_the_earlier_one(records, tmp_path, monkeypatch):
+    results = importlib.import_module("results")
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setenv("BORROW_COMMIT", "aaaaaaa")
+    results.write_result("study", {"table": [{"m": "a", "n": 10, "x": 1}, {"m": "b", "n": 10, "x": 1}]})
+    fresh = [{"m": m, "n": n, "x": 2, "records by commit": {"bbbbbbb": n}} for m, n in (("a", 5), ("b", 4), ("c", 1))]
+    rows = results.with_earlier("study", "table", fresh, ("m",), "n", lambda _: 5)
+    assert [(r["m"], r["n"], r["x"]) for r in rows] == [("a", 5, 2), ("b", 10, 1), ("c", 1, 2)]
+    assert rows[1]["records by commit"] == {"aaaaaaa": 10}
+    assert records[1].all_commits({"made by": {"commit": "ccccccc"}, "table": rows}) == {"aaaaaaa": 10, "bbbbbbb": 6}

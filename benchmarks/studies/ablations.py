@@ -1,13 +1,14 @@
 """Defaults that the papers do not have: each of them switched on and off, on data that did not choose it.
 
-    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...] [--report]   writes docs/results/ablations.json
+    python benchmarks/studies/ablations.py [--draws 3] [--only NAME ...] [--minutes 5] [--report]
 
 `ABLATIONS` is the whole plan: a default, the settings with it and without it (`MODELS`), what it was chosen on, and at
 least three data sets that had no part in that. Draws are those of `scenarios.py`, from seeds 0, 1, ...; both settings
 see the same draws. Of numbers: root mean squared error of the asked rows, mean log density of their targets, and the
 share of them in the 90 % band with noise; of labels: log loss in place of the error. "Halves" are labels made of
 numbers, above or below the median of their task. Every fit is a record in out/ablations.jsonl with its commit and seed
-and is not repeated; a fit that several ablations need is made once. `--report` makes no new fit.
+and is not repeated; a fit that several ablations need is made once. `--minutes` begins no fit after so many, `--report`
+makes none; a row rests on the draws that have both settings, and says how many. Writes docs/results/ablations.json.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def halves(scenario: str) -> Callable[[int], Draw]:
     return draw
 
 
+FOCUSED_LABELS = borrow.FocusedGPClassifier
 FOCUSED, SYMMETRIC, ONE_KERNEL = borrow.FocusedGPRegressor, borrow.MultiTaskGPRegressor, {"specific_kernel": None}
 POINT = ((gp_model, "MOST_ROWS", 0), (focused_model, "MOST_ROWS", 0))  # hyper-parameters taken as known
 MODELS: dict[str, Model] = {
@@ -100,6 +102,9 @@ MODELS: dict[str, Model] = {
     "single, labels, log variance around 0": Model(
         borrow.SingleTaskGPClassifier, {}, ((EPClassifier, "_inference", centred_at_zero),)
     ),
+    "focused, labels": Model(FOCUSED_LABELS),
+    "focused, labels, N(0, 1) on w": Model(FOCUSED_LABELS, {"rho_prior": 1.0}),
+    "focused, labels, no price of a relation": Model(FOCUSED_LABELS, {}, ((relations, "LABEL_RELATION_COST", 0.0),)),
     "symmetric": Model(SYMMETRIC),
     "free form": Model(SYMMETRIC, ONE_KERNEL),
     "free form, no prior on K^f": Model(SYMMETRIC, {**ONE_KERNEL, "task_prior": None}),
@@ -130,7 +135,9 @@ class Ablation:
 SPEAR, POLYBENCH, AIR = "SPEAR, 16 rows", "PolyBench, 16 rows", "air quality, random hours"
 SCHOOL, COMPUTERS, JURA = "school, 10 students", "computers, 8 ratings", "jura, Cd at 100 places"
 LANDMINE, SCHOOL_HALVES, AIR_HALVES = "landmine, 19 x 80", "school, 30 students, halves", f"{AIR}, halves"
-DRAWS = {**SCENARIOS, SCHOOL_HALVES: halves("school, 30 students"), AIR_HALVES: halves(AIR)}
+SPEAR_HALVES, POLYBENCH_HALVES = f"{SPEAR}, halves", f"{POLYBENCH}, halves"
+HALVES = {SCHOOL_HALVES: "school, 30 students", AIR_HALVES: AIR, SPEAR_HALVES: SPEAR, POLYBENCH_HALVES: POLYBENCH}
+DRAWS = {**SCENARIOS, **{name: halves(scenario) for name, scenario in HALVES.items()}}
 ABLATIONS = (
     Ablation(
         "labels: log variance of kernels around 2",
@@ -138,6 +145,20 @@ ABLATIONS = (
         "single, labels, log variance around 0",
         "EEG",
         (SCHOOL_HALVES, AIR_HALVES, LANDMINE),
+    ),
+    Ablation(
+        "labels: N(0, e^2) on w, not N(0, 1)",
+        "focused, labels",
+        "focused, labels, N(0, 1) on w",
+        "EEG",
+        (SCHOOL_HALVES, SPEAR_HALVES, POLYBENCH_HALVES),
+    ),
+    Ablation(
+        "labels: relations must add a nat each, all together",
+        "focused, labels",
+        "focused, labels, no price of a relation",
+        "EEG",
+        (SCHOOL_HALVES, SPEAR_HALVES, POLYBENCH_HALVES),
     ),
     Ablation(
         "a relation must add 1.5 nats",
@@ -202,7 +223,7 @@ ABLATIONS = (
 def fit(model: Model, draw: Draw) -> Any:
     """The estimator fitted to the table; a GP of the primary alone sees only its rows."""
     settings = {k: v(draw.X) if callable(v) else v for k, v in model.settings.items()}
-    if model.estimator is FOCUSED:
+    if model.estimator in (FOCUSED, FOCUSED_LABELS):
         settings["primary"] = draw.primary
     alone = (
         model.estimator in (borrow.SingleTaskGPRegressor, borrow.SingleTaskGPClassifier) and draw.primary is not None
@@ -277,14 +298,16 @@ def main(argv: list[str] | None = None, run: Callable[[str, str, int], dict[str,
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[a.default for a in ABLATIONS], help="defaults")
     parser.add_argument("--report", action="store_true", help="no new fits: what there is is written up")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no fit after so many")
     given = parser.parse_args(argv)
+    until = time.monotonic() + 60.0 * given.minutes
     kept = Records(ROOT / "out" / "ablations.jsonl")
     done = {(r["model"], r["scenario"], r["seed"]): r for r in kept}
     plan = [a for a in ABLATIONS if a.default in given.only and not given.report]
     for seed in range(given.draws):  # all defaults on one draw before the next
         for a in plan:
             for job in ((m, s, seed) for s in a.scenarios for m in (a.on, a.off)):
-                if job not in done:
+                if job not in done and time.monotonic() < until:
                     done[job] = kept.add(run(*job))
                     sys.stderr.write(f"{job} {done[job]['seconds']:.0f} s\n")
     settings = {name: f"{m.estimator.__name__}: {m.words()}" for name, m in MODELS.items()}

@@ -1,12 +1,15 @@
 """Figure 1 of Bonilla, Chai & Williams (2008): error against the number of settings measured for each program.
 
-    python benchmarks/studies/bonilla2008_figure1.py [--data compiler spear polybench] [--replications 10]
+    python benchmarks/studies/bonilla2008_figure1.py [--data compiler spear polybench] [--methods NAME ...]
+                                                     [--sizes 16 ...] [--minutes 5] [--report]
 
 The paper's programs and transformations were never published. Stand-ins: the compiler data of this project (11
 programs, 13 flags, instruction counts), SPEAR (10 environments, 14 options, solving time in seconds) and PolyBench (30
 programs, 7 flags, speed-up). In each replication every program gets its own random settings (16, 32, 64, 128;
 PolyBench has 128 in all and stops at 64); the error is the mean absolute error on the rest (SPEAR: 1,000 of the rest,
-drawn at random), per program and on average. Replication r of size n draws from seed [r, n].
+drawn at random), per program and on average. Replication r of size n draws from seed [r, n]; there are ten of 16 and
+32 settings, five of 64 and three of 128 (`REPLICATIONS`): a fit of 128 costs fifty times one of 16, and its error
+scatters a tenth as much from one to the next.
 
 Methods, each labelled by its settings (`models`): no transfer, with our priors and by maximum likelihood; pooled (one
 GP, targets as they are); diagonal K^f (only the kernel is shared); parametric (kernel on task features; nothing is
@@ -16,9 +19,9 @@ one at a time, noise of each task and the prior on K^f; our free form (both); th
 by evidence); rank 1 + diagonal; the model chosen for each program by leave-one-out absolute error among `CHOICES`;
 ridge per program (main effects).
 
-Every fit is a record in out/bonilla2008_<data>_fits.jsonl with its commit and seed, and is not repeated. With all
-methods of a replication the result is bonilla2008_<data>.json and the figure; with some (`--methods`, "no transfer"
-among them), bonilla2008_<data>_part.json, every method beside no transfer on the same replications.
+Every fit is a record in out/bonilla2008_<data>_fits.jsonl with its commit and seed, and is not repeated; --minutes
+begins no fit after so many, --report makes none. The result is bonilla2008_<data>.json, every method beside no transfer
+on the same replications, with their number; and the figure.
 """
 
 from __future__ import annotations
@@ -48,10 +51,12 @@ import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Responses, load_polybench, load_spear
 from borrow.kernels import SquaredExponential
-from results import FIGURES, ROOT, Records, write_result
+from results import FIGURES, ROOT, Records, commits_of, with_earlier, write_result
 
 SIZES = {"compiler": (16, 32, 64, 128), "spear": (16, 32, 64, 128), "polybench": (16, 32, 64)}
+REPLICATIONS = {16: 10, 32: 10, 64: 5, 128: 3}
 CHOICES = ("no transfer", "diagonal", "free form", "rank 1 + diagonal")
+OLD = "free form, paper, 200 iterations"  # of the first records; it is not run any more
 METHODS = (
     "no transfer",
     "no transfer, maximum likelihood",
@@ -59,6 +64,7 @@ METHODS = (
     "diagonal",
     "parametric",
     "free form, paper",
+    OLD,
     "free form, own noise, no prior on K^f",
     "free form, shared noise, prior on K^f",
     "free form",
@@ -137,27 +143,27 @@ def one_fit(data: str, table: Responses, n: int, replication: int, name: str) ->
     return out
 
 
-def run(data: str, replications: int, jobs: int, sizes: list[int] | None, names: list[str]) -> list[dict]:
+def run(data: str, jobs: int, sizes: list[int] | None, names: list[str], minutes: float) -> list[dict]:
     """What is not in out/ yet is computed; each fit is a line there, with its commit."""
-    table = load(data)
+    table, until = load(data), time.monotonic() + 60.0 * minutes
     records = Records(ROOT / "out" / f"bonilla2008_{data}_fits.jsonl")
     have = {(r["n"], r["replication"], r["method"]) for r in records}
     wanted = [n for n in SIZES[data] if sizes is None or n in sizes]
     ours = [m for m in names if m in models(table)]
-    todo = [(n, r, m) for n in wanted for r in range(replications) for m in ours if (n, r, m) not in have]
+    todo = [(n, r, m) for n in wanted for r in range(REPLICATIONS[n]) for m in ours if (n, r, m) not in have]
     todo = [job for job in todo if job[2] not in LEFT_OUT.get((data, job[0]), ())]
-    parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
-    for result in parallel(delayed(one_fit)(data, table, *job) for job in todo):
+    parallel = Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs, return_as="generator_unordered")
+    for result in parallel(delayed(one_fit)(data, table, *job) for job in todo if time.monotonic() < until):
         records.add(result)
         sys.stderr.write(f"{data} {result['n']} {result['replication']} {result['method']} {result['seconds']:.0f} s\n")
-    return [r for r in records if r["replication"] < replications]
+    return [r for r in records if r["replication"] < REPLICATIONS[r["n"]]]
 
 
 def with_chosen(records: list[dict]) -> list[dict]:
     """By size and replication: the errors of every method, and of the one that leave-one-out chooses for each task."""
     by: dict[tuple, dict] = {}
     for r in records:
-        empty: dict = {"error": {}, "seconds": {}, "warnings": {}, "left out": {}, "converged": {}}
+        empty: dict = {"error": {}, "seconds": {}, "warnings": {}, "left out": {}, "converged": {}, "commit": {}}
         one = by.setdefault((r["n"], r["replication"]), {"n": r["n"], "replication": r["replication"], **empty})
         for what in (w for w in empty if w in r):
             one[what][r["method"]] = r[what]
@@ -166,6 +172,7 @@ def with_chosen(records: list[dict]) -> list[dict]:
             M = len(one["error"]["no transfer"])
             one["choice"] = [min(CHOICES, key=lambda c, t=t, one=one: one["left out"][c][t]) for t in range(M)]
             one["error"]["chosen"] = [one["error"][c][t] for t, c in enumerate(one["choice"])]
+            one["commit"]["chosen"] = one["commit"]["free form"]
     return list(by.values())
 
 
@@ -196,6 +203,7 @@ def rows_of(data: str, results: list[dict]) -> list[dict]:
                     "median seconds": round(float(np.median([r["seconds"].get(method, 0.0) for r in part])), 2),
                     "optimiser warnings": int(sum(r["warnings"].get(method, 0) for r in part)),
                     "fits that did not converge": sum(not r["converged"].get(method, True) for r in part),
+                    "records by commit": commits_of({"commit": r["commit"][method]} for r in part),
                 }
             )
     return rows
@@ -205,29 +213,45 @@ def summarise(data: str, results: list[dict]) -> dict:
     table = load(data)
     programs = []
     for n in sizes_of(data, results):
-        part = [r for r in results if r["n"] == n]
-        own = np.array([r["error"]["no transfer"] for r in part]).mean(axis=0)
-        for method in ("free form", "rank 1 + diagonal", "diagonal", "chosen"):
+        for method in ("free form", "defaults", "rank 1 + diagonal", "diagonal", "chosen"):
+            part = [r for r in results if r["n"] == n and {method, "no transfer"} <= set(r["error"])]
+            if not part:
+                continue
+            own = np.array([r["error"]["no transfer"] for r in part]).mean(axis=0)
             ours = np.array([r["error"][method] for r in part]).mean(axis=0)
             lost = {table.tasks[t]: round(float(ours[t] / own[t]), 3) for t in np.flatnonzero(ours > own)}
-            programs.append({"settings": n, "method": method, "programs where sharing loses": lost})
-    chosen = {c: sum(r.get("choice", []).count(c) for r in results) for c in CHOICES}
-    return {"table": rows_of(data, results), "losses": programs, "choices": chosen}
-
-
-def per_program(data: str, results: list[dict]) -> dict:
-    tasks = load(data).tasks
+            row = {"settings": n, "method": method, "replications": len(part), "programs where sharing loses": lost}
+            programs.append({**row, "records by commit": commits_of({"commit": r["commit"][method]} for r in part)})
     return {
-        m: {
-            tasks[t]: [
-                round(float(np.mean([r["error"][m][t] for r in results if r["n"] == n and m in r["error"]])), 5)
-                for n in sizes_of(data, results)
-                if any(m in r["error"] for r in results if r["n"] == n)
-            ]
-            for t in range(len(tasks))
-        }
-        for m in ("no transfer", "free form", "free form, paper", "chosen")
+        "table": merged(data, "table", rows_of(data, results)),
+        "losses": merged(data, "losses", programs),
+        "choices": {c: sum(r.get("choice", []).count(c) for r in results) for c in CHOICES},
     }
+
+
+def per_program(data: str, results: list[dict]) -> list[dict]:
+    """The mean error of every task, by method and size."""
+    tasks, rows = load(data).tasks, []
+    for n in sizes_of(data, results):
+        for m in ("no transfer", "free form", "defaults", "free form, paper", "chosen"):
+            part = [r for r in results if r["n"] == n and m in r["error"]]
+            if part:
+                error = np.mean([r["error"][m] for r in part], axis=0).round(5).tolist()
+                row = {
+                    "settings": n,
+                    "method": m,
+                    "replications": len(part),
+                    "error": dict(zip(tasks, error, strict=True)),
+                }
+                rows.append({**row, "records by commit": commits_of({"commit": r["commit"][m]} for r in part)})
+    return merged(data, "per program", rows)
+
+
+def merged(data: str, part: str, rows: list[dict]) -> list[dict]:
+    """With the rows that were not run again, in order."""
+    key = ("settings", "method")
+    both = with_earlier(f"bonilla2008_{data}", part, rows, key, "replications", lambda r: REPLICATIONS[r["settings"]])
+    return sorted(both, key=lambda r: (r["settings"], METHODS.index(r["method"])))
 
 
 #: How the data are called in the title, and what a task is.
@@ -273,8 +297,10 @@ def draw(data: str, found: dict) -> Figure:
                 ends.append((y[-1], x[-1], method, colour))
         for place, (y, x, method, colour) in zip(apart([e[0] for e in sorted(ends)]), sorted(ends), strict=True):
             left.annotate(method, (x, y), (x + 0.12, place), color=colour, fontsize=8, va="center")
-        alone, shared = (found["per program"][m] for m in ("no transfer", "free form"))
-        ratios = {t: np.divide(shared[t], alone[t][: len(shared[t])]) for t in shared}
+        of = {(r["method"], r["settings"]): r["error"] for r in found["per program"]}
+        ratios = {
+            t: [of["free form", n][t] / of["no transfer", n][t] for n in sizes] for t in of["no transfer", sizes[0]]
+        }
         order = sorted(ratios, key=lambda t: ratios[t][-1])
         named = [order[0], order[-1]]
         for t, y in ratios.items():
@@ -317,25 +343,23 @@ def inside(tick: float, ratios: dict, by: dict) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", nargs="+", default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--replications", type=int, default=10)
     parser.add_argument("--sizes", type=int, nargs="+", help="only these; what is in out/ already is kept")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no fit after so many")
+    parser.add_argument("--report", action="store_true", help="no new fits")
     given = parser.parse_args()
     for data in given.data:
-        records = run(data, given.replications, given.jobs, given.sizes, given.methods)
-        every = with_chosen(records)
-        results = [r for r in every if "chosen" in r["error"]]
+        minutes = 0.0 if given.report else given.minutes
+        records = run(data, given.jobs, given.sizes, given.methods, minutes)
+        results = with_chosen(records)
         made_with = {m: repr(model) for m, model in models(load(data)).items()}
-        content = {"seeds": "[replication, settings]", "settings": made_with}
-        if results:
-            found = summarise(data, results)
-            found["per program"] = per_program(data, results)
-            write_result(f"bonilla2008_{data}", {**content, **found}, records)
+        made_with[OLD] = made_with["free form, paper"].replace("max_iter=2000", "max_iter=200")
+        found = summarise(data, results)
+        found["per program"] = per_program(data, results)
+        write_result(f"bonilla2008_{data}", {"seeds": "[replication, settings]", "settings": made_with, **found})
+        if {(r["method"], r["settings"]) for r in found["table"]} >= {("free form", n) for n in SIZES[data]}:
             figures.save(draw(data, found), FIGURES / f"bonilla2008_{data}")
-        else:
-            found = {"table": rows_of(data, every)}
-            write_result(f"bonilla2008_{data}_part", {**content, **found}, records)
         for row in found["table"]:
             sys.stdout.write(f"{data} {row}\n")
 

@@ -1,7 +1,7 @@
 """Table 1 and Figure 5 of Leen, Peltonen & Kaski (2011), on EEG: the paper's fMRI recordings were never published.
 
-    python benchmarks/studies/leen2011_classification.py [--repetitions 3] [--fresh] [--report] [--small]
-    python benchmarks/studies/leen2011_classification.py --methods NAME ... [--counts 20] [--repetitions 1]
+    python benchmarks/studies/leen2011_classification.py [--repetitions 3] [--methods NAME ...] [--minutes 5]
+                                                         [--fresh] [--report] [--small]
 
 Primary: "one picture (S1_obj) or not" of one subject, each of 16 in turn. Secondaries: five other subjects, three with
 the same question and two with another (S2_match or not). 14 or all (about 30) primary trials of one half of the
@@ -17,11 +17,11 @@ the primary's inputs, as in the paper; "shuffled labels" is the same with every 
 Our defaults were chosen by `leen2011_classification_choice.py`, which scores early trials of the even subjects only;
 "chosen settings" of the methods that the paper compares with are chosen there by the same rule from as many settings.
 
-Every finished job (a primary, a direction, a repetition, a size; all methods) goes to
-out/leen2011_classification.jsonl, with its commit and seed, and is not repeated; --fresh starts anew, --report writes
-up the directions and repetitions that are complete, without a new fit; --small is two subjects and one secondary size,
-and writes nothing. With --methods these alone are fitted beside single-task, late trials to test, and the result is
-leen2011_classification_part.json, with the problems that are done.
+Every finished job (a primary, a direction, a repetition, a size) goes to out/leen2011_classification.jsonl, with its
+seed and the commit of every method, and is not repeated; --methods fits these alone beside single-task, --minutes
+begins no job after so many, --fresh starts anew, --report writes up what there is, without a new fit. A method is in
+the table by the directions and repetitions in which it has been run on all subjects; the record says how many problems
+these are. --small is two subjects and one secondary size, and writes nothing.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def one_job(
     known: Any = None,
     names: tuple[str, ...] = tuple(MAKE),
 ) -> list[dict]:
-    """All methods, or some and single-task, on the problems of one primary: one record a size of the secondaries.
+    """All methods, or some, beside single-task on the problems of one primary: one record a size of the secondaries.
 
     `known` are such records of an earlier run; only the methods that they lack are fitted.
     """
@@ -228,16 +228,20 @@ def one_job(
     ]
     alone: dict[str, Any] = {}  # whatever the secondaries are
     for record in records:
-        problem, found = table_of(subject, early, repetition, few, record["count"]), record["scores"]
+        missing = [m for m in names if m not in record["seconds"]]
+        found = record["scores"]
+        if found and not missing:
+            continue
+        problem = table_of(subject, early, repetition, few, record["count"])
         X_own, y_own, X_test, y_test = problem.X[problem.own], problem.y[problem.own], problem.X_test, problem.y_test
         if not found:
-            if not alone and len(names) == len(MAKE):
+            if not alone:
                 p_own = SingleTaskGPClassifier().fit(X_own, y_own).predict_proba(X_test)[:, 1]
                 alone = {"single, own scales": scores(y_test, p_own)}
                 alone["logistic"] = scores(y_test, logistic(X_own, y_own, X_test))
             scales = column_scales(problem.X, np.ones(len(problem.X)))
             found |= {"single": scores(y_test, single(X_own, y_own, scales, X_test)), **alone}
-        for name in (m for m in names if m not in record["seconds"]):
+        for name in missing:
             p = problem.same_question() if "same question" in name else problem
             p = p.shuffled(subject) if "shuffled" in name else p
             start = time.process_time()
@@ -254,13 +258,16 @@ def one_job(
     return records
 
 
-def complete(records: list[dict] | None) -> bool:
-    return records is not None and all(set(METHODS) <= set(r["scores"]) for r in records)
-
-
-def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path) -> list[dict]:
-    """Run what is not yet in the file, append each job as it comes."""
-    kept = Records(path, fresh)
+def collect(
+    repetitions: int,
+    small: bool,
+    fresh: bool,
+    path: Path,
+    names: tuple[str, ...] = tuple(MAKE),
+    minutes: float = np.inf,
+) -> list[dict]:
+    """Run what is not yet in the file, append each job as it comes; what stays is of whole directions by method."""
+    kept, until = Records(path, fresh), time.monotonic() + 60.0 * minutes
     done = {tuple(r["job"]): r["records"] for r in kept}
     jobs = [
         (subject, early, r, few)
@@ -269,52 +276,24 @@ def collect(repetitions: int, small: bool, fresh: bool, report: bool, path: Path
         for subject in (range(2) if small else range(16))
         for few in (True, False)
     ]
-    for job in (j for j in jobs if not report and not complete(done.get(j))):
-        found = one_job(*job, counts=(4,) if small else COUNTS, known=done.get(job))
+    for job in jobs:
+        known = done.get(job)
+        if time.monotonic() >= until or (known and all(set(names) <= set(r["seconds"]) for r in known)):
+            continue
+        found = one_job(*job, counts=(4,) if small else COUNTS, known=known, names=names)
         for record in found:
             record["commits"] = {m: record.get("commits", {}).get(m, kept.commit) for m in record["scores"]}
         done[job] = kept.add({"job": job, "records": found})["records"]
-    missing = {(j[1], j[2]) for j in jobs if j not in done}
-    return [record for job in jobs if (job[1], job[2]) not in missing for record in done[job]]
+    return [record for job in jobs for record in whole(job, done, jobs)]
 
 
-def collect_some(names: tuple[str, ...], counts: tuple[int, ...], repetitions: int, report: bool) -> list[dict]:
-    """Some methods beside single-task, late trials to test: what is not yet in a file of their own is run."""
-    kept = Records(ROOT / "out" / "leen2011_classification_part.jsonl")
-    done = {(*r["job"], r["count"], m): r for r in kept for m in r["scores"]}
-    sizes = [(few, c) for c in counts for few in (True, False)]
-    jobs = [(s, True, r, *size) for r in range(repetitions) for s in range(16) for size in sizes]
-    for *job, count in jobs if not report else ():
-        missing = tuple(m for m in names if (*job, count, m) not in done)
-        if missing:
-            (found,) = one_job(*job, counts=(count,), names=missing)
-            kept.add({"job": job, **found})
-    return list(kept)
-
-
-def part_table(records: list[dict]) -> list[dict]:
-    """By size, means and paired differences of every method that has been run on all 16 subjects."""
-    table = []
-    for few, count in sorted({(r["few"], r["count"]) for r in records}, reverse=True):
-        cell = [r for r in records if r["few"] == few and r["count"] == count]
-        for m in sorted({m for r in cell for m in r["seconds"]}):
-            part = [r for r in cell if m in r["scores"]]
-            if len({r["subject"] for r in part}) < 16:
-                continue
-            table.append(
-                {
-                    "primary trials": FEW if few else "all",
-                    "trials a secondary": "all" if count == ALL else count,
-                    "method": m,
-                    "problems": len(part),
-                    "mean": {k: round(float(by_subject(part, m, k).mean()), 4) for k in METRICS},
-                    "single": {k: round(float(by_subject(part, "single", k).mean()), 4) for k in METRICS},
-                    "against single": {k: paired(part, m, k, "single") for k in METRICS},
-                    "median seconds": round(float(np.median([r["seconds"][m] for r in part])), 3),
-                    "fits with a warning": int(sum(r["warnings"][m] > 0 for r in part)),
-                }
-            )
-    return table
+def whole(job: tuple, done: dict[tuple, list[dict]], jobs: list[tuple]) -> list[dict]:
+    """The records of a job, less the methods that were not run on every subject of its direction and repetition."""
+    beside = [done.get(j, []) for j in jobs if j[1:3] == job[1:3]]
+    there = set.intersection(*(set(r["scores"]) for records in beside for r in records or [{"scores": ()}]))
+    if "single" not in there:
+        return []
+    return [{**r, "scores": {m: v for m, v in r["scores"].items() if m in there}} for r in done[job]]
 
 
 def by_subject(records: list[dict], method: str, metric: str, against: str | None = None) -> np.ndarray:
@@ -340,11 +319,12 @@ def paired(records: list[dict], method: str, metric: str, against: str) -> dict[
 
 
 def cell_table(records: list[dict]) -> list[dict]:
-    table = []
+    """By size of primary and secondaries: every method over the problems on which it was run."""
+    table, methods = [], [m for m in METHODS if any(m in r["scores"] for r in records)]
     for few in (True, False):
         for count in sorted({r["count"] for r in records}):
             part = [r for r in records if r["few"] == few and r["count"] == count]
-            shares = np.array([r["share"] for r in part])
+            shares = np.array([r["share"] for r in part if "focused" in r["scores"]])
             untouched = {
                 "late trials": [r for r in part if r["early"]],
                 "odd subjects": [r for r in part if r["subject"] % 2],
@@ -353,10 +333,10 @@ def cell_table(records: list[dict]) -> list[dict]:
                 {
                     "primary trials": FEW if few else "all",
                     "trials a secondary": "all" if count == ALL else count,
-                    "problems": len(part),
-                    "mean": {m: {k: round(float(by_subject(part, m, k).mean()), 4) for k in METRICS} for m in METHODS},
+                    "problems": {m: sum(m in r["scores"] for r in part) for m in methods},
+                    "mean": {m: {k: round(float(by_subject(part, m, k).mean()), 4) for k in METRICS} for m in methods},
                     "against single": {
-                        m: {k: paired(part, m, k, "single") for k in METRICS} for m in METHODS if m != "single"
+                        m: {k: paired(part, m, k, "single") for k in METRICS} for m in methods if m != "single"
                     },
                     "focused against pooled": paired(part, "focused", "log loss", "pooled"),
                     "focused against single, untouched by the choice": {
@@ -367,10 +347,15 @@ def cell_table(records: list[dict]) -> list[dict]:
                         round(float(shares[:, 3:].mean()), 3),
                     ],
                     "median seconds": {
-                        m: round(float(np.median([r["seconds"][m] for r in part if m in r["seconds"]])), 3)
-                        for m in MAKE
+                        m: round(float(np.median([r["seconds"][m] for r in part if m in r["scores"]])), 3)
+                        for m in methods
+                        if m in MAKE
                     },
-                    "fits with a warning": {m: int(sum(r["warnings"].get(m, 0) > 0 for r in part)) for m in MAKE},
+                    "fits with a warning": {
+                        m: int(sum(r["warnings"][m] > 0 for r in part if m in r["scores"]))
+                        for m in methods
+                        if m in MAKE
+                    },
                 }
             )
     return table
@@ -407,6 +392,7 @@ LINES = {
     "multi-task": ("#009E73", "symmetric"),
 }
 OTHERS = ("pooled, same question", "focused, shuffled labels", "logistic", "shared structure", "regularized")
+OTHERS += tuple(f"{m}, chosen settings" for m in REFERENCES)
 #: Titles of the two columns; the figure of the record stands behind them.
 TITLES = ("{few} trials of the one: others' trials help", "All its trials: little is left to borrow")
 
@@ -420,7 +406,7 @@ def figure_5(table: list[dict]) -> Figure:
             rows = [r for r in table if r["primary trials"] == size]
             x = np.arange(len(rows))
             for ax, metric in zip(axes[:, column], METRICS, strict=True):
-                for m in OTHERS:
+                for m in (m for m in OTHERS if all(m in r["mean"] for r in rows)):
                     ax.plot(x, [r["mean"][m][metric] for r in rows], color="#C4C4C4", lw=0.9, zorder=2)
                 for m, (colour, label) in LINES.items():
                     y = np.array([r["mean"][m][metric] for r in rows])
@@ -452,20 +438,19 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--report", action="store_true", help="no new fits")
     parser.add_argument("--small", action="store_true", help="two subjects, four trials a secondary; writes nothing")
     parser.add_argument("--store", type=Path, default=ROOT / "out" / "leen2011_classification.jsonl")
-    parser.add_argument("--methods", nargs="+", choices=list(MAKE), help="these alone, into a record of their own")
-    parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="trials a secondary, with --methods")
+    parser.add_argument("--methods", nargs="+", choices=list(MAKE), default=list(MAKE), help="these alone")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no job after so many")
     chosen = parser.parse_args(arguments)
     made_with = {m: repr(make()) for m, make in MAKE.items()}
-    if chosen.methods:
-        some = collect_some(tuple(chosen.methods), tuple(chosen.counts), chosen.repetitions, chosen.report)
-        content = {"seeds": "[repetition, number of the subject]", "settings": made_with, "table": part_table(some)}
-        write_result("leen2011_classification_part", content, some)
-        return content
-    records = collect(chosen.repetitions, chosen.small, chosen.fresh, chosen.report, chosen.store)
+    minutes = 0.0 if chosen.report else chosen.minutes
+    records = collect(chosen.repetitions, chosen.small, chosen.fresh, chosen.store, tuple(chosen.methods), minutes)
+    if not any("focused" in r["scores"] for r in records):
+        sys.stdout.write("nothing to write up yet\n")
+        return {}
     table = cell_table(records)
     for row in table:
         sys.stdout.write(f"\n{row['primary trials']} primary trials, {row['trials a secondary']} a secondary\n")
-        for m in METHODS:
+        for m in row["mean"]:
             means = "  ".join(f"{k} {row['mean'][m][k]:.3f}" for k in METRICS)
             d = row["against single"].get(m, {}).get("log loss")
             tail = "" if d is None else f"  log loss {d['difference']:+.4f} ({d['standard error']:.4f})"
@@ -484,7 +469,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "table": table,
     }
     if not chosen.small:
-        stamps = [{"commit": commit} for r in records for commit in r["commits"].values()]
+        stamps = [{"commit": commit} for r in records for m, commit in r["commits"].items() if m in r["scores"]]
         write_result("leen2011_classification", content, stamps)
         FIGURES.mkdir(parents=True, exist_ok=True)
         figures.save(figure_5(table), FIGURES / "leen2011_classification")

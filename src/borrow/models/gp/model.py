@@ -119,19 +119,33 @@ class Evidence:
 
     def __call__(self, values: Values) -> tuple[float, Values]:
         """The evidence and its derivatives."""
-        self._last = self._last if self._small else None
-        fit = self._condition(values, self._model, self._start)
-        self._start, by = fit.start, self._gradient(fit, values, self._model)
-        self._last, self._where = fit if self._small or self.keep else None, {n: v.copy() for n, v in values.items()}
+        fit = self._made(values)
+        by = self._gradient(fit, values, self._model)
         if self._report is not None:
             self._report(fit.evidence)
         return fit.evidence, by
 
+    def value(self, values: Values) -> float:
+        """The evidence alone; where the result is kept, the derivatives at the same values go on from it."""
+        return self._made(values).evidence
+
     def at(self, values: Values) -> Result:
         """The result at these values: that of the last call where it was for them and is kept, else made anew."""
-        if self._last is not None and all(np.array_equal(self._where[n], v) for n, v in values.items()):
-            return self._last
-        return self._condition(values, self._model, self._start)
+        return self._kept(values) or self._condition(values, self._model, self._start)
+
+    def _kept(self, values: Values) -> Result | None:
+        same = self._last is not None and all(np.array_equal(self._where[n], v) for n, v in values.items())
+        return self._last if same else None
+
+    def _made(self, values: Values) -> Result:
+        """The result at these values; the next one starts from it."""
+        fit = self._kept(values)
+        if fit is None:
+            self._last = self._last if self._small else None
+            fit = self._condition(values, self._model, self._start)
+            self._start, self._last = fit.start, fit if self._small or self.keep else None
+            self._where = {n: v.copy() for n, v in values.items()}
+        return fit
 
 
 def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:
