@@ -120,6 +120,10 @@ def calibrated() -> str:
         "interval holds the truth",
     )
     rows += [[name, _share(result[name])] for name in names]
+    for at in result["helps from"]:
+        nulls, gains = (at[name] for name in ("nulls", "correlation 0.9, true gain above 5 %"))
+        said = f"“helps” from {100 * at['level']:.0f} % on: nulls; correlation 0.9, true gain above 5 %; right"
+        rows.append([said, f"{_share(nulls)}; {_share(gains)}; {_share(at['right'])}"])
     about = f"{result['draws']} draws of tuning, {result['fits that borrow']} fits that borrow; not a measurement"
     return table(["what", "found"], rows) + made_by(result, about)
 
@@ -158,6 +162,27 @@ def killed() -> str:
     return table(["figure", "measured"], rows) + made_by(result, f"seed {result['seed']}")
 
 
+def cost() -> str:
+    result = load("compare_cost")
+    rows = []
+    for r in result["comparisons"]:
+        spent = f"{r['processor seconds']:.0f}" if r["ended"] else "not known"
+        wall = f"{r['seconds']:.0f}" if r["ended"] else f"did not end in {r['seconds']:.0f}"
+        rows.append(
+            [r["table"], r["commit"], len(r.get("methods", [])) or "", r.get("fits", ""), spent, wall, r["load before"]]
+        )
+    head = [
+        "table",
+        "commit",
+        "methods",
+        "fits",
+        "processor seconds",
+        "seconds, two fits at once",
+        "other jobs waiting",
+    ]
+    return table(head, rows) + made_by(result, f"seed {result['seed']}, {result['comparisons'][0]['cores']} cores")
+
+
 def headline() -> str:
     result, kills = load("power"), load("compare_kill")
     nulls, every = result["groups"]["nulls"], result["groups"]["all"]
@@ -184,6 +209,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "power": power,
     "power goals": goals,
     "calibrate": calibrated,
+    "compare cost": cost,
     "compare kill": killed,
     "suggest": suggested,
     "answers": answers,

@@ -499,6 +499,18 @@ def test_the_best_that_borrows_has_the_most_weight():
     assert verdict.weights["pooled"] > 0.9
 
 
+def test_what_makes_no_difference_is_for_the_user_to_say():
+    """A quarter less error, shown by every row: it helps; who does not mind a half is told that it is within that."""
+    found = made({"single": ALONE, "focused": 0.75 * ALONE})
+    assert found.verdict().answer == "helps"
+    wide = Comparison.from_dict({**found.to_dict(), "rope": 0.5}).verdict()
+    assert (wide.answer, wide.rope) == ("no practical difference", pytest.approx(0.5 * np.mean(ALONE)))
+    assert "within 50 % of the error" in wide.advice[0]
+    for odd in (-0.1, 1.0, "a", np.nan):
+        with pytest.raises(ValueError, match="rope="):
+            borrow.compare({"x": [1.0, 2.0] * 3, "t": ["a", "b"] * 3, "y": [1.0, 2.5] * 3}, "y", "t", "a", rope=odd)
+
+
 class Related:
     """A problem whose focused model of several classes has several tables of relations."""
 

@@ -509,9 +509,11 @@ def test_compare_takes_groups_times_wanted_rows_and_minutes(place, tmp_path):
     table = schools().with_columns(pl.int_range(pl.len()).mod(6).alias("batch"), pl.int_range(pl.len()).alias("day"))
     table.write_csv(tmp_path / "t.csv")
     pl.DataFrame({"hours": [1.0, 99.0], "age": [10, 11]}).write_csv(tmp_path / "wanted.csv")
-    more = ["--group", "batch", "--wanted", tmp_path / "wanted.csv", "--minutes", 5, "--json"]
+    more = ["--group", "batch", "--wanted", tmp_path / "wanted.csv", "--minutes", 5, "--rope", 0.1, "--json"]
     answer = json.loads(good("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill", *more).stdout)
     assert answer["features"] == ["hours"]
+    verdict, error = answer["verdicts"][0], {r["method"]: r["error"] for r in answer["table"]}
+    assert verdict["rope"] == pytest.approx(0.1 * error[verdict["alone"]])
     assert any("lie outside what was measured for 'Hill'" in line for line in answer["verdicts"][0]["advice"])
     found = borrow.compare(table, "score", "school", "Hill", ["pooled"], cv=(2, 1), features=["hours"], group="batch")
     assert [r["n_test"] for r in found.records][:2] == [6, 6]

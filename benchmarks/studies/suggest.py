@@ -1,13 +1,13 @@
 """How many compiler settings must be tried on a new program before one within 1 % of the best is found?
 
-    python benchmarks/studies/suggest.py [--programs 11] [--draws 3] [--only focused,...] [--most 60]
+    python benchmarks/studies/suggest.py [--programs 11] [--draws 3] [--only focused,...] [--most 60] [--minutes 5]
 
 Each of the eleven programs in turn is the new one: 640 settings can be measured on it, 3 random ones have been. Of the
 other programs 32 random settings each are known. A method fits its model, names the next settings by expected
 improvement, two at a time, and so on until a setting within 1 % of the best speedup of all 640 has been measured, or
 `--most` have. Methods with transfer: the focused and the symmetric GP and BoTorch's MultiTaskGP with its LogEI.
 Without: a single-task GP of this library, one of scikit-learn with a Matern kernel (as scikit-optimize has it), random
-search.
+search. A search that needs more than `--limit` seconds of the processor is ended, and counts as one that found nothing.
 
 A record per program, draw and method is kept under out/, so that a run goes on where it stopped; figures go to
 docs/results/suggest.json.
@@ -84,51 +84,75 @@ def by_scikit_learn(X: Any, at: list[int], y: Any, others: Any) -> list[int]:
     return chosen
 
 
-def by_botorch(X: Any, at: list[int], y: Any, others: tuple[Any, Any, Any]) -> list[int]:
-    """BoTorch's MultiTaskGP with LogEI, greedy in a batch with pending points."""
+def by_botorch(first: int = 75, later: int = 25) -> Choose:
+    """BoTorch's MultiTaskGP with its LogEI at every setting not yet measured; in a batch the first is believed.
+
+    Targets have mean 0 and variance 1 in each task. The first fit of a search takes so many steps of L-BFGS at most,
+    later ones go on from what the one before found.
+    """
     import torch
-    from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+    from botorch.acquisition.analytic import LogExpectedImprovement
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import MultiTaskGP
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    labels = sorted(set(others[2]))
-    task = np.append(np.zeros(len(at)), [1 + labels.index(t) for t in others[2]])
-    scaled = np.append((y - np.mean(y)) / max(np.std(y), 1e-9), np.zeros(len(others[1])))
-    for k in range(len(labels)):
-        rows = np.flatnonzero(task == k + 1)
-        own = others[1][rows - len(at)]
-        scaled[rows] = (own - own.mean()) / own.std()
-    rows = np.column_stack([np.vstack([X[at], others[0]]), task])
-    model = MultiTaskGP(torch.tensor(rows), torch.tensor(scaled)[:, None], task_feature=-1, output_tasks=[0])
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    chosen: list[int] = []
-    for _ in range(BATCH):
-        free = np.setdiff1d(np.arange(len(X)), [*at, *chosen])
-        pending = torch.tensor(X[chosen]) if chosen else None
-        gain = qLogNoisyExpectedImprovement(model, torch.tensor(X[at]), X_pending=pending, prune_baseline=True)
-        with torch.no_grad():
-            value = torch.cat([gain(part[:, None, :]) for part in torch.tensor(X[free]).split(64)])
-        chosen.append(int(free[int(value.argmax())]))
-    return chosen
+    known: dict[str, Any] = {}
+
+    def choose(X: Any, at: list[int], y: Any, others: tuple[Any, Any, Any]) -> list[int]:
+        labels = sorted(set(others[2]))
+        task = np.append(np.zeros(len(at)), [1 + labels.index(t) for t in others[2]])
+        level = {0: (np.mean(y), max(np.std(y), 1e-9))}
+        for k, label in enumerate(labels):
+            own = others[1][others[2] == label]
+            level[k + 1] = own.mean(), own.std()
+        own_level, scale = np.array([level[int(t)] for t in task]).T
+        target = torch.tensor((np.append(y, others[1]) - own_level) / scale)[:, None]
+        rows = torch.tensor(np.column_stack([np.vstack([X[at], others[0]]), task]))
+        model = MultiTaskGP(rows, target, task_feature=-1, output_tasks=[0], outcome_transform=None)
+        if known:
+            model.load_state_dict(known)
+        options = {"maxiter": later if known else first}
+        fit_gpytorch_mll(
+            ExactMarginalLogLikelihood(model.likelihood, model),
+            optimizer_kwargs={"options": options},
+            max_attempts=1,
+            warning_handler=lambda w: True,  # that the steps were used up is meant
+        )
+        known.update(model.state_dict())
+        chosen: list[int] = []
+        for _ in range(BATCH):
+            free = np.setdiff1d(np.arange(len(X)), [*at, *chosen])
+            candidates = torch.tensor(X[free])
+            gain = LogExpectedImprovement(model, best_f=target[rows[:, -1] == 0].max())
+            with torch.no_grad():
+                best = int(gain(candidates[:, None, :]).argmax())
+                mean = model.posterior(candidates[best : best + 1]).mean
+            chosen.append(int(free[best]))
+            rows = torch.cat([rows, torch.tensor([[*X[chosen[-1]], 0.0]])])
+            target = torch.cat([target, mean])
+            model.set_train_data(rows, target[:, 0], strict=False)
+        return chosen
+
+    return choose
 
 
-def methods(seed: int) -> dict[str, Choose]:
-    """By name; all are asked in the same way."""
+def methods(seed: int) -> dict[str, Callable[[], Choose]]:
+    """By name, each made anew for a search; all are asked in the same way."""
     return {
-        "random": at_random(seed),
-        "scikit-learn + EI": by_scikit_learn,
-        "single-task GP + EI": by_borrow(borrow.SingleTaskGPRegressor, False),
-        "focused GP + EI": by_borrow(lambda: borrow.FocusedGPRegressor(primary="new"), True),
-        "symmetric GP + EI": by_borrow(borrow.MultiTaskGPRegressor, True),
+        "random": lambda: at_random(seed),
+        "scikit-learn + EI": lambda: by_scikit_learn,
+        "single-task GP + EI": lambda: by_borrow(borrow.SingleTaskGPRegressor, False),
+        "focused GP + EI": lambda: by_borrow(lambda: borrow.FocusedGPRegressor(primary="new"), True),
+        "symmetric GP + EI": lambda: by_borrow(borrow.MultiTaskGPRegressor, True),
         "BoTorch MultiTaskGP + LogEI": by_botorch,
     }
 
 
-def search(choose: Choose, program: int, seed: int, most: int, data: Any) -> dict[str, Any]:
-    """Measure until a setting is within 1 % of the best."""
+def search(
+    choose: Choose, program: int, seed: int, most: int, data: Any, limit: float = float("inf")
+) -> dict[str, Any]:
+    """Measure until a setting is within 1 % of the best; after `limit` seconds of the processor none is named anew."""
     rng = np.random.default_rng([seed, program])
     X, Y = np.asarray(data.X, dtype=float), np.asarray(data.speedup, dtype=float)
     at = [int(i) for i in rng.choice(len(X), FIRST, replace=False)]
@@ -140,14 +164,20 @@ def search(choose: Choose, program: int, seed: int, most: int, data: Any) -> dic
         np.repeat([data.programs[p] for p in rest], KNOWN),
     )
     y, started, trace = Y[:, program], time.process_time(), []
-    while max(y[at]) < CLOSE * y.max() and len(at) < most:
+    while max(y[at]) < CLOSE * y.max() and len(at) < most and time.process_time() - started < limit:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             at += choose(X, at, y[at], others)
         trace.append(float(max(y[at]) / y.max()))
     found = bool(max(y[at]) >= CLOSE * y.max())
     first = int(np.argmax(y[at] >= CLOSE * y.max())) + 1 if found else most
-    return {"measurements": first, "found": found, "trace": trace, "seconds": time.process_time() - started}
+    return {
+        "measurements": first,
+        "found": found,
+        "made": len(at),
+        "trace": trace,
+        "seconds": time.process_time() - started,
+    }
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -161,12 +191,13 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
             "median measurements": float(np.median(count)),
             "quartiles": np.percentile(count, [25, 75]).tolist(),
             "not found": sum(not r["found"] for r in own),
+            "ended by the limit": sum(not r["found"] and r["made"] < r["most"] for r in own),
             "by program": {
                 p: float(np.median([r["measurements"] for r in own if r["program"] == p]))
                 for p in sorted({r["program"] for r in own})
             },
             "processor seconds per measurement": float(
-                sum(r["seconds"] for r in own) / max(1, sum(r["measurements"] - FIRST for r in own))
+                sum(r["seconds"] for r in own) / max(1, sum(r["made"] - FIRST for r in own))
             ),
             "commits": sorted({r["commit"] for r in own}),
         }
@@ -179,19 +210,22 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--most", type=int, default=60)
     parser.add_argument("--only", help="methods, with commas")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no search after so many")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds of the processor that a search may take")
     given = parser.parse_args(arguments)
-    data, commit = load_compiler(), provenance()["commit"]
+    data, commit, until = load_compiler(), provenance()["commit"], time.monotonic() + 60.0 * given.minutes
     STORE.parent.mkdir(exist_ok=True)
     records = [json.loads(line) for line in STORE.read_text().splitlines()] if STORE.exists() else []
     done = {(r["program"], r["seed"], r["method"], r["most"]) for r in records}
     with STORE.open("a") as file:
         for seed in range(given.draws):
             for p in range(given.programs):
-                for name, choose in methods(seed).items():
+                for name, make in methods(seed).items():
                     about = (str(data.programs[p]), seed, name, given.most)
-                    if about in done or (given.only and name not in given.only.split(",")):
+                    left_out = given.only and name not in given.only.split(",")
+                    if about in done or left_out or time.monotonic() > until:
                         continue
-                    found = search(choose, p, seed, given.most, data)
+                    found = search(make(), p, seed, given.most, data, given.limit)
                     record = {**dict(zip(("program", "seed", "method", "most"), about, strict=True)), "commit": commit}
                     records.append({**record, **found})
                     file.write(json.dumps(records[-1]) + "\n")
@@ -202,7 +236,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     for name, row in summary.items():
         quartiles = "-".join(f"{v:g}" for v in row["quartiles"])
         sys.stdout.write(f"{name:28s} {row['median measurements']:5.1f} ({quartiles}), none in {row['not found']}\n")
-    about = {"settings": vars(given), "seeds": f"0 to {given.draws - 1}"}
+    asked = {name: getattr(given, name) for name in ("programs", "draws", "most", "limit")}
+    about = {"settings": asked, "seeds": f"0 to {given.draws - 1}"}
     write_result("suggest", {**about, "methods": summary}, records)
     return summary
 

@@ -87,6 +87,9 @@ def run(
             "--unseen", help="population: hold out every task in turn, whole: how well is a new one predicted?"
         ),
     ] = "error",
+    rope: Annotated[
+        float, typer.Option("--rope", help="Part of the error without the other data that makes no difference to you.")
+    ] = 0.02,
     quick: Annotated[
         bool,
         typer.Option(
@@ -168,6 +171,7 @@ def run(
             wanted=None if wanted is None else rows_wanted(wanted, delimiter),
             max_minutes=minutes,
             unseen=unseen,
+            rope=rope,
         )
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}

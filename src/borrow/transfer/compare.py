@@ -28,7 +28,7 @@ from borrow.numerics.warned import capture_warnings, warn
 from borrow.tasks.workers import end_with
 from borrow.transfer.attribute import relations_of
 from borrow.transfer.comparison import Comparison
-from borrow.transfer.decide import HELPS, PROBABLY_HELPS
+from borrow.transfer.decide import HELPS, PROBABLY_HELPS, ROPE
 from borrow.transfer.folds import (
     LEAST_ROWS,
     Job,
@@ -78,6 +78,7 @@ def compare(
     wanted: Any = None,
     max_minutes: float | None = None,
     unseen: str = "error",
+    rope: float = ROPE,
 ) -> Comparison:
     """Does the other data help? Compare methods that borrow with no transfer, on the task that matters.
 
@@ -116,6 +117,8 @@ def compare(
     unseen : "population" asks how well a task is predicted that was never seen: every task in turn is held out whole
         (`cv` makes folds of tasks), methods that tell tasks apart answer for the population of the others, and have to
         beat those that take all tasks for one; each task counts as one in the interval. There is no primary then.
+    rope : half the width of the region of practical equivalence, as a part of the error without the other data:
+        differences that are smaller make no difference to you.
 
     Examples
     --------
@@ -145,6 +148,10 @@ def compare(
     error = read_scoring(scoring, problem.kind)
     if leave_out not in ("auto", True, False):
         raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
+    if not is_number(rope) or not 0.0 <= rope < 1.0:
+        raise ValueError(
+            f"rope={rope!r}: expected a part of the error, from 0 to less than 1, that makes no difference"
+        )
     seed, until = read_seed(random_state), read_minutes(max_minutes)
     _check_jobs(n_jobs)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
@@ -179,8 +186,9 @@ def compare(
         "notes": notes,
         "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
         "unseen": unseen,
+        "rope": float(rope),
     }
-    settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights")}
+    settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights", "rope")}
     settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
     settings |= {"own": {name: repr(found) for name, found in own.items()}}
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}

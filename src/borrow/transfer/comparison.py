@@ -71,6 +71,7 @@ class Comparison:
     notes : what is to be said of the data, in sentences, by primary.
     encoding : what became of columns that were no plain numbers, one line each.
     unseen : "population" where every task was held out whole in turn, for a primary that stands for a task never seen.
+    rope : half the width of the region of practical equivalence, as a part of the error without the other data.
 
     Examples
     --------
@@ -108,6 +109,7 @@ class Comparison:
     clusters: list[list[Any]] = field(default_factory=list)
     notes: list[list[Any]] = field(default_factory=list)
     unseen: str = "error"
+    rope: float = ROPE
 
     @cached_property
     def _design(self) -> Design:
@@ -284,7 +286,7 @@ class Comparison:
         weights, borrowing = self.weights(primary), self.candidates(primary)
         alone = self.best_alone(primary)
         found = {m: self.difference(primary, m) for m in borrowing}
-        rope, density = ROPE * abs(self.error(primary, alone).mean), Interval()
+        rope, density = self.rope * abs(self.error(primary, alone).mean), Interval()
         relating = [m for m in borrowing if not np.isnan(self.evidence(primary, m))]
         best = max(relating or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
@@ -326,7 +328,7 @@ class Comparison:
             v = in_words(v, self.kind, self.task, self.scoring, self.table(), held)
         else:
             sentence = sentence_of(v, self.scoring, self.error(v.primary, v.alone).mean)
-            v = replace(v, sentence=sentence, advice=advice_of(v, self.kind, self.task))
+            v = replace(v, sentence=sentence, advice=advice_of(v, self.kind, self.task, self.rope))
         return replace(v, because=weights_in_words(v.weights), advice=[*v.advice, *notes, *failed])
 
     def others(self, primary: Any) -> list[Any]:

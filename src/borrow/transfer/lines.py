@@ -33,7 +33,10 @@ OPTIONAL: dict[str, Any] = {
     **{name: [(str,)] for name in ("alone", "own", "encoding")},
     **{name: [[LABEL]] for name in ("row_weights", "clusters", "notes")},
     "unseen": {"error", "population"},
+    "rope": NUMBER,
 }
+#: Of those that a header may lack: what is meant where it does.
+MEANT = {"unseen": "error", "rope": 0.0}
 ELSEWHERE = ("mean elsewhere", "std elsewhere")  # of a fit to all rows
 JOB: dict[str, Any] = {
     "primary": LABEL,
@@ -77,7 +80,7 @@ def check_about(about: Any) -> None:
     """Refuse a header that does not say what is compared."""
     _refuse_other(about, ABOUT, "its first line")
     for name, shape in OPTIONAL.items():
-        _refuse_other(about.get(name, "error" if name == "unseen" else []), shape, f"{name} in its first line")
+        _refuse_other(about.get(name, MEANT.get(name, [])), shape, f"{name} in its first line")
         if shape == [[LABEL]] and any(len(pair) != 2 for pair in about.get(name, [])):
             raise ValueError(f"{name} in its first line are no pairs")
     _refuse_unknown([m for m in about["methods"] if m not in about.get("own", ())])

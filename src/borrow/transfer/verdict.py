@@ -14,9 +14,9 @@ from borrow.transfer.decide import (
     CANNOT_TELL,
     HELPS,
     HURTS,
+    LEVEL,
     PROBABLY_HELPS,
     PROBABLY_HURTS,
-    ROPE,
     SAME,
     SURE,
 )
@@ -51,7 +51,7 @@ class Verdict:
     advice : what to do, in sentences.
     log_density : difference, low and high for the log predictive density, positive is better.
     probability : posterior probability that borrowing lowers the error.
-    rope : differences up to this, to both sides, are none in practice: 2 % of the error without the other data.
+    rope : differences up to this, to both sides, are none in practice: 2 % of the error alone, unless asked otherwise.
     alone : key of the best method without the other data, which borrowing has to beat.
     weights, borrows : weight of every method in what `AutoRegressor` predicts, and the sum of those that borrow.
     because : the weights in words.
@@ -97,7 +97,7 @@ class Verdict:
     @property
     def carriers(self) -> list[Any]:
         """Secondaries that are shown to carry the gain: a positive share of it that chance does not explain."""
-        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - SURE]
+        return [r["task"] for r in self.secondaries.rows() if r["gain"] > 0 and r["p"] < 1.0 - LEVEL]
 
     @property
     def method(self) -> str:
@@ -195,8 +195,8 @@ def probability(p: float) -> str:
     return "not known" if p != p else "above 0.99" if p > 0.99 else "below 0.01" if p < 0.01 else f"{p:.2f}"
 
 
-def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
-    """What to do."""
+def advice_of(v: Verdict, kind: str, task: str, rope: float) -> list[str]:
+    """What to do; `rope` is the part of the error that makes no difference."""
     auto = f"borrow.Auto{'Regressor' if kind == 'regression' else 'Classifier'}(task={task!r}, primary={v.primary!r}"
     call = None if v.best is None else call_of(kind, v.best, task, v.primary)
     alone = call_of(kind, v.alone, task, v.primary) or f"the {label_of(v.alone)}"
@@ -207,7 +207,7 @@ def advice_of(v: Verdict, kind: str, task: str) -> list[str]:
         use = f"Use {call}." if call is not None else f"Use the {label_of(v.best)}."
         return [use, *worse * (v.log_density["high"] < 0), *_carriers(v), f"{auto}) weighs all methods."]
     if v.answer == SAME:
-        near = f"within {100 * ROPE:.0f} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
+        near = f"within {100 * rope:.3g} % of the error ({v.rope:.2g})" if v.rope > 0 else "none"
         return [f"Take what is simplest, {alone}: the difference is {near}.", *_strong(v)]
     said = (
         f"The error is higher with the {label_of(v.best or '')}, which is said of it and not of the data: whether it "
