@@ -157,6 +157,10 @@ def enter(lines: dict[str, Line], name: str, printed: Path) -> None:
         known[record["line"], record["rows"]] = record
     records = [known[line, n] for line, (_, _, sizes, _) in lines.items() for n in sizes if (line, n) in known]
     write_result(name, {**result, "records": records}, records)
+    written = json.loads((RESULTS / f"{name}.json").read_text())
+    versions = {n: v for n, v in made_by.items() if n not in ("commit", "written at", "records by commit")}
+    written["made by"] |= versions  # those of the machine with the GPU
+    (RESULTS / f"{name}.json").write_text(json.dumps(written, indent=1) + "\n")
 
 
 def main(
