@@ -242,7 +242,10 @@ def hierarchical() -> str:
     printed, fair = text["as the paper"], text["fair"]
     plain, ours = "multi-task GP, plain EM", "multi-task GP, defaults"
     angle = toy["nearer than the base kernel by angle"]["learnt, paper"]
-    new = [r for r in load("yu2005_new_topics")["table"] if r["run"] == "as the paper"]
+    topics = [r for r in load("yu2005_new_topics")["table"] if r["run"] == "as the paper"]
+    new = [r for r in topics if r["metric"] == "AUC"]
+    counted = [r for r in topics if r["metric"] != "AUC"]
+    won, ours_won = (sum(r[f"learnt, {who}"] > r["ridge"] for r in counted) for who in ("paper", "ours"))
     above = [r["examples"] for r in new if r["learnt, paper"] > r["ridge"]]
     gap = text["plain EM less ridge, partially labelled, as the paper, by draw"]
     macro = {m: printed[m]["macro F partial"][0] for m in (plain, "ridge")}
@@ -286,7 +289,15 @@ def hierarchical() -> str:
             f"at {len(above)} of {len(new)} sizes" + (f", from {min(above)} examples on" if above else ""),
             "yu2005_new_topics",
         ),
-        claim("Figure 2: F-measure panels", "not run yet", "the study has both F values; the record is older"),
+        claim(
+            "Figure 2: the same in both F values",
+            won == len(counted),
+            f"above ridge at {won} of {len(counted)} sizes of the two, our kernel at {ours_won} "
+            f"({counted[0]['draws']} draws)",
+            "yu2005_new_topics",
+        )
+        if counted
+        else claim("Figure 2: F-measure panels", "not run yet", "the study has both F values; the record is older"),
     )
 
 

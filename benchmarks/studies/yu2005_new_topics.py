@@ -36,7 +36,7 @@ from yu2005_text import Draw, F_values, Ridge, area, best_lambda, counted, svm, 
 import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Topics, load_rcv1
-from results import FIGURES, ROOT, UNKNOWN, commits_of, provenance, write_result
+from results import FIGURES, ROOT, UNKNOWN, commits_of, provenance, with_earlier, write_result
 
 SIZES = (10, 20, 50, 100, 200, 500)
 METRICS = ("AUC", "micro F", "macro F")
@@ -136,27 +136,26 @@ def scored(answers: list, tests: list, labels: list, topics, data: Topics, fair:
 
 
 def summary(draws: list[dict]) -> list[dict]:
+    """A row for each run, number of examples and metric; means, deviations, and how often the learnt kernels win."""
     table = []
     for run in ("as the paper", "fair"):
         for size, first in draws[0][run].items():
-            row = {"run": run, "examples": int(size)}
-            for m in first:
-                for what in METRICS:
-                    values = np.array([d[run][size][m][what] for d in draws])
-                    name = m if what == "AUC" else f"{m}, {what}"
-                    row[name] = round(float(values.mean()), 4)
-                    row[f"{name} sd"] = round(float(values.std(ddof=1)) if len(values) > 1 else 0.0, 4)
-            for m in ("learnt, ours", "learnt, paper"):
-                if m in first:
-                    gaps = np.array([d[run][size][m]["AUC"] - d[run][size]["ridge"]["AUC"] for d in draws])
-                    row[f"{m} above ridge, draws"] = int((gaps > 0).sum())
-            table.append(row)
+            for what in METRICS:
+                values = {m: np.array([d[run][size][m][what] for d in draws]) for m in first}
+                row = {"run": run, "examples": int(size), "metric": what, "draws": len(draws)}
+                for m, v in values.items():
+                    row[m] = round(float(v.mean()), 4)
+                    row[f"{m} sd"] = round(float(v.std(ddof=1)) if len(v) > 1 else 0.0, 4)
+                for m in (m for m in values if m.startswith("learnt")):
+                    row[f"{m} above ridge, draws"] = int((values[m] > values["ridge"]).sum())
+                table.append({**row, "records by commit": commits_of(draws)})
     return table
 
 
-def picture(table: list[dict], n: int) -> Figure:
+def picture(table: list[dict]) -> Figure:
+    """Panels of the metrics, as the paper ran it and fairly; bands of two standard errors."""
     with matplotlib.rc_context(figures.STYLE):
-        shown = [what for what in METRICS if what == "AUC" or f"ridge, {what}" in table[0]]  # older records: AUC alone
+        shown = [what for what in METRICS if any(r["metric"] == what for r in table)]
         figure = Figure(figsize=(9.5, 3.4 * len(shown) + 0.5), layout="constrained")
         titles = {
             "as the paper": "As the paper ran it: no intercept",
@@ -164,18 +163,17 @@ def picture(table: list[dict], n: int) -> Figure:
         }
         for what, axes in zip(shown, figure.subplots(len(shown), 2, sharey="row", squeeze=False), strict=True):
             for ax, run in zip(axes, titles, strict=True):
-                rows = [r for r in table if r["run"] == run]
+                rows = [r for r in table if (r["run"], r["metric"]) == (run, what)]
                 x = [r["examples"] for r in rows]
                 for m, colour in METHODS.items():
-                    name = m if what == "AUC" else f"{m}, {what}"
-                    y, sd = np.array([r[name] for r in rows]), np.array([r[f"{name} sd"] for r in rows])
-                    error = 2 * sd / np.sqrt(n)
+                    y, sd = np.array([r[m] for r in rows]), np.array([r[f"{m} sd"] for r in rows])
+                    error = 2 * sd / np.sqrt(rows[0]["draws"])
                     ax.plot(x, y, marker="o", ms=3.5, lw=1.7 if "learnt" in m else 1.1, color=colour, label=m)
                     ax.fill_between(x, y - error, y + error, color=colour, alpha=0.15, lw=0)
                 ax.set(xscale="log", xlabel="labelled documents of the new topic", title=titles[run])
                 ax.set_xticks(x, [str(v) for v in x])
                 ax.minorticks_off()
-            axes[0].set_ylabel(f"{what}, 31 new topics, {n} draws")
+            axes[0].set_ylabel(f"{what}, 31 new topics, {rows[0]['draws']} draws")
         figure.axes[1].legend(frameon=False, loc="lower right")
     return figure
 
@@ -212,12 +210,17 @@ def main() -> None:
             done.append({"commit": UNKNOWN, "seed": seed, **json.loads(file.read_text())})
             sys.stdout.write(f"{place.name} {k} {done[-1]['fair']['10']}\n")
             sys.stdout.flush()
-    table = summary(done)
+    key = ("run", "examples", "metric")
+    table = with_earlier("yu2005_new_topics", "table", summary(done), key, "draws", lambda _: 50)
+    table.sort(key=lambda r: (r["run"], METRICS.index(r["metric"]), r["examples"]))
     learnt = [json.loads((out / f"draw{n}" / "core.json").read_text()) for n in {d["seed"] // 1000 for d in done}]
-    content = {"draws": len(done), "kernels": len(learnt), "kernels by commit": commits_of(learnt)}
-    content |= {"seeds": [d["seed"] for d in done], "table": table}
-    write_result("yu2005_new_topics", content, done)
-    figures.save(picture(table, len(done)), FIGURES / "yu2005_new_topics")
+    content = {
+        "seeds": "1000 times the number of the kernel, plus 0, 1, ...",
+        "kernels": len(learnt),
+        "kernels by commit": commits_of(learnt),
+    }
+    write_result("yu2005_new_topics", {**content, "table": table})
+    figures.save(picture(table), FIGURES / "yu2005_new_topics")
 
 
 if __name__ == "__main__":
