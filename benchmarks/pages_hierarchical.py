@@ -79,8 +79,8 @@ def new_topics(run: str, metric: str = "AUC") -> str:
         for r in mine
     ]
     head = ["examples", "learnt kernel, ours", "learnt kernel, paper's", "ridge", "SVM", "learnt above ridge, draws"]
-    made = {"made by": result["made by"], "table": mine}
-    return table([metric, *head[1:]] if metric != "AUC" else head, rows) + made_by(made, f"{mine[0]['draws']} draws")
+    head[0] += f" ({metric})" * (metric != "AUC")
+    return table(head, rows) + made_by({"made by": result["made by"], **mine[0]}, f"{mine[0]['draws']} draws")
 
 
 def toy() -> str:
