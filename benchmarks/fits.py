@@ -8,9 +8,8 @@ A line is a table to learn from and the estimator at its defaults, its uncertain
 by seeds 0, 1 and 2. Seconds and ratios are medians of the draws. Beside them stand the log evidence, of numbers, and
 the log density of rows that were not fitted, means of the draws: a fit that is faster because it stopped short would
 show there. Lines of `SAME`, of one draw, name kernels and switch off the priors, so that both commits maximise the same
-function: there the evidence can be compared. Of the hierarchical model, whose EM has no such switch, strengths are
-given and the base kernel is named. What is done is kept in out/fits.jsonl, and not run again at the same commit. Other
-lines are added to `LINES`.
+function: there the evidence can be compared; `NOT_SAME` says where that cannot be. What is done is kept in
+out/fits.jsonl, and not run again at the same commit. Other lines are added to `LINES`.
 """
 
 from __future__ import annotations
@@ -75,6 +74,12 @@ def ten_tasks(rng: np.random.Generator) -> dict[str, Any]:
     return split(X, np.sin(X[:, 0]) * (1.0 + 0.1 * task) + 0.3 * rng.normal(size=2900), task, 2400)
 
 
+def fewer_of_ten_tasks(rng: np.random.Generator) -> dict[str, Any]:
+    """600 of these rows: without priors the earlier commit takes hundreds of steps."""
+    drawn = ten_tasks(rng)
+    return {n: v[:600] if n in ("X", "y", "task") else v for n, v in drawn.items()}
+
+
 def ratings(rng: np.random.Generator) -> dict[str, Any]:
     """Eight ratings, 0 to 10, by each of 190 persons, of things with thirteen properties."""
     X, task = (rng.random((1720, 13)) < 0.5).astype(float), np.append(np.repeat(np.arange(190), 8), np.zeros(200, int))
@@ -133,22 +138,30 @@ def symmetric_likelihood(columns: int) -> dict[str, Any]:
 
 
 def hierarchical_model(columns: int) -> dict[str, Any]:
-    """The hierarchical model with a base kernel that is named and learnt, and strengths that are given."""
+    """The hierarchical model with a base kernel that is named and learnt; noise and strengths are given.
+
+    EM has priors at either commit, and by the evidence, which is compared, it need not end at the same values.
+    """
     from borrow.kernels import SquaredExponential
 
-    given = {"mean_strength": 1.0, "covariance_strength": 10.0}
+    given = {"mean_strength": 1.0, "covariance_strength": 10.0, "noise": 0.5, "learn_noise": False}
     return {"base_kernel": SquaredExponential(1.0, float(columns) ** 0.5), "prior": None, **given}
 
 
 #: The same function to maximise at both commits: settings are made from the number of columns.
 SAME: dict[str, tuple[str, Callable[[int], dict[str, Any]], Callable[[np.random.Generator], dict[str, Any]]]] = {
     "likelihood of focused, demo": ("FocusedGPRegressor", focused_likelihood, demo),
-    "likelihood of focused, 2,000 rows, 4 tasks": ("FocusedGPRegressor", focused_likelihood, four_tasks),
     "likelihood of focused, 504 rows, 42 tasks": ("FocusedGPRegressor", focused_likelihood, many_tasks),
     "likelihood of focused, three classes, 300 rows": ("FocusedGPClassifier", focused_likelihood, three_classes),
-    "likelihood of symmetric, 2,400 rows, 10 tasks": ("MultiTaskGPRegressor", symmetric_likelihood, ten_tasks),
-    "hierarchical, 190 tasks of 8 rows, named": ("HierarchicalGPRegressor", hierarchical_model, ratings),
-    "hierarchical, 19 tasks of 80 labels, named": ("HierarchicalGPClassifier", hierarchical_model, rare_labels),
+    "likelihood of symmetric, 600 rows, 10 tasks": ("MultiTaskGPRegressor", symmetric_likelihood, fewer_of_ten_tasks),
+    "evidence of hierarchical, 190 tasks of 8 rows": ("HierarchicalGPRegressor", hierarchical_model, ratings),
+    "evidence of hierarchical, 19 tasks of 80 labels": ("HierarchicalGPClassifier", hierarchical_model, rare_labels),
+}
+
+#: Lines without such a setting, and why.
+NOT_SAME = {
+    "focused, 2,000 rows, 4 tasks": "the earlier commit did not end in 250 s on the primary's inputs as inducing ones",
+    "symmetric, 2,400 rows, 10 tasks": "600 of its rows: without priors the earlier commit takes hundreds of steps",
 }
 
 
@@ -228,7 +241,8 @@ def main() -> None:
         sys.stdout.write(f"{name}: {text}{line['now']}\n")
         sys.stdout.flush()
     if given.base and not given.only:
-        write_result("fits", {"seed": SEED, "lines": lines}, [d for line in lines.values() for d in line["draws"]])
+        result = {"seed": SEED, "lines": lines, "no equal objective": NOT_SAME}
+        write_result("fits", result, [d for line in lines.values() for d in line["draws"]])
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def whole_fits() -> str:
             r["line"],
             f"{r['rows']:,}",
             f"{r['seconds']:.1f}",
-            f"{r['peak GiB']:.1f}" if "peak GiB" in r else "–",
+            f"{r['peak GiB']:.1f}" if r.get("peak GiB") else "–",  # of other processes it is not known
             f"{r['log density of new rows']:.3f}" if "log density of new rows" in r else "–",
             r.get("commit", of),
         ]
