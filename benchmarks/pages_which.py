@@ -30,17 +30,16 @@ def ratio(method: str, settings: int) -> str:
     return f"{pick('bonilla2008_compiler', method=method, settings=settings)['error / no transfer']:.2f}"
 
 
-def family(name: str, draws: int = 6000) -> dict[str, Any]:
-    return pick(f"leen2011_negative_transfer_{draws}", family=name)
+def family(name: str) -> dict[str, Any]:
+    return pick("leen2011_negative_transfer", family=name)
 
 
 def few_rows() -> str:
     same, other = family("same")["focused / single"], family("unrelated")["focused / single"]
-    again = family("unrelated", 5000)["focused / single"]
     return (
         f"Six rows, one secondary of forty: median squared error {same} × that of no transfer where the "
         f"secondary is the "
-        f"same function, {other} × where it is unrelated; {again} × on another hundred draws"
+        f"same function, {other} × where it is unrelated ({family('same')['draws']} draws)"
     )
 
 

@@ -202,9 +202,12 @@ def table_of(subject: int, early: bool, repetition: int, few: bool, count: int) 
 
 def shares_of(model: FocusedGPClassifier, at: np.ndarray) -> list[float]:
     """Of each secondary's prior variance, what comes from the primary's function, with the sign of the relation."""
-    shared = {t: model.rho_[t] ** 2 * float(model.kernel_.diag(at)[0]) for t in model.specific_kernels_}
-    own = {t: float(k.diag(at)[0]) for t, k in model.specific_kernels_.items()}
-    return [float(np.sign(model.rho_[t])) * shared[t] / (shared[t] + own[t]) for t in shared]
+    shares = []
+    for t in (t for t in model.tasks_ if t != "primary"):
+        shared, own = (float(k.diag(at)[0]) for k in (model.kernel_, model.specific_kernels_[t]))
+        shared *= model.rho_[t] ** 2
+        shares.append(float(np.sign(model.rho_[t])) * shared / (shared + own))
+    return shares
 
 
 def one_job(
