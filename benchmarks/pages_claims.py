@@ -147,8 +147,18 @@ def multitask() -> str:
     best = max(ranks, key=lambda p: ranks[p])
     plain = {p: ev[f"rank {p}, as printed"] for p in (1, 2, 3, 5)}
     first, splits = max(plain, key=lambda p: plain[p]), [school[f"rank {p}, as printed"]["splits"] for p in plain]
-    features = {n: m for n in (139, 288) if (m := f"parametric, {n} tasks, as printed") in ev}
-    as_printed = f"as printed {' and '.join(f'{ev[m]} % ({n} tasks)' for n, m in features.items())}; " * bool(features)
+    parametric_rows = [m for n in (139, 288) if (m := f"parametric, {n} tasks, as printed") in school]
+
+    def as_printed() -> tuple[bool, str]:
+        """Whether parametric is ahead of ranks 1 to 3 on the splits that all have, as printed; and the figures."""
+        names = [*(f"rank {p}, as printed" for p in plain if p <= 3), *parametric_rows]
+        each = {m: school[m]["by split"] for m in names}
+        both = sorted(set.intersection(*map(set, each.values())))
+        mean = {m: sum(v[s] for s in both) / len(both) for m, v in each.items()}
+        ahead = mean[parametric_rows[0]] > max(mean[m] for m in names if m.startswith("rank"))
+        return ahead, f"as printed, first {len(both)} of the splits: " + ", ".join(
+            f"{m.removesuffix(', as printed')} {v:.1f} %" for m, v in mean.items()
+        )
 
     def likelihoods(d: str) -> dict[int, float]:
         """Error of the paper's free form over that of no transfer, both by maximum likelihood, by size."""
@@ -207,15 +217,16 @@ def multitask() -> str:
         ),
         claim(
             "Parametric is slightly ahead of the non-parametric K^f on schools",
-            ev["parametric, 139 tasks"] > ranks[best],
-            f"{as_printed}with our priors {ev['parametric, 139 tasks']} % against {ranks[best]} %; ranks as printed up "
-            f"to {plain[first]} %: **they change places**",
+            as_printed()[0],
+            f"{as_printed()[1]}; with our priors they change places: {ev['parametric, 139 tasks']} % against "
+            f"{ranks[best]} %",
             "bonilla2008_school",
         ),
         claim(
             "288 tasks by features: 33.08 %",
-            abs(ev["parametric, 288 tasks"] - 33.08) < 1.57,
-            f"{ev['parametric, 288 tasks']} % (the paper's deviation is 1.57)",
+            abs(ev[parametric_rows[-1]] - 33.08) < 1.57,
+            f"{ev[parametric_rows[-1]]} % as printed, {ev['parametric, 288 tasks']} % with our priors (the paper's "
+            "deviation is 1.57)",
             "bonilla2008_school",
         ),
         claim(
@@ -231,7 +242,10 @@ def hierarchical() -> str:
     printed, fair = text["as the paper"], text["fair"]
     plain, ours = "multi-task GP, plain EM", "multi-task GP, defaults"
     angle = toy["nearer than the base kernel by angle"]["learnt, paper"]
-    new = [r for r in load("yu2005_new_topics")["table"] if r["run"] == "as the paper"]
+    topics = [r for r in load("yu2005_new_topics")["table"] if r["run"] == "as the paper"]
+    new = [r for r in topics if r["metric"] == "AUC"]
+    counted = [r for r in topics if r["metric"] != "AUC"]
+    won, ours_won = (sum(r[f"learnt, {who}"] > r["ridge"] for r in counted) for who in ("paper", "ours"))
     above = [r["examples"] for r in new if r["learnt, paper"] > r["ridge"]]
     gap = text["plain EM less ridge, partially labelled, as the paper, by draw"]
     macro = {m: printed[m]["macro F partial"][0] for m in (plain, "ridge")}
@@ -275,7 +289,15 @@ def hierarchical() -> str:
             f"at {len(above)} of {len(new)} sizes" + (f", from {min(above)} examples on" if above else ""),
             "yu2005_new_topics",
         ),
-        claim("Figure 2: F-measure panels", "not run yet", "the study has both F values; the record is older"),
+        claim(
+            "Figure 2: the same in both F values",
+            won == len(counted),
+            f"above ridge at {won} of {len(counted)} sizes of the two, our kernel at {ours_won} "
+            f"({counted[0]['draws']} draws)",
+            "yu2005_new_topics",
+        )
+        if counted
+        else claim("Figure 2: F-measure panels", "not run yet", "the study has both F values; the record is older"),
     )
 
 

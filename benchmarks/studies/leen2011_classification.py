@@ -399,6 +399,7 @@ TITLES = ("{few} trials of the one: others' trials help", "All its trials: littl
 
 def figure_5(table: list[dict]) -> Figure:
     """Log loss, AUC and error on the test half against the trials a secondary, for few and all primary trials."""
+    lines = {m: looks for m, looks in LINES.items() if m in table[0]["mean"]}
     with matplotlib.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.5, 7.6), layout="constrained")
         axes = figure.subplots(3, 2, sharex=True, sharey="row")
@@ -408,7 +409,7 @@ def figure_5(table: list[dict]) -> Figure:
             for ax, metric in zip(axes[:, column], METRICS, strict=True):
                 for m in (m for m in OTHERS if all(m in r["mean"] for r in rows)):
                     ax.plot(x, [r["mean"][m][metric] for r in rows], color="#C4C4C4", lw=0.9, zorder=2)
-                for m, (colour, label) in LINES.items():
+                for m, (colour, label) in lines.items():
                     y = np.array([r["mean"][m][metric] for r in rows])
                     ax.plot(x, y, color=colour, lw=2.0, marker="o", ms=3.5, label=label, zorder=4)
                     if m == "focused":
@@ -422,7 +423,7 @@ def figure_5(table: list[dict]) -> Figure:
                 f"{TITLES[column].format(few=FEW)} (log loss {-gain:+.3f})".replace("-", "\u2212")
             )
             axes[2, column].set_xlabel("trials of each of the other people")
-        shown = [[r["mean"][m]["log loss"] for m in LINES] for r in table]
+        shown = [[r["mean"][m]["log loss"] for m in lines] for r in table]
         axes[0, 0].set_ylim(np.min(shown) - 0.02, np.max(shown) + 0.02)
         handles, labels = axes[0, 0].get_legend_handles_labels()
         handles.append(axes[0, 0].lines[0])
