@@ -29,7 +29,7 @@ def rows_of(*rows: list[str]) -> str:
 
 def focused() -> str:
     excess = max(r["largest excess of asymmetric"] for r in load("leen2011_variance")["rows"])
-    rows = [r for r in load("leen2011_synthetic")["table"] if r["gap"] == "contiguous"]
+    rows = [r for r in load("leen2011_synthetic")["table"] if r["gap"] == "contiguous" and r["draws"] == 10]
     error = {(r["method"], r["secondaries"]): r["error"] for r in rows}
     counts = sorted(n for m, n in error if m == "paper, literal" and n)
     literal, ours = ([error[m, n] for n in counts] for m in ("paper, literal", "focused"))
