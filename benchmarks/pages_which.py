@@ -294,8 +294,9 @@ def outside() -> str:
     each = []
     for row in tables:
         least = min(row[m] for m in found if m in row)
-        text = (f"**{row[m]:.2f}**" if row[m] == least else f"{row[m]:.2f}" if m in row else "–" for m in found)
-        each.append([row["table"], row["rows"], *text])
+        shown = {m: f"{row[m]:.2f}" for m in found if m in row}
+        text = {m: f"**{v}**" if row[m] == least else v for m, v in shown.items()}
+        each.append([row["table"], row["rows"], *(text.get(m, "–") for m in found)])
     caption = f"{len(tables)} tables, {over['no transfer']['draws']} draws; seeds are the numbers of the draws"
     return table(names, rows) + "\n\n" + table(["table", "rows", *found], each) + made_by(result, caption)
 
