@@ -3,9 +3,11 @@
     python benchmarks/gpu_fits.py              every line, each in a process of its own; needs one CUDA GPU
     python benchmarks/gpu_fits.py --write      the same, and docs/results/gpu_fits.json
     python benchmarks/gpu_fits.py --line symmetric --rows 500 --cpu    one line, small, by the same code on the CPU
+    python benchmarks/gpu_fits.py --enter FILE     puts records that were printed into docs/results/gpu_fits.json
 
 Symmetric fits have ten tasks, eight inputs and all rows distinct; "one kernel" is `specific_kernel=None`. The focused
-fit has tasks of 200 rows with three inputs. The peer is BoTorch's `MultiTaskGP` with its own way to fit, where it is
+fit has tasks of 200 rows with three inputs; "two workers" is the same with `workers=2`, processes that share the GPU,
+whose memory is not counted. The peer is BoTorch's `MultiTaskGP` with its own way to fit, where it is
 installed. A small fit comes first and is not timed: it loads libraries. Memory is the most that PyTorch had allocated
 at once in the fit, in GiB and in matrices of n x n doubles (at most 7 is promised), and what is still allocated when
 the model is gone with the garbage collector off, which is what libraries keep where no reference cycle holds a tensor.
@@ -23,6 +25,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -30,7 +33,7 @@ import torch
 
 import borrow
 from borrow.numerics import device as devices
-from results import write_result
+from results import RESULTS, provenance, write_result
 
 TASKS, COLUMNS, NEW, SEED = 10, 8, 1000, 0
 #: Lines that begin with these names are run where the package is installed.
@@ -105,6 +108,7 @@ LINES: dict[str, Line] = {
     ),
     "BoTorch": (botorch, ten_tasks, (6_000,), 600),
     "focused": (ours("FocusedGPRegressor", primary=0), many_tasks, (40_200, 400_200), 2_200),
+    "focused, two workers": (ours("FocusedGPRegressor", primary=0, workers=2), many_tasks, (40_200,), 2_200),
 }
 
 
@@ -126,6 +130,7 @@ def measure(of: Line, line: str, n: int, cuda: bool) -> dict:
     if cuda:
         torch.cuda.synchronize()
     result = {"line": line, "rows": n, "seconds": round(time.perf_counter() - start, 2), **found}
+    result["commit"] = provenance()["commit"]
     if cuda:
         peak = torch.cuda.max_memory_allocated()
         result |= {
@@ -143,6 +148,21 @@ def measure(of: Line, line: str, n: int, cuda: bool) -> dict:
     return result
 
 
+def enter(lines: dict[str, Line], name: str, printed: Path) -> None:
+    """Put records that were printed on the machine with the GPU into the result."""
+    result = json.loads((RESULTS / f"{name}.json").read_text())
+    made_by = result.pop("made by")
+    known = {(r["line"], r["rows"]): {"commit": made_by["commit"], **r} for r in result["records"]}
+    for record in map(json.loads, printed.read_text().splitlines()):
+        known[record["line"], record["rows"]] = record
+    records = [known[line, n] for line, (_, _, sizes, _) in lines.items() for n in sizes if (line, n) in known]
+    write_result(name, {**result, "records": records}, records)
+    written = json.loads((RESULTS / f"{name}.json").read_text())
+    versions = {n: v for n, v in made_by.items() if n not in ("commit", "written at", "records by commit")}
+    written["made by"] |= versions  # those of the machine with the GPU
+    (RESULTS / f"{name}.json").write_text(json.dumps(written, indent=1) + "\n")
+
+
 def main(
     lines: dict[str, Line] = LINES, program: str = __file__, name: str = "gpu_fits", about: str | None = __doc__
 ) -> None:
@@ -151,7 +171,12 @@ def main(
     parser.add_argument("--rows", type=int, help="one size, in this process; needs --line")
     parser.add_argument("--cpu", action="store_true", help="tensors on the CPU")
     parser.add_argument("--write", action="store_true", help=f"write docs/results/{name}.json")
+    parser.add_argument(
+        "--enter", type=Path, help="a file of printed records that replace those of the same line and size"
+    )
     given = parser.parse_args()
+    if given.enter:
+        return enter(lines, name, given.enter)
     if not given.cpu and (reason := devices.missing()) is not None:
         sys.exit(f"no GPU, so nothing is measured: {reason}. --cpu runs the same code on the CPU.")
     if given.rows is not None:

@@ -146,9 +146,9 @@ def whole_fits() -> str:
             r["line"],
             f"{r['rows']:,}",
             f"{r['seconds']:.1f}",
-            f"{r['peak GiB']:.1f}" if "peak GiB" in r else "–",
+            f"{r['peak GiB']:.1f}" if r.get("peak GiB") else "–",  # of other processes it is not known
             f"{r['log density of new rows']:.3f}" if "log density of new rows" in r else "–",
-            r.get("of commit", of),
+            r.get("commit", of),
         ]
         for r in result["records"]
     ]
@@ -166,7 +166,9 @@ def approximations() -> str:
         [
             line,
             *(
-                f"{r['seconds']:.1f} s, {r['log density of new rows']:.3f}" if (r := found.get((line, n))) else "–"
+                f"{r['seconds']:.1f} s, {r['log density of new rows']:.3f}{_unfinished(r)}"
+                if (r := found.get((line, n)))
+                else "–"
                 for n in sizes
             ),
         ]
@@ -175,6 +177,11 @@ def approximations() -> str:
     return table(["seconds, log density of new rows", *(f"{n:,} rows" for n in sizes)], rows) + made_by(
         result, f"seed {result['seed']}; one {result['card']}; PyTorch {result['torch']}"
     )
+
+
+def _unfinished(record: dict) -> str:
+    """Of a search that its limit of time ended, the share of its steps."""
+    return "" if record.get("steps") == record.get("of") else f" ({record['steps'] / record['of']:.0%} of its steps)"
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

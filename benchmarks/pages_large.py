@@ -146,12 +146,13 @@ def whole_fits() -> str:
             f"{line['before']['seconds']:.1f}",
             f"{line['now']['log density']:.3f}",
             f"{line['before']['log density']:.3f}",
+            len(line.get("draws", [line])),
             line.get("commit", of),
         ]
         for name, line in result["lines"].items()
         if "log density" in line["now"]
     ]
-    head = ["fit", "ratio", "CPU seconds", "before", "log density of new rows", "before", "commit"]
+    head = ["fit", "ratio", "CPU seconds", "before", "log density of new rows", "before", "draws", "commit"]
     return table(head, rows) + made_by(result, f"seed {result['seed']}, against commit b0d6f37")
 
 

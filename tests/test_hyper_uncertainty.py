@@ -26,19 +26,19 @@ from borrow.numerics.optimise import pack
 
 
 def log_joint_and_prediction(X, y, grid, theta, noise, scales):
-    """Evidence, priors and prediction of one GP, written out."""
+    """Evidence, priors and prediction of one GP, written out; its level has the variance 1."""
     kernel = kernels.SquaredExponential(*np.exp(theta))
-    S = kernel(X) + noise * np.eye(len(X))
-    alpha, K = np.linalg.solve(S, y), kernel(grid, X)
+    S = kernel(X) + 1.0 + noise * np.eye(len(X))
+    alpha, K = np.linalg.solve(S, y), kernel(grid, X) + 1.0
     value = -0.5 * y @ alpha - 0.5 * np.linalg.slogdet(S)[1]
     value += kernel_prior(kernel, scales).log_density(theta)[0]
     value += noise_prior().log_density(np.log([noise]))[0]
-    return value, K @ alpha, kernel.diag(grid) - np.einsum("ij,ji->i", K, np.linalg.solve(S, K.T))
+    return value, K @ alpha, kernel.diag(grid) + 1.0 - np.einsum("ij,ji->i", K, np.linalg.solve(S, K.T))
 
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_band_is_that_of_an_integral_over_the_hyper_parameters(seed):
-    """The second moment around the mean at the optimum, by a grid of all hyper-parameters."""
+    """The second moment around the mean at the optimum, by a grid of all hyper-parameters, the level integrated out."""
     rng = np.random.default_rng(seed)
     X, grid = rng.uniform(-3, 3, (12, 1)), np.linspace(-3, 3, 25)[:, None]
     y = np.sin(1.3 * X[:, 0]) + 0.2 * rng.normal(size=12)
@@ -246,3 +246,28 @@ def test_learnt_models_of_one_kernel_count_more_than_their_posterior(kind):
     np.testing.assert_allclose(std**2, np.diag(covariance), rtol=1e-9)
     plain = np.sqrt(np.diag(model.posterior_covariance(new, tasks="a")))
     assert np.all(std >= plain - 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["SingleTaskGP", "PooledGP", "FocusedGP", "MultiTaskGP", "MultiTaskIVM"])
+def test_level_of_centred_targets_is_not_known(kind):
+    """Of targets that are standardised already both settings learn the same, but one does not know the level."""
+    rng = np.random.default_rng(5)
+    X, tasks = rng.uniform(-3, 3, (30, 1)), np.repeat(["a", "b"], 15)
+    y = np.sin(1.3 * X[:, 0]) + 0.2 * rng.normal(size=30)
+    for t in "ab":
+        y[tasks == t] = (y[tasks == t] - y[tasks == t].mean()) / y[tasks == t].std()
+    estimator, more = getattr(borrow, f"{kind}Regressor"), {"primary": "a"} if kind == "FocusedGP" else {}
+    unknown, known = (estimator(normalize_y=own, **more).fit(X, y, tasks=tasks) for own in (True, False))
+    for task in "ab":
+        (mean, std), (same, narrow) = (m.predict([[40.0]], tasks=task, return_std=True) for m in (unknown, known))
+        np.testing.assert_allclose(mean, same, atol=1e-5)
+        assert 1.01 * narrow[0] < std[0] < 1.5 * narrow[0]  # the mean of so many rows, and not any level
+
+
+def test_level_of_a_task_without_rows_is_that_of_the_others():
+    rng = np.random.default_rng(2)
+    X, y, tasks = rng.normal(size=(14, 1)), rng.normal(size=14), np.repeat(["a", "b"], 7)
+    y[:7] = np.nan
+    with pytest.warns(UserWarning, match="no labelled row"):
+        model = borrow.FocusedGPRegressor(primary="a").fit(X, y, tasks=tasks)
+    assert model.predict([[0.0]], tasks="a", return_std=True)[1] < 3.0 * np.nanstd(y)

@@ -235,6 +235,42 @@ def test_a_search_that_goes_on_takes_the_steps_of_one_that_was_not_interrupted()
     assert first.followed_by(rest).n_evaluations == whole.n_evaluations
 
 
+def test_steps_that_do_not_gain_ask_for_no_derivatives():
+    """The information says a quarter of the curvature at the start: the first steps are too long and are cut."""
+    asked, tried = [], []
+
+    def objective(v):
+        asked.append(v["a"][0])
+        return float(-np.cosh(3.0 * v["a"]).sum()), {"a": -3.0 * np.sinh(3.0 * v["a"])}
+
+    def value(v):
+        tried.append(v["a"][0])
+        return float(-np.cosh(3.0 * v["a"]).sum())
+
+    start, bounds = {"a": np.array([1.0])}, {"a": (np.full(1, -9.0), np.full(1, 9.0))}
+    search = hyper.ScoringSearch(objective, lambda v: np.array([[5.0]]), start, bounds, value)
+    end = search.go_on(50, 1e-9)
+    assert end.converged
+    assert abs(end.values["a"][0]) < 1e-4
+    assert len(asked) == 1 + end.n_iter  # the start, and once for each step that gained
+    assert len(tried) == end.n_evaluations - 1
+    assert len(tried) > end.n_iter  # some did not
+
+
+def test_a_start_that_cannot_catch_up_in_the_steps_it_has_is_left_behind():
+    def objective(v):
+        return float(-np.sum((v["a"] - 2.0) ** 2)), {"a": -2.0 * (v["a"] - 2.0)}
+
+    def after(rival):  # the information is ten times too large: steps are short, and gain about 0.3 each
+        start, bounds = {"a": np.zeros(1)}, {"a": (np.full(1, -9.0), np.full(1, 9.0))}
+        search = hyper.ScoringSearch(objective, lambda v: np.array([[40.0]]), start, bounds)
+        return search.go_on(4, 1e-9, rival)
+
+    assert after(-np.inf).n_iter == after(-3.0).n_iter == 4
+    behind = after(100.0)
+    assert (behind.n_iter, behind.message, behind.converged) == (1, "left behind", False)
+
+
 def test_scoring_stalls_where_the_information_is_wrong():
     def objective(v):
         return float(-np.sum(1e6 * v["a"] ** 4 + v["a"] ** 2)), {"a": -4e6 * v["a"] ** 3 - 2.0 * v["a"]}

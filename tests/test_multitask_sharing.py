@@ -9,7 +9,7 @@ import pytest
 import borrow
 from borrow import kernels
 from borrow.inference import priors
-from borrow.models.multitask import search
+from borrow.models.multitask import search, sharing
 from borrow.models.multitask.model import condition, log_prior_of, objective_of
 from borrow.models.multitask.sharing import (
     Alone,
@@ -20,7 +20,9 @@ from borrow.models.multitask.sharing import (
     without,
 )
 from borrow.models.multitask.task_covariance import SharingTasks, Uniform, penalty_of_sharing
+from borrow.numerics.device import Device
 from borrow.numerics.optimise import Optimum, pack, unpack
+from borrow.tasks.placed import PlacedTasks
 
 COLUMNS = 4
 
@@ -353,3 +355,15 @@ def test_other_searches_begin_on_few_rows_too_and_end_no_lower(monkeypatch, sett
     assert begun.log_marginal_likelihood_ > whole.log_marginal_likelihood_ - 1e-3 * 200
     settled = borrow.MultiTaskGPRegressor(**settings, kernel=begun.kernel_).fit(X, y, tasks=task)
     assert begun.log_marginal_likelihood_ > settled.log_marginal_likelihood_ - 1e-3 * 200
+
+
+def test_with_a_device_tasks_are_fitted_alone_in_one_batch_that_ends_where_single_fits_do(monkeypatch):
+    pytest.importorskip("torch")
+    setup, values = joint_model()
+    how = values, np.ones(COLUMNS), setup.specific[0], 200
+    host = sharing.fit_alone(setup, *how)
+    monkeypatch.setattr(sharing, "fit_single", None)  # nothing is fitted one by one
+    batch = sharing.fit_alone(replace(setup, tasks=PlacedTasks(setup.cells, device=Device("cpu"))), *how)
+    np.testing.assert_allclose(batch.objective, host.objective, atol=5e-3)
+    np.testing.assert_allclose(batch.evidence, host.evidence, atol=0.1)
+    np.testing.assert_allclose(np.stack(batch.noise), np.stack(host.noise), atol=0.1)

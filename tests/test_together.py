@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from borrow.data.cells import Cells
+from borrow.inference import ExactInference
 from borrow.kernels import SquaredExponential
 from borrow.models.focused import alone
 from borrow.models.gp.model import condition_single, single_priors
@@ -70,7 +71,7 @@ def test_own_fits_in_a_batch_end_where_those_one_by_one_do(prior):
 def test_the_focused_model_takes_its_own_fits_from_batches_where_there_is_a_device():
     pytest.importorskip("torch")
     starts = [(TEMPLATE, {"noise": np.array([-2.0])})] * 5 + [(None, {})]
-    how = SCALES, "auto", 100, alone.ExactInference()
+    how = SCALES, "auto", 100, ExactInference()
     device, host = (alone._fit_shard(TaskShard(cells(), d), how, starts) for d in (Device("cpu"), None))
     assert device[5] is None
     assert host[5] is None

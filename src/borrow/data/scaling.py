@@ -91,6 +91,7 @@ class TaskData:
     column_scales: Array
     number: Codes | None = None  # of the first row of X that went into each cell
     constant: tuple[Hashable, ...] = ()  # tasks of several rows whose targets are all equal
+    centred: bool = False  # by the rows' own figures
 
     def inputs(self, t: int) -> Array:
         """All inputs of task t, labelled or not."""
@@ -103,7 +104,8 @@ class TaskData:
         scaling = Scaling(self.scaling.center[[t]], scale, n_rows * float(np.log(scale[0])))
         number = None if self.number is None else self.number[self.cells.of(t)]
         constant = tuple(label for label in self.constant if label == self.labels[t])
-        return TaskData((self.labels[t],), cells, (self.unlabelled[t],), scaling, self.column_scales, number, constant)
+        inputs = (self.unlabelled[t],)
+        return TaskData((self.labels[t],), cells, inputs, scaling, self.column_scales, number, constant, self.centred)
 
 
 def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskData:
@@ -122,7 +124,8 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     if number is not None:
         number = np.minimum.reduceat(number, np.flatnonzero(begins(seen.X, seen.task)))
     equal = tuple(rows.labels[t] for t in np.flatnonzero((n_rows > 1) & np.isnan(variance)))
-    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight), number, equal)
+    scales = column_scales(seen.X, seen.weight)
+    return TaskData(rows.labels, cells, free, scaling, scales, number, equal, bool(normalize))
 
 
 def task_moments(cells: Cells, n_rows: Array) -> tuple[Array, Array]:

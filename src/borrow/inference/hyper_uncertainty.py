@@ -15,6 +15,9 @@ the optimum, m_k, v_k those at the points, the band is
 
 the second moment around the mean at the optimum, which stays the prediction, and never less than v. A covariance is
 stretched alike.
+
+Where targets were centred by the mean of their own rows, the level of the function is one more thing that is not known:
+at the points it is integrated out, a constant of the targets' variance being part of the covariance (`with_level`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from scipy.special import stdtrit
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.data.cells import Cells
 from borrow.inference.ep import cavity
+from borrow.kernels import Constant, Kernel, Sum
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, pack, unpack
 from borrow.numerics.warned import log
@@ -46,6 +50,8 @@ STEP, SINGLE_STEP = 0.25, 0.5
 LEAST_CURVATURE = 0.3
 #: Points that are less likely than this are left out.
 LEAST_WEIGHT = 1e-3
+#: Variance of a task's level beside the mean of its rows, in units of its targets' variance.
+LEVEL = 1.0
 
 #: Rows by which the scale of a task's function is held at what the model says, where rows left out correct it.
 SCALE_ROWS = 6.0
@@ -126,6 +132,14 @@ def stretched(found: Prediction, factor: Array) -> Prediction:
     root = np.sqrt(factor)
     covariance = None if found.covariance is None else found.covariance * np.multiply.outer(root, root)
     return Prediction(found.mean, found.variance * factor, covariance)
+
+
+def with_level(kernel: Kernel | None, centred: float = True) -> Kernel | None:
+    """The kernel of a task whose level is not known; as it was where nothing was centred by the task's rows."""
+    if not centred:
+        return kernel
+    level = Constant(LEVEL, fixed=("variance",))
+    return level if kernel is None else Sum.of(kernel, level)
 
 
 def direction(values: Values, **parts: Any) -> Values:

@@ -138,6 +138,8 @@ DAMPING, MOST_DAMPING = 0.1, 30.0
 STALLED = "scoring steps do not gain"
 #: The last so many steps correct the information.
 CORRECTIONS = 5
+#: A start is left behind where this many times its last gain in every step to come would not do.
+HOPE = 3.0
 
 
 class ScoringSearch:
@@ -146,7 +148,8 @@ class ScoringSearch:
     x + (H + damping max(diag H, 1))^-1 g, cut to the bounds; entries that press against a bound stay. Converged is
     where a step that is hardly damped gains less than `tol`. The message is `STALLED` where such steps do not work
     (the information is far from the curvature, as near a singular matrix): go on with `maximise`. A search goes on with
-    the damping and the corrections it had.
+    the damping and the corrections it had. `value` is the objective without its derivatives, where that is cheaper:
+    a step that does not gain needs none.
     """
 
     def __init__(
@@ -155,16 +158,22 @@ class ScoringSearch:
         information: Callable[[Values], Array],
         start: Values,
         bounds: Mapping[str, tuple[Array, Array]],
+        value: Callable[[Values], float] | None = None,
     ) -> None:
         self.objective, self.information, self.like = objective, information, start
+        self.value_at = value or (lambda at: objective(at)[0])
         self.low, self.high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
         self.x = np.clip(pack(start), self.low, self.high)
         self.value, by = objective(unpack(self.x, start))
         self.g, self.damping, self.n_evaluations = pack(by), DAMPING, 1
         self.past: list[tuple[Array, Array]] = []
 
-    def go_on(self, max_iter: int, tol: float) -> Optimum:
-        """So many steps more, or until one gains less than `tol`; the steps and evaluations told are these alone."""
+    def go_on(self, max_iter: int, tol: float, rival: float = -np.inf) -> Optimum:
+        """So many steps more, or until one gains less than `tol`; the steps and evaluations told are these alone.
+
+        It ends sooner where the steps that are left would not reach what a rival has, though each gained `HOPE` times
+        as much as the last.
+        """
         message, n_iter = "iteration limit", 0
         while n_iter < max_iter:
             n_iter += 1
@@ -174,6 +183,9 @@ class ScoringSearch:
                 break
             if gain < tol and self.damping <= 1.0:
                 message = "converged"
+                break
+            if self.value + HOPE * (max_iter - n_iter) * gain < rival:
+                message = "left behind"
                 break
         stuck, found = _at_bound(self.x, self.low, self.high, self.like), unpack(self.x, self.like)
         evaluations, self.n_evaluations = self.n_evaluations, 0
@@ -193,7 +205,7 @@ class ScoringSearch:
             hoped = float(g @ step - 0.5 * step @ H @ step)
             self.n_evaluations += 1
             try:
-                trial, by = self.objective(unpack(new, self.like))
+                trial = self.value_at(unpack(new, self.like))
                 gain = trial - self.value
             except NotPositiveDefiniteError as failure:
                 log.debug("step rejected: %s", failure)
@@ -202,8 +214,9 @@ class ScoringSearch:
             elif gain > 0.7 * hoped:
                 self.damping /= 5.0
         if gain > 0.0:
-            self.past = [*self.past[1 - CORRECTIONS :], (step, g - pack(by))]
-            self.x, self.value, self.g = new, trial, pack(by)
+            by = pack(self.objective(unpack(new, self.like))[1])
+            self.past = [*self.past[1 - CORRECTIONS :], (step, g - by)]
+            self.x, self.value, self.g = new, trial, by
         return gain
 
 
@@ -355,9 +368,14 @@ class QuasiNewton:
         return maximise(self.objective, start, bounds, max_iter, **self.options)
 
     def heat(
-        self, start: Values, bounds: Mapping[str, tuple[Array, Array]], steps: int, tol: float | None
+        self,
+        start: Values,
+        bounds: Mapping[str, tuple[Array, Array]],
+        steps: int,
+        tol: float | None,
+        rival: float = -np.inf,
     ) -> tuple[Optimum, ScoringSearch | None]:
-        """A few steps, and the search that took them where it can go on."""
+        """A few steps, and the search that took them where it can go on; a rival is what another start has reached."""
         return maximise(self.objective, start, bounds, steps, **self.options), None
 
     def race(
@@ -371,7 +389,10 @@ class QuasiNewton:
         """`heat` steps from every start, then the best of them to the end."""
         if len(starts) == 1:
             return self.maximise(starts[0], bounds, max_iter, tol)
-        heats = [self.heat(s, bounds, min(heat, max_iter), tol) for s in starts]
+        heats: list[tuple[Optimum, ScoringSearch | None]] = []
+        for start in starts:
+            rival = max((o.objective for o, _ in heats), default=-np.inf)
+            heats.append(self.heat(start, bounds, min(heat, max_iter), tol, rival))
         best, begun = max(heats, key=lambda one: one[0].objective)
         log.debug("starts reached %s", [round(o.objective, 3) for o, _ in heats])
         if best.converged or max_iter <= heat:

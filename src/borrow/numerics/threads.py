@@ -16,13 +16,18 @@ from weakref import WeakSet
 
 from threadpoolctl import ThreadpoolController
 
+from borrow.numerics.memory import keep_pages
+
 #: Below this many rows in the largest block one BLAS thread is faster than several.
 SMALL_BLOCK = 1500
 
 
 def single_thread(largest: int) -> AbstractContextManager[None]:
-    """One BLAS thread where matrices are small: several lose time waiting for each other."""
-    return one_thread() if largest < SMALL_BLOCK else nullcontext()
+    """One BLAS thread where matrices are small: several lose time waiting for each other. Their memory is kept."""
+    if largest >= SMALL_BLOCK:
+        return nullcontext()
+    keep_pages()
+    return one_thread()
 
 
 @contextmanager

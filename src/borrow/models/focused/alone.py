@@ -11,13 +11,12 @@ import numpy as np
 from borrow.covariance import Design
 from borrow.data.cells import thin
 from borrow.estimators.gp import EXACT
-from borrow.inference import ExactInference, Inference, Result
+from borrow.inference import Inference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
 from borrow.models.focused.scoring import HEAT, FocusedAscent
 from borrow.models.gp.model import bounds_of, condition_single, fit_single
-from borrow.models.gp.together import fit_together
-from borrow.numerics.device import ALONE_ROWS
+from borrow.models.gp.together import fit_batches
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks, TaskShard
@@ -108,7 +107,8 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
 def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
     """Theta, the likelihood's parameters and the evidence of each task's own fit; None without a row or a kernel."""
     tasks = PlacedTasks(shard.cells, device=shard.device)
-    found = _fit_as_batches(tasks, how, starts)
+    scales, prior, max_iter, infer = how
+    found = fit_batches(tasks, starts, scales, prior, max_iter, infer, OWN_TOLERANCE)
     for t, (template, likelihood) in enumerate(starts):
         own = tasks.only(t)
         if t in found or template is None or not len(own.cells.y):
@@ -119,30 +119,6 @@ def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel
             kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
             found[t] = kernel.theta, likelihood, condition_single(own, kernel, likelihood, how[-1]).evidence
     return [found.get(t) for t in range(len(starts))]
-
-
-def _fit_as_batches(
-    tasks: PlacedTasks, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]
-) -> dict[int, tuple[Array, Values, float]]:
-    """The own fits of tasks that are too small to be on the device by themselves, those of one form together."""
-    scales, prior, max_iter, infer = how
-    groups: dict[Any, list[int]] = {}
-    for t, (template, _) in enumerate(starts):
-        rows = len(tasks.cells.y[tasks.cells.of(t)])
-        form = None if template is None or not 0 < rows < ALONE_ROWS else template.form()
-        if form is not None:
-            groups.setdefault(form, []).append(t)
-    found: dict[int, tuple[Array, Values, float]] = {}
-    if tasks.device is None or not isinstance(infer, ExactInference):
-        return found
-    for members in groups.values():
-        batch, template = PlacedTasks(tasks.cells.some(members), device=tasks.device), starts[members[0]][0]
-        assert template is not None  # it has a form
-        noise = np.concatenate([starts[t][1]["noise"] for t in members])
-        theta, noise, evidence = fit_together(batch, template, noise, scales, prior, max_iter, OWN_TOLERANCE)
-        for i, t in enumerate(members):
-            found[t] = theta[i], {"noise": noise[i : i + 1]}, float(evidence[i])
-    return found
 
 
 def fit_own(

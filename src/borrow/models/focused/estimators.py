@@ -93,7 +93,7 @@ class FocusedGP(GPEstimator):
             names = parameter_names(data.labels, setup, self.background)
             self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
-            uncertainty = model_uncertainty(setup, values, scales, self.prior, sd)
+            uncertainty = model_uncertainty(setup, values, scales, self.prior, sd, data.centred)
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn_no_primary_row(setup, data.labels)

@@ -41,7 +41,7 @@ Deviations, each with its reason:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -191,20 +191,21 @@ def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | Non
 
 
 def model_uncertainty(
-    setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None
+    setup: Setup, values: Values, scales: Array, prior: str | None, sd: float | None, centred: bool
 ) -> HyperUncertainty | UncertaintyByTask | None:
     """How uncertain the hyper-parameters leave the functions of all tasks.
 
     Moved are the lengthscales of all kernels together; the variance of f^p with w = rho sqrt(v) held, so that the
     secondaries stay as they are; how much is shared, by all rho alike; the noise of the primary; and lengthscales
     of its kernel one at a time. What is uncertain of a secondary's own part alone is not counted. Where nothing is
-    shared, each task is as uncertain as a single-task GP; where the rows are many, the primary alone is.
+    shared, each task is as uncertain as a single-task GP; where the rows are many, the primary alone is. The levels of
+    centred targets are integrated out.
     """
     if "noise" in values and not np.any(task_weights(values, setup)[setup.secondaries]):
         few = len(setup.cells.y) <= MOST_ROWS
         own = [kernel if few else None for kernel in setup.specific_kernels(values)]
         own[setup.primary] = setup.kernel.with_theta(values["kernel"])
-        return uncertainty_by_task(setup.tasks, own, values, scales, prior, setup.infer)
+        return uncertainty_by_task(setup.tasks, own, values, scales, prior, setup.infer, centred)
     log_priors = priors_of(setup, scales, prior, sd)
     kernel, marks = setup.kernel, [k.marks("lengthscale") for k in setup.specific if k is not None]
     lengths = {"kernel": kernel.marks("lengthscale"), "specific": np.concatenate([np.zeros(0), *marks])}
@@ -223,5 +224,5 @@ def model_uncertainty(
     if "noise" in values:
         moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))
     log_prior = reduce(hyper.with_prior, log_priors, lambda at: (0.0, {n: np.zeros_like(v) for n, v in at.items()}))
-    singles = single_lengthscales(values, kernel)
-    return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)
+    singles, levelled = single_lengthscales(values, kernel), replace(setup, specific=setup.levelled(centred))
+    return explore(setup.tasks, lambda at: condition(at, levelled), log_prior, values, moves, singles)

@@ -91,12 +91,12 @@ class FocusedAscent(Ascent):
         )
 
     def heat(
-        self, start: Values, bounds: Bounds, steps: int, tol: float | None
+        self, start: Values, bounds: Bounds, steps: int, tol: float | None, rival: float = -np.inf
     ) -> tuple[Optimum, ScoringSearch | None]:
         """A few steps; none where tasks share nothing, which have been fitted: all weights at zero is a saddle."""
         if start["rho"].size and not np.any(start["rho"]):
             return Optimum(start, self.objective(start)[0], 0, 1, False, ""), None
-        return super().heat(start, bounds, steps, tol)
+        return super().heat(start, bounds, steps, tol, rival)
 
 
 def blocks_of(setup: Setup) -> list[Array]:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from borrow.covariance import Design
 from borrow.data.cells import thin
 from borrow.models.gp.model import Evidence
@@ -53,7 +55,7 @@ class Ascent(QuasiNewton):
         super().__init__(reduce(hyper.with_prior, log_priors, plain), options)
         self.evidence, self.log_priors, self.directions = evidence, log_priors, directions
         self.curvature, self.blocks, self.rough = curvature, list(blocks), rough
-        evidence.keep = directions is not None
+        evidence.keep = self.scores
 
     @property
     def scores(self) -> bool:
@@ -98,19 +100,23 @@ class Ascent(QuasiNewton):
         return best.followed_by(hyper.maximise(self.objective, best.values, bounds, max_iter - best.n_iter, **options))
 
     def heat(
-        self, start: Values, bounds: Bounds, steps: int, tol: float | None
+        self, start: Values, bounds: Bounds, steps: int, tol: float | None, rival: float = -np.inf
     ) -> tuple[Optimum, ScoringSearch | None]:
         """A few steps."""
         if self.scores:
             search = self._scoring(start, bounds)
-            return search.go_on(steps, self._tolerance(start, tol)), search
+            return search.go_on(steps, self._tolerance(start, tol), rival), search
         if self.blocks:
             found = self._by_blocks(start, bounds, steps, {**self.options, "tol": 0.0})
             return replace(found, converged=False), None
         return super().heat(start, bounds, steps, tol)
 
+    def value(self, values: Values) -> float:
+        """What is maximised, without its derivatives."""
+        return self.evidence.value(values) + self.log_prior(values)
+
     def _scoring(self, start: Values, bounds: Bounds) -> ScoringSearch:
-        return ScoringSearch(self.objective, self.information, start, bounds)
+        return ScoringSearch(self.objective, self.information, start, bounds, self.value)
 
     def _tolerance(self, start: Values, tol: float | None) -> float:
         return TOLERANCE * hyper.pack(start).size if tol is None else tol

@@ -62,6 +62,7 @@ class PlainGP(GPEstimator):
         likelihood: Values,
         scales: Array,
         infer: Inference,
+        centred: bool,
         Z: Array | None = None,
         learn_Z: bool = False,
         where: str = "",
@@ -76,7 +77,7 @@ class PlainGP(GPEstimator):
             # Where a pseudo-input lies may well not matter, and is nothing that a user could do something about.
             told = replace(found.optimum, at_bound=[at for at in found.optimum.at_bound if at[0] != "Z"])
             self._warn_unfinished(told, names, single_objective(tasks, found.kernel, infer, scales, found.Z))
-            uncertainty = single_uncertainty(tasks, found, scales, self.prior, infer)
+            uncertainty = single_uncertainty(tasks, found, scales, self.prior, infer, centred)
         # Last, as its matrices are kept.
         fit = condition_single(tasks, found.kernel, found.likelihood, at_final_tolerance(infer), found.Z)
         warn_ep(fit, where)
@@ -141,7 +142,8 @@ class SingleTaskGP(PlainGP):
         for t, label in enumerate(data.labels):
             own = {n: v[t : t + 1] for n, v in likelihood.items()}
             where = "" if unnamed else f" of task {label!r}"
-            fits.append(self._fit_rows(tasks.only(t), kernel, own, data.column_scales, infer, where=where))
+            more = data.column_scales, infer, data.centred
+            fits.append(self._fit_rows(tasks.only(t), kernel, own, *more, where=where))
         return SingleTaskFit(
             data.cells,
             float(sum(f.evidence for f in fits)),
@@ -220,7 +222,7 @@ class PooledGP(PlainGP):
         kernel, m = default_kernel(scales, self.kernel, "kernel"), number_of_inducing(self.inducing, len(X))
         check_memory(tasks, infer, m)
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
-        fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, Z, learn_Z=self.inducing != "auto")
+        fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, data.centred, Z, learn_Z=self.inducing != "auto")
         kernel, _, optimum, Z = fit.learnt
         jitter = fit.posterior.prior.jitter
         common = data.cells, fit.evidence, fit.noise, jitter, optimum.n_iter, optimum.converged, fit.posterior
@@ -270,7 +272,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         data = build(pooled, False)
         least = None if each.cells.least_noise is None else each.cells.least_noise.min(keepdims=True)
         cells = replace(data.cells, least_noise=least)
-        return replace(data, cells=cells, scaling=each.scaling, constant=each.constant)
+        return replace(data, cells=cells, scaling=each.scaling, constant=each.constant, centred=each.centred)
 
     def _start_noise(self, data: TaskData) -> Array:
         """In the units of a typical task."""

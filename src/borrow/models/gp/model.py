@@ -26,6 +26,7 @@ from borrow.inference.hyper_uncertainty import (
     UncertaintyByTask,
     direction,
     hyper_uncertainty,
+    with_level,
 )
 from borrow.inference.priors import Prior, independent_priors, kernel_prior, noise_prior
 from borrow.kernels import Kernel
@@ -118,19 +119,33 @@ class Evidence:
 
     def __call__(self, values: Values) -> tuple[float, Values]:
         """The evidence and its derivatives."""
-        self._last = self._last if self._small else None
-        fit = self._condition(values, self._model, self._start)
-        self._start, by = fit.start, self._gradient(fit, values, self._model)
-        self._last, self._where = fit if self._small or self.keep else None, {n: v.copy() for n, v in values.items()}
+        fit = self._made(values)
+        by = self._gradient(fit, values, self._model)
         if self._report is not None:
             self._report(fit.evidence)
         return fit.evidence, by
 
+    def value(self, values: Values) -> float:
+        """The evidence alone; where the result is kept, the derivatives at the same values go on from it."""
+        return self._made(values).evidence
+
     def at(self, values: Values) -> Result:
         """The result at these values: that of the last call where it was for them and is kept, else made anew."""
-        if self._last is not None and all(np.array_equal(self._where[n], v) for n, v in values.items()):
-            return self._last
-        return self._condition(values, self._model, self._start)
+        return self._kept(values) or self._condition(values, self._model, self._start)
+
+    def _kept(self, values: Values) -> Result | None:
+        same = self._last is not None and all(np.array_equal(self._where[n], v) for n, v in values.items())
+        return self._last if same else None
+
+    def _made(self, values: Values) -> Result:
+        """The result at these values; the next one starts from it."""
+        fit = self._kept(values)
+        if fit is None:
+            self._last = self._last if self._small else None
+            fit = self._condition(values, self._model, self._start)
+            self._start, self._last = fit.start, fit if self._small or self.keep else None
+            self._where = {n: v.copy() for n, v in values.items()}
+        return fit
 
 
 def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:
@@ -222,16 +237,17 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
 
 
 def single_uncertainty(
-    tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None, infer: Inference = EXACT
+    tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None, infer: Inference, centred: bool
 ) -> HyperUncertainty | None:
-    """How uncertain kernel and noise leave the function of one GP, exact or sparse with Z where it is."""
+    """How uncertain kernel, noise and, of centred targets, level leave the function of one GP; sparse with a Z."""
     kernel, own, _, Z = found
     values = {"kernel": kernel.theta, **own}
     log_prior = None if prior is None else single_priors(kernel, scales, bool(own), infer.log_variance)
     moves = [direction(values, kernel=kernel.marks(name)) for name in ("lengthscale", "variance")]
+    levelled: Any = with_level(kernel, centred)
     return explore(
         tasks,
-        lambda at: condition_single(tasks, kernel.with_theta(at["kernel"]), at, infer, Z),
+        lambda at: condition_single(tasks, levelled.with_theta(at["kernel"]), at, infer, Z),
         log_prior,
         values,
         [*moves, direction(values, noise=1.0)],
@@ -246,6 +262,7 @@ def uncertainty_by_task(
     scales: Array,
     prior: str | None,
     infer: Inference,
+    centred: bool,
 ) -> UncertaintyByTask:
     """That of tasks that share nothing, each as of a single-task GP; none of a task without a kernel or a row."""
     parts = []
@@ -253,7 +270,7 @@ def uncertainty_by_task(
         own, alone = {n: values[n][t : t + 1] for n in ("noise",) if n in values}, tasks.only(t)
         part = None
         if kernel is not None and len(alone.cells.y):
-            part = single_uncertainty(alone, Learnt(kernel, own, KEPT), scales, prior, infer)
+            part = single_uncertainty(alone, Learnt(kernel, own, KEPT), scales, prior, infer, centred)
         parts.append(part)
     return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)
 

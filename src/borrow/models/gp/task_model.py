@@ -17,6 +17,7 @@ from borrow.covariance import Adjoints
 from borrow.data.cells import Cells
 from borrow.estimators.settings import by_label
 from borrow.inference import ExactInference, Inference, priors
+from borrow.inference.hyper_uncertainty import with_level
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel, resolve
 from borrow.kernels.compose import TaskKernels
@@ -49,6 +50,11 @@ class TaskModel:
     def specific_kernels(self, values: Values) -> TaskKernels:
         """The tasks' own kernels at given hyper-parameters."""
         return TaskKernels(self.specific, values.get("specific", np.zeros(0)), self.specific_parts)
+
+    def levelled(self, centred: bool) -> list[Kernel | None]:
+        """The tasks' own kernels where their levels are not known: those of tasks with rows, of centred targets."""
+        own = self.specific or [None] * (len(self.cells.starts) - 1)
+        return [with_level(k, centred and n > 0) for k, n in zip(own, np.diff(self.cells.starts), strict=True)]
 
     def specific_theta(self) -> Array:
         """`values["specific"]` of the kernels as they were given."""

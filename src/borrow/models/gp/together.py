@@ -6,23 +6,58 @@ Nothing is shared, so the evidence is a sum over tasks and so is its gradient: e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from borrow.covariance import SharedCovariance
+from borrow.inference import ExactInference, Inference
 from borrow.inference.exact import exact
 from borrow.inference.likelihoods import Gaussian
 from borrow.inference.priors import GaussianPrior, independent_noise_prior, kernel_prior
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.models.gp.model import bounds_of
+from borrow.numerics.device import ALONE_ROWS
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import maximise_each
+from borrow.numerics.optimise import Values, maximise_each
 from borrow.tasks.placed import PlacedTasks
 
 #: Steps of either start before the better of the two goes on, task by task.
 HEAT = 16
+
+
+def fit_batches(
+    tasks: PlacedTasks,
+    starts: Sequence[tuple[Kernel | None, Values]],
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference,
+    tol: float,
+) -> dict[int, tuple[Array, Values, float]]:
+    """Theta, noise and evidence of the tasks that are too small to be on the device by themselves, by task.
+
+    Those whose kernels have one form are one batch. None without a device, nor of labels.
+    """
+    groups: dict[Any, list[int]] = {}
+    for t, (template, _) in enumerate(starts):
+        rows = tasks.cells.starts[t + 1] - tasks.cells.starts[t]
+        form = None if template is None or not 0 < rows < ALONE_ROWS else template.form()
+        if form is not None:
+            groups.setdefault(form, []).append(t)
+    found: dict[int, tuple[Array, Values, float]] = {}
+    if tasks.device is None or not isinstance(infer, ExactInference):
+        return found
+    for members in groups.values():
+        batch, template = PlacedTasks(tasks.cells.some(members), device=tasks.device), starts[members[0]][0]
+        assert template is not None  # it has a form
+        noise = np.concatenate([starts[t][1]["noise"] for t in members])
+        theta, noise, evidence = fit_together(batch, template, noise, scales, prior, max_iter, tol)
+        for i, t in enumerate(members):
+            found[t] = theta[i], {"noise": noise[i : i + 1]}, float(evidence[i])
+    return found
 
 
 def fit_together(

@@ -255,7 +255,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         found, active, chosen = self._choose(problem, values, data.number, data.labels)
         sizes, none, rows = np.diff(active.starts) + cells.dof, np.zeros_like(cells.dof), active.rows
         inside = float(sizes @ np.log(data.scaling.scale))  # the chosen rows' part of the change of units
-        uncertainty = None if self.optimizer is None else problem.uncertainty(active, found.values)
+        uncertainty = None if self.optimizer is None else problem.uncertainty(active, found.values, data.centred)
         return IVMFit(
             Cells(cells.X[rows], cells.y[rows], cells.count[rows], active.starts, none, none, none),
             problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,

@@ -59,6 +59,7 @@ import numpy.typing as npt
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites, evidence_of_rows
 from borrow.data.cells import Cells, Codes, Stacked
 from borrow.inference.adf import Factors, GaussianFactors, ProbitFactors, TaskPosterior
+from borrow.inference.hyper_uncertainty import with_level
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics.device import Device, place
@@ -316,12 +317,12 @@ def frozen_objective(kernel: Kernel, active: Active) -> Objective:
     return objective
 
 
-def condition(kernel: Kernel, active: Active) -> SharedPosterior:
+def condition(kernel: Kernel, active: Active, centred: bool = False) -> SharedPosterior:
     """The posterior of all tasks given the sites (eq. (16)); a task without an active row keeps its prior."""
-    return prior_of(kernel, active).condition(Sites(active.tau * active.z, active.tau))  # eq. 16
+    return prior_of(kernel, active, centred).condition(Sites(active.tau * active.z, active.tau))  # eq. 16
 
 
-def prior_of(kernel: Kernel, active: Active) -> SharedCovariance:
-    """The prior at the active rows: block diagonal, one kernel for all tasks."""
-    M = len(active.starts) - 1
-    return SharedCovariance(active.tasks(), [], [], np.zeros((M, 0)), [kernel] * M)
+def prior_of(kernel: Kernel, active: Active, centred: bool = False) -> SharedCovariance:
+    """The prior at the active rows: block diagonal, one kernel for all tasks; `centred` tasks have a level too."""
+    own = [with_level(kernel, centred and n > 0) for n in np.diff(active.starts)]
+    return SharedCovariance(active.tasks(), [], [], np.zeros((len(own), 0)), own)

@@ -33,7 +33,7 @@ from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
-from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty
+from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty, with_level
 from borrow.inference.likelihoods import Probit
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
@@ -286,18 +286,20 @@ class Regression(Problem):
                 break
         return values, replace(optimum, n_iter=n_iter)
 
-    def uncertainty(self, active: Active, values: Values) -> HyperUncertainty | None:
+    def uncertainty(self, active: Active, values: Values, centred: bool) -> HyperUncertainty | None:
         """How uncertain kernel and noise leave the functions, the chosen rows held; None where these are many.
 
-        Where rows were left out the noise is theirs to tell, and taken as known.
+        Where rows were left out the noise is theirs to tell, and taken as known. Levels of centred targets are
+        integrated out.
         """
         if len(active.rows) > MOST_ROWS:
             return None
-        objective, count = self.penalised(active), self.cells.count[active.rows]
+        levelled: Any = with_level(self.kernel, centred)
+        objective, count = replace(self, kernel=levelled).penalised(active), self.cells.count[active.rows]
 
         def evaluate(at: Values) -> tuple[float, Any]:
             moved = replace(active, tau=count / self.noise_of(at, active.task))
-            return objective(at)[0], condition(self.kernel.with_theta(at["kernel"]), moved)
+            return objective(at)[0], condition(self.kernel.with_theta(at["kernel"]), moved, centred)
 
         moves = [direction(values, kernel=self.kernel.marks(name)) for name in ("lengthscale", "variance")]
         whole = len(active.rows) == self.n_rows

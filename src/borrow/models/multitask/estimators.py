@@ -127,7 +127,7 @@ class MultiTaskGP(GPEstimator):
             # Only its value is asked for, and only where there are no priors but that of K^f.
             value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
             self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
-            uncertainty = model_uncertainty(setup, values, data.column_scales, self.prior)
+            uncertainty = model_uncertainty(setup, values, data.column_scales, self.prior, data.centred)
         else:
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))

@@ -172,15 +172,17 @@ def objective_of(setup: Setup, scales: Array, prior: str | None) -> hyper.Object
 
 
 def model_uncertainty(
-    setup: Setup, values: Values, scales: Array, prior: str | None
+    setup: Setup, values: Values, scales: Array, prior: str | None, centred: bool
 ) -> HyperUncertainty | UncertaintyByTask | None:
     """How uncertain the hyper-parameters leave the functions: lengthscales, variances and noise, each moved as a whole.
 
     Single lengthscales of k^x are moved too; single entries of K^f and the noise of single tasks are not. Where no task
-    shares anything, each is as uncertain as a single-task GP.
+    shares anything, each is as uncertain as a single-task GP. The levels of centred targets are integrated out
+    where the algebra has room for functions of single tasks.
     """
     if isinstance(setup.form, SharingTasks) and not setup.form.members:
-        return uncertainty_by_task(setup.tasks, setup.specific_kernels(values), values, scales, prior, setup.infer)
+        alone = setup.specific_kernels(values)
+        return uncertainty_by_task(setup.tasks, alone, values, scales, prior, setup.infer, centred)
     own = {
         name: np.concatenate([np.zeros(0), *(k.marks(name) for k in setup.specific if k is not None)])
         for name in ("lengthscale", "variance")
@@ -193,8 +195,10 @@ def model_uncertainty(
         on_kernels = 0.0 if prior is None else log_prior_of(setup, scales)(at)[0]
         return on_kernels + setup.form.log_prior(at)[0], {}
 
-    singles = single_lengthscales(values, setup.kernel)
-    return explore(setup.tasks, lambda at: condition(at, setup), log_prior, values, moves, singles)
+    singles, levelled = single_lengthscales(values, setup.kernel), setup
+    if setup.path in ("dense", "blocks"):
+        levelled = replace(setup, specific=setup.levelled(centred))
+    return explore(setup.tasks, lambda at: condition(at, levelled), log_prior, values, moves, singles)
 
 
 def transfer_cancels(posterior: Any) -> bool:

@@ -35,6 +35,7 @@ from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
 from borrow.models.gp.model import bounds_of, fit_single, single_priors
+from borrow.models.gp.together import fit_batches
 from borrow.models.multitask.model import Setup, choose_path, condition, log_prior_of
 from borrow.models.multitask.scoring import ascent_of
 from borrow.models.multitask.search import MEMORY, fewer_rows, go_on, optimise, smooth_and_rough, start_correlation
@@ -48,6 +49,8 @@ log = logging.getLogger("borrow")
 COST = 0.25
 #: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
 STRENGTH = 0.1
+#: A task's own fit in a batch ends where two steps in a row gain less than this each.
+TOGETHER = 1e-4
 #: Share of every task's variance that starts in K^f.
 SHARED = 0.9
 #: The search is still where this many steps together, or a scoring step, gain less than this for each row.
@@ -131,22 +134,25 @@ def _from_few_rows(
 
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
-    """Fit every task by itself; one without rows keeps the kernel given."""
-    theta, noise, objective, evidence, n_iter, converged = [], [], [], [], 0, True
+    """Fit every task by itself, small ones as a batch where there is a device; one without rows keeps the kernel."""
+    starts = [(kernel, {n: v[t : t + 1] for n, v in values.items() if n == "noise"}) for t in range(setup.M)]
+    own: list[Values] = [{"kernel": kernel.theta, **likelihood} for _, likelihood in starts]
+    objective, by_prior, n_iter, converged = np.zeros(setup.M), np.zeros(setup.M), 0, True
     log_prior = single_priors(kernel, scales, "noise" in values, setup.infer.log_variance)
-    for t in range(setup.M):
-        likelihood = {n: v[t : t + 1] for n, v in values.items() if n == "noise"}
-        own, reached, by_prior = {"kernel": kernel.theta, **likelihood}, 0.0, 0.0
-        if setup.cells.starts[t + 1] > setup.cells.starts[t]:
-            found = fit_single(setup.tasks.only(t), kernel, likelihood, scales, "auto", max_iter, setup.infer)
-            own, reached = found.optimum.values, found.optimum.objective
-            by_prior = log_prior(own)[0]
-            n_iter, converged = max(n_iter, found.optimum.n_iter), converged and found.optimum.converged
-        theta.append(own["kernel"])
-        noise.append(own.get("noise", np.zeros(0)))
-        objective.append(reached)
-        evidence.append(reached - by_prior)
-    return Alone(theta, noise, np.array(objective), np.array(evidence), n_iter, converged)
+    together = fit_batches(setup.tasks, starts, scales, "auto", max_iter, setup.infer, TOGETHER)
+    for t in np.flatnonzero(np.diff(setup.cells.starts)).tolist():
+        if t in together:
+            theta, likelihood, evidence = together[t]
+            own[t] = {"kernel": theta, **likelihood}
+            by_prior[t] = log_prior(own[t])[0]
+            objective[t] = evidence + by_prior[t]
+            continue
+        found = fit_single(setup.tasks.only(t), *starts[t], scales, "auto", max_iter, setup.infer)
+        own[t], objective[t] = found.optimum.values, found.optimum.objective
+        by_prior[t] = log_prior(own[t])[0]
+        n_iter, converged = max(n_iter, found.optimum.n_iter), converged and found.optimum.converged
+    kernels, noises = [at["kernel"] for at in own], [at.get("noise", np.zeros(0)) for at in own]
+    return Alone(kernels, noises, objective, objective - by_prior, n_iter, converged)
 
 
 def sharing_setup(setup: Setup, own: Kernel, members: Sequence[int], strength: float | None = None) -> Setup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from borrow.data.read import read_training
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, by_label, is_number, is_whole, one_of, positive, whole
+from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
 from borrow.models.rbf.designs import Network, input_scales, merge_inputs, prepare, unseen_features
 from borrow.models.rbf.model import select_rows
 from borrow.numerics.linalg import Array
@@ -58,17 +60,23 @@ class RBFFit:
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
-        p = self.predict(self.cells.X, self.cells.task)
+        p = self.predict(self.cells.X, self.cells.task, hyper=False)
         return p.mean, p.variance
+
+    @cached_property
+    def stretch(self) -> Array:
+        """By how much the variance of each task's function is too small, its units being chosen by the data."""
+        return np.broadcast_to(stretch_of_tasks(self.cells, self.noise, self.marginals()), self.n_tasks)
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows."""
         noise, (mean, own, shared) = self.noise[task], self.answer(X / self.input_scales, task)
         variance = noise * ((own**2).sum(axis=1) + (shared**2).sum(axis=1))
-        if not full:
-            return Prediction(mean, variance)
-        same = (task[:, None] == task) | (self.design == "one")
-        return Prediction(mean, variance, noise * ((own @ own.T) * same + shared @ shared.T))
+        found = Prediction(mean, variance)
+        if full:
+            same = (task[:, None] == task) | (self.design == "one")
+            found = Prediction(mean, variance, noise * ((own @ own.T) * same + shared @ shared.T))
+        return stretched(found, self.stretch[task]) if hyper else found
 
     def answer(self, X: Array, task: Codes) -> tuple[Array, Array, Array]:
         """What the networks answer for scaled rows: means, and roots of variances with the columns of the largest."""
