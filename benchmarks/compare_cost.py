@@ -8,7 +8,7 @@ The tables are those of benchmarks/fits.py: that of `borrow demo` (eleven progra
 each other), with the demo's five folds dealt twice, and 2,000 rows in four tasks with the folds of the default. Both
 commits read the same table and choose their own methods; two fits run at once. A comparison is one process, with its
 imports and its verdict; its workers' time counts. `--limit` ends one that takes longer, and the record says so. What is
-done is kept in out/compare_cost.jsonl, and not run again at the same commit.
+done is kept in out/compare_cost.jsonl, and not run again at the same commit; each line has its own.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", type=Path, help="a checkout of the earlier commit")
     parser.add_argument("--only", choices=TABLES)
+    parser.add_argument("--kept", action="store_true", help="run nothing: the last that is kept of each table and side")
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds after which a comparison is ended")
     given = parser.parse_args(arguments)
     sources = [ROOT] if given.base is None else [given.base.resolve(), ROOT]
@@ -94,6 +95,8 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     for name in [given.only] if given.only else TABLES:
         for source in sources:
             about = {"table": name, "commit": commit_of(source)}
+            if given.kept and source == ROOT:
+                about = next(r for r in reversed(records) if r["table"] == name and r["commit"] != wanted[-1]["commit"])
             found = next((r for r in records if about.items() <= r.items()), None)
             if found is None:
                 load = round(os.getloadavg()[0], 1)
@@ -104,7 +107,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
     if not given.only and given.base is not None:
-        write_result("compare_cost", {"seed": SEED, "comparisons": wanted})
+        write_result("compare_cost", {"seed": SEED, "comparisons": wanted}, wanted)
     return wanted
 
 

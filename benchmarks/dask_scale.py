@@ -2,7 +2,8 @@
 
     python benchmarks/dask_scale.py            prints, writes docs/results/bench_dask.json; about 15 CPU minutes
     python benchmarks/dask_scale.py --small    the same in seconds, writes nothing
-    python benchmarks/dask_scale.py --fits     whole fits by estimators, writes docs/results/dask_fits.json (or --small)
+    python benchmarks/dask_scale.py --fits     whole fits by estimators, writes docs/results/dask_fits.json, or --small;
+                                               --tasks=1000 has that many tasks at most instead of 10,000
 
 Each part is kept under out/dask_scale/ when it is done, and read from there when the command is given again.
 
@@ -379,13 +380,16 @@ def fit_on_two(name: str, settings: dict[str, Any], n_tasks: int, rows: int, kil
     return found | {"killed at second": kills}
 
 
-def fits_of(name: str, small: bool) -> dict[str, Any]:
+def fits_of(name: str, small: bool, most: int) -> dict[str, Any]:
     """The three fits of an estimator of `FITS`, and how far those on workers are from the one in this process."""
     many, few, settings = FITS[name]
-    size = (few, 20) if small else (many, 100)
-    one = kept(f"fit_{name}_one", small, lambda: whole_fit(name, settings, *size))
-    two = kept(f"fit_{name}_two", small, lambda: fit_on_two(name, settings, *size, None))
-    hurt = kept(f"fit_{name}_killed", small, lambda: fit_on_two(name, settings, *size, 0.5 * two["seconds"]))
+    size = (few, 20) if small else (min(many, most), 100)
+    if "n_active" in settings:
+        settings = {**settings, "n_active": settings["n_active"] * size[0] // many}
+    part = f"fit_{name}_{size[0]}"
+    one = kept(f"{part}_one", small, lambda: whole_fit(name, settings, *size))
+    two = kept(f"{part}_two", small, lambda: fit_on_two(name, settings, *size, None))
+    hurt = kept(f"{part}_killed", small, lambda: fit_on_two(name, settings, *size, 0.5 * two["seconds"]))
     out: dict[str, Any] = {"tasks": size[0], "rows a task": size[1]}
     for how, found in (("one process", one), ("two workers", two), ("one of two killed", hurt)):
         out[how] = {k: v for k, v in found.items() if k != "mean"} | {
@@ -399,7 +403,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     given = sys.argv[1:] if argv is None else argv
     small = "--small" in given
     if "--fits" in given:
-        fits = {name: fits_of(name, small) for name in FITS}
+        most = next((int(g.split("=")[1]) for g in given if g.startswith("--tasks=")), 10_000)
+        fits = {name: fits_of(name, small, most) for name in FITS}
         sys.stdout.write(json.dumps(fits, indent=1) + "\n")
         if not small:
             records = [f for line in fits.values() for f in line.values() if isinstance(f, dict)]
