@@ -16,6 +16,7 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -141,6 +142,8 @@ def measure(name: str, n: int) -> dict[str, float]:
     warnings.simplefilter("ignore")  # two iterations are too few for all of them
     do(FEW)
     memory.compare = noted
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)  # what the C library keeps of the first fit would serve the next one
     before = psutil.Process().memory_info().rss
     answer = do(n)
     taken = peak() - before

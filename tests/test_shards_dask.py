@@ -161,7 +161,7 @@ def test_a_search_ends_where_it_would_have_though_workers_are_killed(bench, loca
     """Three kills at random moments: between evaluations, and inside one."""
     setup, values = bench.problem(12, 8)
     generator, workers = random.Random(3), DaskWorkers(client)
-    moments, submit, calls = set(generator.sample(range(10, 90), 3)), workers._submit, [0]
+    moments, submit, calls = set(generator.sample(range(10, 75), 3)), workers._submit, [0]
 
     def submit_and_kill(*args, **where):
         calls[0] += 1

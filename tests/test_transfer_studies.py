@@ -43,7 +43,7 @@ def test_small_study_of_calibration(monkeypatch):
     cell, rule = module.power.Cell("regression", 0.9, 10), module.decide
     rows = [{"cell": cell.name, "seed": 0, **r} for r in module.one_draw(cell, module.power.SEEDS["tuning"][-1])]
     assert [r["method"] for r in rows] == ["focused", "symmetric", "rank1"]
-    theta = np.array([rule.COST, *np.log([rule.HOLDS, rule.STILL, rule.WITH, rule.WITHOUT])])
+    theta = np.array([rule.COST, *np.log([rule.HOLDS, rule.STILL, rule.WITH, rule.WITHOUT, rule.NARROWS])])
     fits = [{"losses": [1.0]}, {"losses": [2.0]}]
     for r in rows:
         monkeypatch.setattr(rule, "in_sight", lambda *given, seen=r["in sight"]: seen)

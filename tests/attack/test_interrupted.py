@@ -1,5 +1,6 @@
 """A fit that fails, or that is interrupted at any moment, changes nothing: the old answers bit by bit, or none."""
 
+import inspect
 import random
 import signal
 import sys
@@ -98,7 +99,10 @@ def answers(model, classes):
 
 @contextmanager
 def traced(at=None, error=None, line=1, within=PACKAGE):
-    """Counts calls of functions of the package, or of one file; `error` is raised in the `at`-th, at its `line`-th."""
+    """Counts calls of functions of the package, or of one file; `error` is raised in the `at`-th, at its `line`-th.
+
+    Generators do not count: one that goes on does so within a line, and no line of it need follow.
+    """
     calls, lines = [0], [0]
 
     def in_function(_frame, event, _arg):
@@ -109,7 +113,7 @@ def traced(at=None, error=None, line=1, within=PACKAGE):
         return in_function
 
     def count(frame, _event, _arg):
-        if not frame.f_code.co_filename.startswith(within):
+        if not frame.f_code.co_filename.startswith(within) or frame.f_code.co_flags & inspect.CO_GENERATOR:
             return None
         calls[0] += 1
         return in_function if calls[0] == at else None
