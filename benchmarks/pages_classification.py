@@ -20,21 +20,37 @@ def of(d: dict[str, Any]) -> str:
     return f"{d['difference']:+.3f} ({d['standard error']:.3f}; {d['subjects better']})"
 
 
+def named(method: str, rows: list[dict[str, Any]]) -> str:
+    """The method, with the problems a cell where it has been run on fewer than the others."""
+    n = rows[0]["problems"][method]
+    return method if n == max(rows[0]["problems"].values()) else f"{method} ({n} problems a cell)"
+
+
+def earlier(cell: Callable[[dict[str, Any], str], str]) -> list[list[str]]:
+    """Rows of the record before that have not been run again, with its commit."""
+    last = load(STUDY).get("earlier", {"table": [{"mean": {}}]})
+    note = f"(commit {last.get('commit')}, {last['table'][0].get('problems')} problems a cell)"
+    return [[f"{m} {note}", *(cell(r, m) for r in last["table"])] for m in last["table"][0]["mean"]]
+
+
 def means(metric: str) -> str:
     result = load(STUDY)
     rows = result["table"]
-    body = [[m, *(f"{r['mean'][m][metric]:.3f}" for r in rows)] for m in rows[0]["mean"]]
-    seeds = f"{result['repetitions']} repetitions, {result['directions']} directions, 16 subjects"
+    body = [[named(m, rows), *(f"{r['mean'][m][metric]:.3f}" for r in rows)] for m in rows[0]["mean"]]
+    body += earlier(lambda r, m: f"{r['mean'][m][metric]:.3f}")
+    seeds = f"{max(rows[0]['problems'].values())} problems a cell of 16 subjects"
     return table([metric, *sizes(rows)], body) + made_by(result, seeds)
 
 
-def differences() -> str:
+def differences(metric: str = "log loss") -> str:
     rows = load(STUDY)["table"]
-    body = [[m, *(of(r["against single"][m]["log loss"]) for r in rows)] for m in rows[0]["against single"]]
-    body.append(["focused, less pooled", *(of(r["focused against pooled"]) for r in rows)])
-    untouched = "focused against single, untouched by the choice"
-    body += [[f"focused, {name} only", *(of(r[untouched][name]) for r in rows)] for name in rows[0][untouched]]
-    return table(["log loss less single-task's (standard error; subjects better)", *sizes(rows)], body)
+    body = [[named(m, rows), *(of(r["against single"][m][metric]) for r in rows)] for m in rows[0]["against single"]]
+    body += earlier(lambda r, m: of(r["against single"][m][metric]))
+    if metric == "log loss":
+        body.append(["focused, less pooled", *(of(r["focused against pooled"]) for r in rows)])
+        untouched = "focused against single, untouched by the choice"
+        body += [[f"focused, {name} only", *(of(r[untouched][name]) for r in rows)] for name in rows[0][untouched]]
+    return table([f"{metric} less single-task's (standard error; subjects better)", *sizes(rows)], body)
 
 
 def shares() -> str:
@@ -55,20 +71,6 @@ def targets() -> str:
         body.append([kind, f"{worst['limit']:+.4g}", f"{worst['value']:+.4g} at {worst['cell']}", missed or "none"])
     met = sum(t["met"] for t in checked)
     return table(["figure", "at most", "largest", "missed"], body) + f"\n\n{met} of {len(checked)} met."
-
-
-def part() -> str:
-    """Methods that were run apart from the table, beside single-task on the same problems."""
-    result = load(f"{STUDY}_part")
-    body = []
-    for r in result["table"]:
-        d = r["against single"]
-        cells = [f"{r['mean'][m]:.3f} ({d[m]['difference']:+.3f} ± {d[m]['standard error']:.3f})" for m in METRICS]
-        warned = f"{r['fits with a warning']} of {r['problems']}"
-        size = f"{r['primary trials']} / {r['trials a secondary']}"
-        body.append([size, r["method"], r["problems"], *cells, warned, r["median seconds"]])
-    head = ["trials", "method", "problems", *(f"{m} (less single-task's)" for m in METRICS)]
-    return table([*head, "fits with a warning", "seconds"], body) + made_by(result, "seeds [repetition, subject]")
 
 
 def others() -> str:
@@ -126,10 +128,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "classification AUC": lambda: means("AUC"),
     "classification error": lambda: means("error"),
     "classification differences": differences,
+    "classification differences of errors": lambda: differences("error"),
     "classification shares": shares,
     "classification targets": targets,
     "classification choice": choice,
-    "classification part": part,
     "classification others": others,
     "bench classification": bench,
     "headline classification": headline,

@@ -530,6 +530,11 @@ def test_rows_held_out_judge_where_they_show_that_the_error_rises():
     found = made({"single": ALONE, "focused": moved(0.5)}, left_out=fits)
     assert found.difference("a", "focused") == made({"single": ALONE, "focused": moved(0.5)}).difference("a", "focused")
     assert found.verdict().answer == "hurts"
+    errors = {"single": ALONE, "focused": moved(0.15)}  # a hint at it is not enough
+    hint = made(errors).difference("a", "focused")
+    assert 0.05 < hint.below(0.0) < 0.2
+    fits[1] = closed("focused", 0.9 * ALONE, 1.0, 0.5, 10.0)
+    assert made(errors, left_out=fits).difference("a", "focused").below(0.0) > 0.5
 
 
 def test_the_verdict_is_by_fits_to_all_rows_where_there_are_any():

@@ -202,9 +202,12 @@ def table_of(subject: int, early: bool, repetition: int, few: bool, count: int) 
 
 def shares_of(model: FocusedGPClassifier, at: np.ndarray) -> list[float]:
     """Of each secondary's prior variance, what comes from the primary's function, with the sign of the relation."""
-    shared = {t: model.rho_[t] ** 2 * float(model.kernel_.diag(at)[0]) for t in model.specific_kernels_}
-    own = {t: float(k.diag(at)[0]) for t, k in model.specific_kernels_.items()}
-    return [float(np.sign(model.rho_[t])) * shared[t] / (shared[t] + own[t]) for t in shared]
+    shares = []
+    for t in (t for t in model.tasks_ if t != "primary"):
+        shared, own = (float(k.diag(at)[0]) for k in (model.kernel_, model.specific_kernels_[t]))
+        shared *= model.rho_[t] ** 2
+        shares.append(float(np.sign(model.rho_[t])) * shared / (shared + own))
+    return shares
 
 
 def one_job(
@@ -399,6 +402,7 @@ TITLES = ("{few} trials of the one: others' trials help", "All its trials: littl
 
 def figure_5(table: list[dict]) -> Figure:
     """Log loss, AUC and error on the test half against the trials a secondary, for few and all primary trials."""
+    lines = {m: looks for m, looks in LINES.items() if m in table[0]["mean"]}
     with matplotlib.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.5, 7.6), layout="constrained")
         axes = figure.subplots(3, 2, sharex=True, sharey="row")
@@ -408,7 +412,7 @@ def figure_5(table: list[dict]) -> Figure:
             for ax, metric in zip(axes[:, column], METRICS, strict=True):
                 for m in (m for m in OTHERS if all(m in r["mean"] for r in rows)):
                     ax.plot(x, [r["mean"][m][metric] for r in rows], color="#C4C4C4", lw=0.9, zorder=2)
-                for m, (colour, label) in LINES.items():
+                for m, (colour, label) in lines.items():
                     y = np.array([r["mean"][m][metric] for r in rows])
                     ax.plot(x, y, color=colour, lw=2.0, marker="o", ms=3.5, label=label, zorder=4)
                     if m == "focused":
@@ -422,7 +426,7 @@ def figure_5(table: list[dict]) -> Figure:
                 f"{TITLES[column].format(few=FEW)} (log loss {-gain:+.3f})".replace("-", "\u2212")
             )
             axes[2, column].set_xlabel("trials of each of the other people")
-        shown = [[r["mean"][m]["log loss"] for m in LINES] for r in table]
+        shown = [[r["mean"][m]["log loss"] for m in lines] for r in table]
         axes[0, 0].set_ylim(np.min(shown) - 0.02, np.max(shown) + 0.02)
         handles, labels = axes[0, 0].get_legend_handles_labels()
         handles.append(axes[0, 0].lines[0])

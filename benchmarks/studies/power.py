@@ -269,6 +269,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--seeds", choices=SEEDS, default="fresh")
     parser.add_argument("--first", type=int, default=100, help="the first of the seeds")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no draw after so many")
+    parser.add_argument("--also", default="", help="earlier commits whose draws count: no change bears on them")
     parser.add_argument("--small", action="store_true", help="one quick draw of three cells, nothing written")
     given = parser.parse_args(arguments)
     if given.small:
@@ -278,7 +279,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     store, until = STORES[given.seeds], time.monotonic() + 60.0 * given.minutes
     store.parent.mkdir(exist_ok=True)
     commit = provenance()["commit"]  # of the code that is loaded now and fits
-    done = {at: d for at, d in load(store).items() if d["commit"] == commit}
+    done = {at: d for at, d in load(store).items() if d["commit"] in (commit, *given.also.split(","))}
     with store.open("a") as file:
         for seed, cell in itertools.product(seeds, CELLS):
             if (cell.name, seed) in done or time.monotonic() > until:
@@ -296,7 +297,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "seeds": given.seeds,
         "first and last seed": [whole[0], whole[-1]],
         "draws per cell": len(whole),
-        "fitted by": [commit],
+        "fitted by": sorted({d["commit"] for d in draws}),
         **summary(draws),
     }
     write_result("power", result)

@@ -1,14 +1,16 @@
 """Figure 2 of Yu, Tresp & Schwaighofer (2005): the learnt kernel (eq. 19) on topics that it was not learnt from.
 
-    python benchmarks/studies/yu2005_new_topics.py [--draws 50]     after yu2005_text.py, whose kernels it takes
+    python benchmarks/studies/yu2005_new_topics.py [--draws 50] [--minutes 5]
+
+After yu2005_text.py, whose kernels it takes.
 
 For each of the 31 topics that a draw of Table 1 left out: 10 to 500 labelled documents from outside the pool that the
 kernel was learnt on (one exchanged for a positive where there is none; the smaller sets are parts of the larger ones),
 all others outside the pool to rank. Kernel ridge with the linear kernel, with the kernel learnt as the paper learns it
 and with ours; an SVM on the linear kernel. AUC and both F values, by the rules of yu2005_text.py, twice as there. The
 paper averages 50 draws; here every topic has a training set of its own in each draw, and there are five draws for each
-of ten kernels of Table 1; the SVM's C is chosen at 100 documents. What is done lies under out/ and is not done again.
-With fewer draws the result is yu2005_new_topics_part.json.
+of ten kernels of Table 1; the SVM's C is chosen at 100 documents. What is done lies under out/ and is not done again;
+the result says how many draws it rests on, and of which kernels.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import matplotlib
 from matplotlib.figure import Figure
-from yu2005_text import Draw, F_values, Ridge, area, best_lambda, counted, fit_svm, svm_cost
+from yu2005_text import Draw, F_values, Ridge, area, best_lambda, counted, svm, svm_cost
 
 import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Topics, load_rcv1
-from results import FIGURES, ROOT, UNKNOWN, provenance, write_result
+from results import FIGURES, ROOT, UNKNOWN, commits_of, provenance, with_earlier, write_result
 
 SIZES = (10, 20, 50, 100, 200, 500)
 METRICS = ("AUC", "micro F", "macro F")
@@ -82,16 +84,18 @@ def one_draw(data: Topics, source: Draw, spaces: dict[str, Space], seed: int, si
     outside = np.setdiff1d(np.arange(data.X.shape[0]), source.pool)
     sets = [training_rows(rng, data.member[:, t], outside, max(sizes)) for t in source.others]
     out: dict = {"seed": seed, "as the paper": {}, "fair": {}}
+    largest = {name: [space.gram(s) for s in sets] for name, space in spaces.items()}
     first = [s[:100] for s in sets]
-    hundred = [spaces["ridge"].gram(r) for r in first]
+    hundred = [K[:100, :100] for K in largest["ridge"]]
     signs_100 = [np.where(data.member[r, t], 1, -1) for r, t in zip(first, source.others, strict=True)]
     costs = {fair: svm_cost(hundred, [data.X[r] for r in first], signs_100, fair) for fair in (False, True)}
     for size in sizes:
         rows = [s[:size] for s in sets]
         labels = [data.member[r, t] for r, t in zip(rows, source.others, strict=True)]
         tests = [np.setdiff1d(outside, r) for r in rows]
-        grams = {name: [space.gram(r) for r in rows] for name, space in spaces.items()}
+        grams = {name: [K[:size, :size] for K in own] for name, own in largest.items()}
         bases = {name: [Ridge(K, np.zeros(len(K))) for K in own] for name, own in grams.items()}
+        Xs = [data.X[r] for r in rows]
         for run, fair in (("as the paper", False), ("fair", True)):
             ys = [np.where(v, 1.0, -1.0) - fair * (2 * v.mean() - 1) for v in labels]
             found = {}
@@ -101,18 +105,24 @@ def one_draw(data: Topics, source: Draw, spaces: dict[str, Space], seed: int, si
                 F = space.scores(rows, [f.coefficients(l) for f in fits])
                 answers = [F[test, j] for j, test in enumerate(tests)]
                 found[name] = scored(answers, tests, labels, source.others, data, fair)
-            signs = [np.where(v, 1, -1) for v in labels]
-            Xs = [data.X[r] for r in rows]
-            answers = []
-            for K, X, y, test in zip(grams["ridge"], Xs, signs, tests, strict=True):
-                if len(np.unique(y)) < 2:
-                    answers.append(None)
-                    continue
-                machine = fit_svm(K, y, costs[fair], fair, X)
-                answers.append(machine((data.X[test] @ X.T).toarray(), data.X[test]))
+            W = [svm_weights(K, X, v, costs[fair], fair) for K, X, v in zip(grams["ridge"], Xs, labels, strict=True)]
+            F = data.X @ np.column_stack([w[:-1] for w in W]) + np.array([w[-1] for w in W])
+            answers = [
+                None if np.isnan(w[-1]) else F[test, j] for j, (w, test) in enumerate(zip(W, tests, strict=True))
+            ]
             found["SVM"] = scored(answers, tests, labels, source.others, data, fair)
             out[run][str(size)] = found
     return out
+
+
+def svm_weights(K: np.ndarray, X, label: np.ndarray, C: float, fair: bool) -> np.ndarray:
+    """Weights and intercept of an SVM on the linear kernel; NaN where there is one class only."""
+    if len(np.unique(label)) < 2:
+        return np.append(np.zeros(X.shape[1]), np.nan)
+    machine = svm(K, np.where(label, 1, -1), C, fair, X)
+    if not fair:
+        return np.append(machine.coef_[0], 0.0)
+    return np.append(X[machine.support_].T @ machine.dual_coef_[0], machine.intercept_[0])
 
 
 def scored(answers: list, tests: list, labels: list, topics, data: Topics, fair: bool) -> dict[str, float]:
@@ -126,27 +136,26 @@ def scored(answers: list, tests: list, labels: list, topics, data: Topics, fair:
 
 
 def summary(draws: list[dict]) -> list[dict]:
+    """A row for each run, number of examples and metric; means, deviations, and how often the learnt kernels win."""
     table = []
     for run in ("as the paper", "fair"):
         for size, first in draws[0][run].items():
-            row = {"run": run, "examples": int(size)}
-            for m in first:
-                for what in METRICS:
-                    values = np.array([d[run][size][m][what] for d in draws])
-                    name = m if what == "AUC" else f"{m}, {what}"
-                    row[name] = round(float(values.mean()), 4)
-                    row[f"{name} sd"] = round(float(values.std(ddof=1)) if len(values) > 1 else 0.0, 4)
-            for m in ("learnt, ours", "learnt, paper"):
-                if m in first:
-                    gaps = np.array([d[run][size][m]["AUC"] - d[run][size]["ridge"]["AUC"] for d in draws])
-                    row[f"{m} above ridge, draws"] = int((gaps > 0).sum())
-            table.append(row)
+            for what in METRICS:
+                values = {m: np.array([d[run][size][m][what] for d in draws]) for m in first}
+                row = {"run": run, "examples": int(size), "metric": what, "draws": len(draws)}
+                for m, v in values.items():
+                    row[m] = round(float(v.mean()), 4)
+                    row[f"{m} sd"] = round(float(v.std(ddof=1)) if len(v) > 1 else 0.0, 4)
+                for m in (m for m in values if m.startswith("learnt")):
+                    row[f"{m} above ridge, draws"] = int((values[m] > values["ridge"]).sum())
+                table.append({**row, "records by commit": commits_of(draws)})
     return table
 
 
-def picture(table: list[dict], n: int) -> Figure:
+def picture(table: list[dict]) -> Figure:
+    """Panels of the metrics, as the paper ran it and fairly; bands of two standard errors."""
     with matplotlib.rc_context(figures.STYLE):
-        shown = [what for what in METRICS if what == "AUC" or f"ridge, {what}" in table[0]]  # older records: AUC alone
+        shown = [what for what in METRICS if any(r["metric"] == what for r in table)]
         figure = Figure(figsize=(9.5, 3.4 * len(shown) + 0.5), layout="constrained")
         titles = {
             "as the paper": "As the paper ran it: no intercept",
@@ -154,18 +163,17 @@ def picture(table: list[dict], n: int) -> Figure:
         }
         for what, axes in zip(shown, figure.subplots(len(shown), 2, sharey="row", squeeze=False), strict=True):
             for ax, run in zip(axes, titles, strict=True):
-                rows = [r for r in table if r["run"] == run]
+                rows = [r for r in table if (r["run"], r["metric"]) == (run, what)]
                 x = [r["examples"] for r in rows]
                 for m, colour in METHODS.items():
-                    name = m if what == "AUC" else f"{m}, {what}"
-                    y, sd = np.array([r[name] for r in rows]), np.array([r[f"{name} sd"] for r in rows])
-                    error = 2 * sd / np.sqrt(n)
+                    y, sd = np.array([r[m] for r in rows]), np.array([r[f"{m} sd"] for r in rows])
+                    error = 2 * sd / np.sqrt(rows[0]["draws"])
                     ax.plot(x, y, marker="o", ms=3.5, lw=1.7 if "learnt" in m else 1.1, color=colour, label=m)
                     ax.fill_between(x, y - error, y + error, color=colour, alpha=0.15, lw=0)
                 ax.set(xscale="log", xlabel="labelled documents of the new topic", title=titles[run])
                 ax.set_xticks(x, [str(v) for v in x])
                 ax.minorticks_off()
-            axes[0].set_ylabel(f"{what}, 31 new topics, {n} draws")
+            axes[0].set_ylabel(f"{what}, 31 new topics, {rows[0]['draws']} draws")
         figure.axes[1].legend(frameon=False, loc="lower right")
     return figure
 
@@ -173,6 +181,7 @@ def picture(table: list[dict], n: int) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no draw after so many")
     parser.add_argument("--kernels", type=int, default=10, help="of how many draws of Table 1 the kernels are taken")
     given, data, out = parser.parse_args(), load_rcv1(), ROOT / "out" / "yu2005"
     draws = given.draws
@@ -180,12 +189,14 @@ def main() -> None:
     sources = [p.parent for p in sources][: given.kernels]
     if not sources:
         sys.exit("no learnt kernel under out/yu2005: run benchmarks/studies/yu2005_text.py first")
-    done, per = [], -(-draws // len(sources))
+    done, per, until = [], -(-draws // len(sources)), time.monotonic() + 60.0 * given.minutes
     for place in sources:
         spaces = source = None
         for k in range(per):
             seed = 1000 * int(place.name.removeprefix("draw")) + k
             file = place / f"new_topics_{k}.json"
+            if not file.exists() and time.monotonic() >= until:
+                continue
             if not file.exists():
                 if spaces is None:
                     source = Draw(data, int(place.name.removeprefix("draw")))
@@ -199,11 +210,17 @@ def main() -> None:
             done.append({"commit": UNKNOWN, "seed": seed, **json.loads(file.read_text())})
             sys.stdout.write(f"{place.name} {k} {done[-1]['fair']['10']}\n")
             sys.stdout.flush()
-    table = summary(done)
-    content = {"draws": len(done), "seeds": [d["seed"] for d in done], "table": table}
-    part = "" if len(done) >= 50 else "_part"
-    write_result(f"yu2005_new_topics{part}", content, done)
-    figures.save(picture(table, len(done)), FIGURES / f"yu2005_new_topics{part}")
+    key = ("run", "examples", "metric")
+    table = with_earlier("yu2005_new_topics", "table", summary(done), key, "draws", lambda _: 50)
+    table.sort(key=lambda r: (r["run"], METRICS.index(r["metric"]), r["examples"]))
+    learnt = [json.loads((out / f"draw{n}" / "core.json").read_text()) for n in {d["seed"] // 1000 for d in done}]
+    content = {
+        "seeds": "1000 times the number of the kernel, plus 0, 1, ...",
+        "kernels": len(learnt),
+        "kernels by commit": commits_of(learnt),
+    }
+    write_result("yu2005_new_topics", {**content, "table": table})
+    figures.save(picture(table), FIGURES / "yu2005_new_topics")
 
 
 if __name__ == "__main__":

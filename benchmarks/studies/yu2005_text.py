@@ -187,15 +187,19 @@ def run_ridge(draw: Draw, fair: bool) -> dict[str, dict]:
     }
 
 
-def fit_svm(K: np.ndarray, y: np.ndarray, C: float, fair: bool, X=None):
-    """Scores from kernel rows (with an intercept) or from inputs (without)."""
+def svm(K: np.ndarray, y: np.ndarray, C: float, fair: bool, X=None):
+    """Fitted to kernel rows (with an intercept) or to inputs (without)."""
     if fair:
-        machine = SVC(C=C, kernel="precomputed", cache_size=50).fit(K, y)
-        return lambda Kt, Xt: machine.decision_function(Kt)
+        return SVC(C=C, kernel="precomputed", cache_size=50).fit(K, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # C = 10 is not always solved to the last digit
-        machine = LinearSVC(C=C, loss="hinge", fit_intercept=False, max_iter=1000, random_state=0).fit(X, y)
-    return lambda Kt, Xt: machine.decision_function(Xt)
+        return LinearSVC(C=C, loss="hinge", fit_intercept=False, max_iter=1000, random_state=0).fit(X, y)
+
+
+def fit_svm(K: np.ndarray, y: np.ndarray, C: float, fair: bool, X=None):
+    """Scores from kernel rows (with an intercept) or from inputs (without)."""
+    machine = svm(K, y, C, fair, X)
+    return lambda Kt, Xt: machine.decision_function(Kt if fair else Xt)
 
 
 def svm_cost(Ks, Xs, ys, fair: bool) -> float:

@@ -9,7 +9,7 @@ minus the cosine between the two matrices, which does not see their scale. A new
 the true, the base and the learnt kernel.
 
 The families: 60 tasks of 6 rows; combinations of three functions, a common mean with small deviations, the arcsine
-covariance, and functions of a squared exponential that share nothing more than it; a quarter as many draws. Mean
+covariance, and functions of a squared exponential that share nothing more than it; eight draws. Mean
 squared error over a grid as a ratio to no learning, that is one GP per task with a base kernel shared by all. "No
 transfer" is one GP per task with a kernel of its own, for every fifth task.
 """
