@@ -6,7 +6,7 @@
 The list below was written down before any of them was tried, and nothing was left out afterwards. A draw takes one
 group at random as the primary, keeps a few of its rows, asks for the others (300 at most), and adds six other groups
 with up to 60 rows each. Error is the root mean squared error, for labels the log loss, over that of no transfer on the
-same draw; ratios are averaged geometrically, first over the draws of a table. Records are kept under out/ with the
+same draw; ratios are averaged geometrically. Records are kept under out/ with the
 commit that made them, and a run goes on where it stopped. With few rows to ask for (growth curves have five) single
 draws are noisy, and a table's mean of three is too.
 """
@@ -174,11 +174,21 @@ def measure(seeds: range, only: str, methods: list[str], minutes: float) -> None
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Ratios to no transfer per table and method, and over all tables; coverage of 90 % bands."""
+    """Ratios to no transfer per method over all of its draws, with coverage of 90 % bands, and per table.
+
+    Methods stand side by side in the row of a table: only draws that every one of them was run on count there.
+    """
     alone = {(r["table"], r["seed"]): r["error"] for r in records if r["method"] == "no transfer"}
-    ratio: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    run = defaultdict(set)
     for r in records:
-        ratio[r["table"]][r["method"]].append(r["error"] / alone[r["table"], r["seed"]])
+        run[r["table"], r["seed"]].add(r["method"])
+    ratio: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    all_draws = defaultdict(list)
+    for r in records:
+        found = r["error"] / alone[r["table"], r["seed"]]
+        all_draws[r["method"]].append(found)
+        if run[r["table"], r["seed"]] >= set(METHODS):
+            ratio[r["table"]][r["method"]].append(found)
     tables = [
         {"table": name, "rows": SOURCES[name].rows, "draws": len(ratio[name]["no transfer"])}
         | {m: geometric(v) for m, v in ratio[name].items()}
@@ -187,17 +197,18 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     over = {}
     for m in METHODS:
-        every = [x for found in ratio.values() for x in found.get(m, [])]
+        every = all_draws[m]
         if every:
             band = [r["coverage"] for r in records if r["method"] == m and "coverage" in r]
             over[m] = {
-                "ratio": geometric(row[m] for row in tables if m in row),
+                "ratio": geometric(every),
+                "ratio, common draws": geometric(row[m] for row in tables),
                 "median": float(np.median(every)),
                 "95th percentile": float(np.quantile(every, 0.95)),
                 "worst": max(every),
                 "below no transfer": sum(x < 0.98 for x in every),
                 "above no transfer": sum(x > 1.02 for x in every),
-                "best of table": sum(row[m] <= min(row[k] for k in METHODS if k in row) for row in tables if m in row),
+                "best of table": sum(row[m] <= min(row[k] for k in METHODS) for row in tables),
                 "draws": len(every),
             } | ({"coverage": float(np.mean(band))} if band else {})
     return {"tables": tables, "overall": over}
