@@ -264,9 +264,63 @@ def rare_labels() -> str:
     return f"AUC on {wanted} (draws): " + ", ".join(f"{m} {a:.3f} ({n})" for a, m, n in found) + "."
 
 
+#: What the table of other people's tables shows.
+OUTSIDE = (
+    "focused",
+    "symmetric",
+    "Auto",
+    "mean",
+    "ridge alone",
+    "ridge with interactions",
+    "LightGBM",
+    "random forest",
+)
+
+
+def outside() -> str:
+    """Error over that of no transfer on tables of R packages: one row per method, and then one per table."""
+    result = load("outside")
+    over, tables = result["overall"], result["tables"]
+    heads = {
+        "ratio, common draws": "geometric mean, draws in common",
+        "ratio": "all draws",
+        "95th percentile": "95th percentile",
+        "worst": "worst",
+    }
+    found = [m for m in OUTSIDE if m in over]
+    rows = [
+        [
+            m,
+            *(f"{over[m][k]:.2f}" for k in heads),
+            over[m]["draws"],
+            f"{over[m]['below no transfer']} / {over[m]['above no transfer']}",
+            over[m]["best of table"],
+            f"{100 * over[m]['coverage']:.0f} %" if "coverage" in over[m] else "–",
+        ]
+        for m in found
+    ]
+    names = [
+        "method",
+        *heads.values(),
+        "draws",
+        "better / worse than no transfer by 2 %",
+        "best of tables",
+        "90 % bands",
+    ]
+    each = []
+    for row in tables:
+        least = min(row[m] for m in found if m in row)
+        shown = {m: f"{row[m]:.2f}" for m in found if m in row}
+        text = {m: f"**{v}**" if row[m] == least else v for m, v in shown.items()}
+        each.append([row["table"], row["rows"], *(text.get(m, "–") for m in found)])
+    caption = f"{len(tables)} tables, {sum(row['draws'] for row in tables)} draws in common; seeds are their numbers"
+    return table(names, rows) + "\n\n" + table(["table", "rows", *found], each) + made_by(result, caption)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "which model": which_model,
     "ordinary": ordinary,
     "shuffled": shuffled,
     "rare labels": rare_labels,
+    "outside": outside,
 }
