@@ -90,8 +90,9 @@ def test_studies_of_the_text_data_run_small(tmp_path):
     expected = kernel(data.X, data.X[rows]) @ a
     np.testing.assert_allclose(spaces["learnt, ours"].scores([rows], [a])[:, 0], expected, atol=1e-9)
     draw = new.one_draw(data, text.Draw(data, 0, **sizes), spaces, 0, sizes=(10, 30))
-    table = new.summary([draw, draw])
-    assert len(table) == 4
+    table = new.summary([{**draw, "commit": "one"}, {**draw, "commit": "another"}])
+    assert len(table) == 2 * 2 * 3  # runs, sizes, and AUC with the two means of F
+    assert table[0]["records by commit"] == {"one": 1, "another": 1}
     assert 0.4 < table[0]["ridge"] <= 1.0
 
 
