@@ -145,6 +145,10 @@ CALLS = {
         ["compare", "data.csv", *USUAL, "--store", "data.csv"],
         ["--store 'data.csv' is the same file"],
     ),
+    "quick with what is for a verdict": (
+        ["compare", "data.csv", *USUAL, "-p", "b", "--quick", "--rope", "0.1", "--save", "model.borrow"],
+        ["--quick gives no verdict", "leave out --save and --rope"],
+    ),
     "quick without primary": (["compare", "data.csv", *USUAL, "--quick"], ["--quick needs --primary"]),
     "no such model": (["predict", "m.borrow", "data.csv"], ["there is no file 'm.borrow'"]),
     "table for a model": (["predict", "data.csv", "data.csv"], ["data.csv is not a file that borrow wrote"]),

@@ -128,8 +128,17 @@ def run(
 
     files = {"--store": stored, "--save": save, "--report": report}
     check_files({"DATA": data, **({} if wanted is None else {"--wanted": wanted})}, files)
+    verdict: dict[str, Any] = {
+        **files,
+        "--wanted": wanted,
+        "--minutes": minutes,
+        "--rope": rope if rope != 0.02 else None,
+    }
+    verdict["--unseen"] = unseen if unseen != "error" else None
+    idle = " and ".join(name for name, value in verdict.items() if value is not None)
     refuse(
         {
+            f"--quick gives no verdict and keeps nothing: leave out {idle}": quick and bool(idle),
             "--save needs --primary: a model is fitted for the task that matters": save is not None
             and primary is None
             and unseen == "error",

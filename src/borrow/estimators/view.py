@@ -249,7 +249,7 @@ def learnt(attributes: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value in a line."""
+    """A value as text that fits in a line: long arrays by their shape, numbers to four digits."""
     if isinstance(value, np.ndarray) and value.size > 12:
         return f"array of shape {value.shape}"
     if isinstance(value, (float, np.floating)):

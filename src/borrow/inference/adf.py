@@ -35,7 +35,7 @@ class Factors(Protocol):
     """p(y_n | f_n) of all rows. `at` selects rows; means and variances are theirs."""
 
     def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """g and nu."""
+        """Slope g of log Z by the mean, and nu = g² - 2 dlog Z/dvariance, of each row."""
 
     def score(self, at: Any, nu: Array, variance: Array) -> Array:
         """Something that grows with the entropy gain and needs no logarithm."""
@@ -44,7 +44,7 @@ class Factors(Protocol):
         """By how much the entropy would fall, up to rounding -1/2 log(1 - nu variance)."""
 
     def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """tau and m."""
+        """Precision tau and mean m of the Gaussian site that stands for each row."""
 
     def part(self, at: slice, device: Device | None) -> Factors:
         """Those of some rows, where their task is computed."""
@@ -71,7 +71,7 @@ class GaussianFactors(RowFactors):
         return nu * (self.y[at] - mean), nu
 
     def score(self, at: Any, nu: Array, variance: Array) -> Array:
-        """variance / noise."""
+        """The variance of the function over that of the noise: the gain grows with it."""
         return variance / self.noise[at]
 
     def gain(self, at: Any, nu: Array, variance: Array) -> Array:

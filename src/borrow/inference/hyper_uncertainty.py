@@ -134,7 +134,7 @@ def stretched(found: Prediction, factor: Array) -> Prediction:
     return Prediction(found.mean, found.variance * factor, covariance)
 
 
-def with_level(kernel: Kernel | None, centred: float = True) -> Kernel | None:
+def with_level(kernel: Kernel | None, centred: bool) -> Kernel | None:
     """The kernel of a task whose level is not known; as it was where nothing was centred by the task's rows."""
     if not centred:
         return kernel

@@ -33,7 +33,7 @@ class Gaussian:
         return float(self.log_normalisers(tau).sum())
 
     def log_normalisers(self, tau: Array) -> Array:
-        """That of each task."""
+        """The same, task by task."""
         c = self.cells
         scatter = -0.5 * (c.dof * (LOG_2PI + np.log(self.noise)) + c.scatter / self.noise)
         by_rows = np.bincount(c.task, np.log(tau), minlength=len(self.noise))

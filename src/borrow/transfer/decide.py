@@ -64,9 +64,9 @@ cannot tell               everything else
 "Hurts" is said only where every method that can drop a relation loses: one that cannot may lose on data that help.
 
 Why 90 %: on the draws of tuning (benchmarks/studies/calibrate.py, whose record has a line per level) "helps" from there
-on was said of half of the fits with a correlation of 0.9 and a true gain above 5 %, was right in 87 % of all fits that
+on was said of half of the fits with a correlation of 0.9 and a true gain above 5 %, was right in 86 % of all fits that
 it was said of, and was said of 2 % of those to tables with no function in common, where 5 % are allowed. From 95 % on
-it would be said of a third, right in 89 %. Intervals are of 95 % all the same: that of a claim may reach beyond zero.
+it would be said of a third, right in 90 %. Intervals are of 95 % all the same: that of a claim may reach beyond zero.
 """
 
 from __future__ import annotations
@@ -296,8 +296,7 @@ def related(
         float(STILL + WITH * moved),
         float(STILL + WITHOUT * moved),
     )
-    log, low, high = (times * law.quantile(p) for p in (0.5, 1.0 - END, END))
-    mean, low, high = at_size(alone, log, low, high)
+    mean, low, high = at_size(alone, *(times * law.quantile(p) for p in (0.5, 1.0 - END, END)))
     spread = (high - low) / (2.0 * float(student.ppf(END, DF)))
     return Interval(mean, spread, low, high, DF, alone.mean, law)
 

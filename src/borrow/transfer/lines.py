@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from borrow.data.labels import list_labels
+from borrow.transfer.decide import ROPE
 from borrow.transfer.folds import ANSWERS
 from borrow.transfer.ledger import LedgerError
 from borrow.transfer.methods import LABELS
@@ -36,7 +37,7 @@ OPTIONAL: dict[str, Any] = {
     "rope": NUMBER,
 }
 #: Of those that a header may lack: what is meant where it does.
-MEANT = {"unseen": "error", "rope": 0.0}
+MEANT = {"unseen": "error", "rope": ROPE}
 ELSEWHERE = ("mean elsewhere", "std elsewhere")  # of a fit to all rows
 JOB: dict[str, Any] = {
     "primary": LABEL,

@@ -167,7 +167,7 @@ class Relation:
         return in_common(self.setup, unpack(x, self.values), self.X)
 
     def q(self, x: Array) -> float:
-        """log sqrt(u / v)."""
+        """Log of the ratio of the deviations of own part and shared part, log sqrt(u / v)."""
         v, u = self.variances(x)
         return float(0.5 * np.log(u / v))
 
