@@ -131,7 +131,7 @@ def dense_problem(n: int, device: Device | None, tasks: int = 10, d: int = 8):
     cells = merge(X, task, y, np.ones(n), np.ones(n), tasks)
     kernel = kernels.SquaredExponential(1.0, (2.0,) * d, fixed=("variance",))
     form = FreeForm(tasks, None)
-    setup = multitask.Setup(PlacedTasks(cells, device=device), Design.of(cells, device), kernel, form, "dense")
+    setup = multitask.Setup(PlacedTasks(cells, device=device), Design.from_cells(cells, device), kernel, form, "dense")
     A = rng.normal(size=(tasks, 2 * tasks))
     values = {
         "kernel": kernel.theta,

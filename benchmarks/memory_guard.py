@@ -126,11 +126,11 @@ def measure(name: str, n: int) -> dict[str, float]:
     n *= times
     if isinstance(settings.get("n_active"), float):
         settings = {**settings, "n_active": int(settings["n_active"] * n)}
-    asked, compare = [0.0], memory.compare
+    asked, required = [0.0], memory.require
 
     def noted(n_bytes: float, *args: Any) -> None:
         asked.append(n_bytes)
-        compare(n_bytes, *args)
+        required(n_bytes, *args)
 
     def do(rows: int) -> Any:
         X, y, tasks = table(rows, M, kind.endswith("Classifier"), columns, first)
@@ -141,7 +141,7 @@ def measure(name: str, n: int) -> dict[str, float]:
 
     warnings.simplefilter("ignore")  # two iterations are too few for all of them
     do(FEW)
-    memory.compare = noted
+    memory.require = noted
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)  # what the C library keeps of the first fit would serve the next one
     before = psutil.Process().memory_info().rss

@@ -220,7 +220,7 @@ def random_tasks(X: np.ndarray, task: np.ndarray, M: int, rng: np.random.Generat
     """A setup of the free form on random targets, and hyper-parameters that are nothing special."""
     one = np.ones(len(task))
     cells = merge(X, task, rng.normal(size=len(task)), one, one, M)
-    design, form = Design.of(cells), FreeForm(M, None)
+    design, form = Design.from_cells(cells), FreeForm(M, None)
     kernel = SquaredExponential(1.0, (3.0,) * X.shape[1], fixed=("variance",))
     path = multitask.choose_path(design, form, False, (), False)
     setup = multitask.Setup(PlacedTasks(cells), design, kernel, form, path, share_noise=True)

@@ -37,6 +37,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FIGURE_4 = {
     "focused": "our defaults",
     "focused, not centred": "our defaults, `normalize_y=False`",
+    "focused, level": "our defaults, level integrated out",
+    "focused, level, not centred": "the same, `normalize_y=False`",
     "paper, literal": "the paper's model, literally",
     "paper, centred": "the paper's model, targets centred and scaled by task",
     "single": "no transfer",
@@ -234,7 +236,7 @@ def ivm_vowels() -> str:
         ]
         for r in result["table"]
     ]
-    head = ["mode", "method", "d", "percent right", "first frame only", "seconds a speaker"]
+    head = ["mode", "method", "d", "percent right", "first frame only", "seconds per speaker"]
     return table(head, rows) + made_by(result, f"seeds: {result['seed']}")
 
 
@@ -320,7 +322,7 @@ def rbf_table() -> str:
         ]
         for r in result["table"]
     ]
-    head = ["mode", "network", "squared error", "units", "scores in 90 % band", "seconds a fit"]
+    head = ["mode", "network", "squared error", "units", "scores in 90 % band", "seconds per fit"]
     return table(head, rows) + made_by(result, f"splits 0 to {result['seeds'][-1]}")
 
 

@@ -26,18 +26,10 @@ def named(method: str, rows: list[dict[str, Any]]) -> str:
     return method if n == max(rows[0]["problems"].values()) else f"{method} ({n} problems a cell)"
 
 
-def earlier(cell: Callable[[dict[str, Any], str], str]) -> list[list[str]]:
-    """Rows of the record before that have not been run again, with its commit."""
-    last = load(STUDY).get("earlier", {"table": [{"mean": {}}]})
-    note = f"(commit {last.get('commit')}, {last['table'][0].get('problems')} problems a cell)"
-    return [[f"{m} {note}", *(cell(r, m) for r in last["table"])] for m in last["table"][0]["mean"]]
-
-
 def means(metric: str) -> str:
     result = load(STUDY)
     rows = result["table"]
     body = [[named(m, rows), *(f"{r['mean'][m][metric]:.3f}" for r in rows)] for m in rows[0]["mean"]]
-    body += earlier(lambda r, m: f"{r['mean'][m][metric]:.3f}")
     seeds = f"{max(rows[0]['problems'].values())} problems a cell of 16 subjects"
     return table([metric, *sizes(rows)], body) + made_by(result, seeds)
 
@@ -45,7 +37,6 @@ def means(metric: str) -> str:
 def differences(metric: str = "log loss") -> str:
     rows = load(STUDY)["table"]
     body = [[named(m, rows), *(of(r["against single"][m][metric]) for r in rows)] for m in rows[0]["against single"]]
-    body += earlier(lambda r, m: of(r["against single"][m][metric]))
     if metric == "log loss":
         body.append(["focused, less pooled", *(of(r["focused against pooled"]) for r in rows)])
         untouched = "focused against single, untouched by the choice"

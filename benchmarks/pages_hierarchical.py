@@ -101,8 +101,10 @@ def families() -> str:
         [r["family"], r["error, no learning"], *(f"{r[m]:g} ({r[f'{m}, worst draw']:g})" for m in methods)]
         for r in result["families"]
     ]
-    draws = result.get("draws of the families", max(len(result["seeds"]) // 4, 1))  # as older records had them
-    return table(["family", "error, no learning", *methods], rows) + f"\n\n*{draws} draws of each family.*"
+    last = result["draws of the families"] - 1
+    return table(["family", "error, no learning", *methods], rows) + made_by(
+        result, f"seeds 0 to {last} of each family"
+    )
 
 
 def bench() -> str:

@@ -131,6 +131,31 @@ def thousand() -> str:
     return table(head, rows)
 
 
+def fits_on_workers() -> str:
+    result = load("dask_fits")
+    ways = "one process", "two workers", "one of two killed"
+    rows = [
+        [
+            f"`{name}`",
+            f"{found['tasks']:,}",
+            f"{found['one process']['rows']:,}",
+            *(f"{found[way]['seconds']:.0f}" for way in ways),
+            f"{max(found[way]['evidence, relative'] for way in ways):.0e}",
+            f"{max(found[way]['largest difference of a prediction'] for way in ways):.0e}",
+        ]
+        for name, found in result["fits"].items()
+    ]
+    head = [
+        "whole fit",
+        "tasks",
+        "rows",
+        *(f"{way}, s" for way in ways),
+        "evidence apart, relative",
+        "predictions apart",
+    ]
+    return table(head, rows) + made_by(result, f"seed {result['seed']}, {result['cores']} cores")
+
+
 #: Whose figures stand beside ours.
 GPY = "GPy's"
 
@@ -201,6 +226,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "large likelihoods": same_objective,
     "large draws": other_draws,
     "large same": same,
+    "large dask fits": fits_on_workers,
     "large bytes": moved,
     "large time": times,
     "large thousand": thousand,

@@ -70,7 +70,7 @@ def school() -> str:
         "above ridge with intercepts, splits",
         "paper",
         "path",
-        "seconds a fit",
+        "seconds per fit",
         "commits",
     ]
     return table(head, rows) + made_by(result, "split s draws from seed s")

@@ -136,6 +136,8 @@ def suggested() -> str:
             f["runs"],
             f"{f['median measurements']:g}",
             "{:g} to {:g}".format(*f["quartiles"]),
+            f"{f['mean measurements']:.1f}",
+            f"{100 * f['found by the first setting named']:.0f} %",
             f["not found"],
             f"{f['processor seconds per measurement']:.2f}",
         ]
@@ -146,6 +148,8 @@ def suggested() -> str:
         "searches",
         "measurements, median",
         "quartiles",
+        "mean",
+        "in 4 or fewer",
         f"none in {result['settings']['most']}",
         "seconds each",
     ]

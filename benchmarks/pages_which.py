@@ -78,7 +78,7 @@ def dear_target() -> str:
 
 def features() -> str:
     return (
-        f"Compiler data, error over that of no transfer: {ratio('parametric', 16)} at 16 rows a program, "
+        f"Compiler data, error over that of no transfer: {ratio('parametric', 16)} at 16 rows per program, "
         f"{ratio('parametric', 32)} at 32. The only model that predicts for a task without rows"
     )
 
@@ -94,10 +94,9 @@ def levels() -> str:
 def small_tasks() -> str:
     by = {r["family"]: r["ours"] for r in load("yu2005_toy")["families"]}
     return (
-        f"60 tasks of six rows, squared error over one GP per task under the same kernel: {by['common mean']} "
-        f"with a common "
-        f"mean, {by['three functions']} where tasks mix three functions, {by['nothing shared']:g} where "
-        f"nothing is shared"
+        f"60 tasks of six rows, squared error over the same kernel and common mean for all, nothing more learnt: "
+        f"{by['three functions']} where tasks mix three functions, {by['common mean']} where they scatter around a "
+        f"mean, {by['nothing shared']:g} where nothing is shared"
     )
 
 
@@ -151,9 +150,8 @@ def same_thing() -> str:
 
 
 def enough_rows() -> str:
-    return (
-        f"Compiler data at 128 rows a program: one kernel for all makes the error {ratio('free form', 128)} × as large"
-    )
+    worse = ratio("free form", 128)
+    return f"Compiler data at 128 rows per program: one kernel for all makes the error {worse} × as large"
 
 
 def which_model() -> str:

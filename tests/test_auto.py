@@ -139,6 +139,20 @@ def test_too_few_rows_of_the_primary_are_said():
     assert (model.method_, model.comparison_, model.verdict_) == ("single", None, None)
 
 
+def test_a_primary_with_one_target_is_not_judged():
+    table, y = problem(True)
+    own = table["who"] == "a"
+    said = r"primary='a' has a constant target, 2.5 in all its 16 rows with a target, so nothing says whether"
+    with pytest.warns(UserWarning, match="all equal"), pytest.warns(UserWarning, match=said):
+        model = borrow.AutoRegressor("who", "a").fit(table, np.where(own, 2.5, y))
+    assert (model.method_, model.comparison_) == ("single", None)
+    np.testing.assert_allclose(model.predict(table[:5]), 2.5)
+    said = "primary='a' has one class only, 'no' in all its 16 rows with a target, so nothing says whether"
+    with pytest.warns(UserWarning, match=said):
+        labels = borrow.AutoClassifier("who", "a").fit(table, np.where(own | (y < 0), "no", "yes"))
+    assert set(labels.predict(table[:5])) == {"no"}
+
+
 def test_suggest_takes_it(helped):
     new = pd.DataFrame({"x": [1.0, 30.0], "who": "a"})
     assert borrow.suggest(helped, new, 2) == borrow.suggest(helped.model_, new, 2, primary="a")

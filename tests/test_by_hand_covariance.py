@@ -131,19 +131,19 @@ def shared(cells, x, place=PlacedTasks):
 
 FORMS = {
     "dense": Form(
-        lambda cells, x: dense(Design.of(cells), x, False),
+        lambda cells, x: dense(Design.from_cells(cells), x, False),
         lambda x, X, task: dense_matrix(x, X, task, False),
         lambda a, x: dense_gradient(a, x, False),
         np.array([*KERNEL.theta, *ROOT[LOW]]),
     ),
     "dense, own parts": Form(
-        lambda cells, x: dense(Design.of(cells), x, True),
+        lambda cells, x: dense(Design.from_cells(cells), x, True),
         lambda x, X, task: dense_matrix(x, X, task, True),
         lambda a, x: dense_gradient(a, x, True),
         np.array([*KERNEL.theta, *ROOT[LOW], 0.3, *OWN[0].theta, *OWN[2].theta]),
     ),
     "complete": Form(
-        lambda cells, x: CompleteTasks(Design.of(cells), KERNEL.with_theta(x[:3]), task_matrix(x[3:9])),
+        lambda cells, x: CompleteTasks(Design.from_cells(cells), KERNEL.with_theta(x[:3]), task_matrix(x[3:9])),
         lambda x, X, task: dense_matrix(x, X, task, False),
         lambda a, x: dense_gradient(a, x, False),
         np.array([*KERNEL.theta, *ROOT[LOW]]),
@@ -296,7 +296,9 @@ def test_intercepts_without_own_kernels_and_own_kernels_without_intercepts(inter
     for t, kernel in enumerate(own):
         if kernel is not None:
             K[np.ix_(task == t, task == t)] += kernel(both[task == t])
-    posterior = DenseTasks(Design.of(cells), KERNEL, B, intercept, list(own)).condition(Sites(tau * cells.y, tau))
+    posterior = DenseTasks(Design.from_cells(cells), KERNEL, B, intercept, list(own)).condition(
+        Sites(tau * cells.y, tau)
+    )
     n = len(tau)
     gain = K[n:, :n] @ np.linalg.inv(K[:n, :n] + np.diag(1.0 / tau))
     np.testing.assert_allclose(posterior.predict(NEW, NEW_TASK).mean, gain @ cells.y, rtol=1e-9)
@@ -420,26 +422,26 @@ def test_jitter_of_inducing_inputs_that_repeat_is_known_and_travels():
 
 def test_rows_and_inputs_of_a_design_by_hand():
     cells = cells_of(False)
-    design = Design.of(cells)
+    design = Design.from_cells(cells)
     assert design.n_tasks == 3
     np.testing.assert_array_equal(design.task, cells.task)
     np.testing.assert_array_equal(design.inputs[design.index], cells.X)
     assert not design.complete
-    assert Design.of(cells_of(True)).complete
+    assert Design.from_cells(cells_of(True)).complete
     A = np.random.default_rng(5).normal(size=(len(cells.y), len(cells.y)))
     A += A.T
     onto = (design.index[:, None] == np.arange(len(design.inputs))).astype(float)
     np.testing.assert_allclose(design.gather(A), onto.T @ A @ onto)
     odd = cells_of(True)
     odd.count[0] += 1.0  # counts that are no product
-    assert not Design.of(odd).complete
+    assert not Design.from_cells(odd).complete
 
 
 def test_how_much_of_a_complete_fit_comes_from_other_tasks():
     """Two tasks and one input: smoother S of the targets, covariance C of the targets; its part off the diagonal."""
     cells = merge(np.zeros((2, 1)), np.array([0, 1]), np.array([1.0, -1.0]), np.ones(2), np.ones(2), 2)
     B, k, tau = np.array([[1.0, 0.6], [0.6, 2.0]]), SquaredExponential(1.0, 1.0), np.array([4.0, 1.0])
-    posterior = CompleteTasks(Design.of(cells), k, B).condition(Sites(tau * cells.y, tau))
+    posterior = CompleteTasks(Design.from_cells(cells), k, B).condition(Sites(tau * cells.y, tau))
     A = np.eye(2) + np.sqrt(tau)[:, None] * B * np.sqrt(tau)
     S = np.eye(2) - np.linalg.inv(A)
     off = S - np.diag(np.diagonal(S))
@@ -447,7 +449,7 @@ def test_how_much_of_a_complete_fit_comes_from_other_tasks():
     rest = np.eye(2) - S
     assert posterior.share_of_noise() == pytest.approx(np.trace(rest @ A @ rest.T) / np.trace(A))
     assert posterior.related
-    alone = CompleteTasks(Design.of(cells), k, np.diag([1.0, 2.0])).condition(Sites(tau * cells.y, tau))
+    alone = CompleteTasks(Design.from_cells(cells), k, np.diag([1.0, 2.0])).condition(Sites(tau * cells.y, tau))
     assert not alone.related
     assert alone.share_of_transfer() == pytest.approx(0.0, abs=1e-15)
 

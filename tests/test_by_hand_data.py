@@ -53,6 +53,9 @@ def test_thinned_cells_by_hand():
     np.testing.assert_allclose(few.scatter, 0.6 * cells.scatter)
     np.testing.assert_allclose(few.log_count, 0.6 * cells.log_count)
     assert thin(cells, 5) is cells
+    own = thin(cells, np.array([2, 1]))  # so many of the first task, so many of the second
+    np.testing.assert_array_equal(own.X[:, 0], [0.0, 4.0, 5.0])
+    np.testing.assert_array_equal(own.starts, [0, 2, 3])
 
 
 def test_some_rows_of_all():
@@ -384,16 +387,16 @@ def test_times_in_days_and_hours_by_hand():
     frame = pd.DataFrame({"t": [half, datetime.timedelta(days=3)], "x": [1.0, 2.0]})
     np.testing.assert_allclose(borrow.TableEncoder().fit_transform(frame)["t"], [0.5, 3.0])
     assert encode._as_number(np.timedelta64(36, "h")) == 1.5
-    assert encode._hours([datetime.time(6, 30, 36)], "t")[0] == pytest.approx(6.51)
+    assert encode.Times("t").read([datetime.time(6, 30, 36)])[0] == pytest.approx(6.51)
     assert encode._as_number(" ") is None
-    assert encode._days([datetime.datetime(1970, 1, 3, 6)], "d", None)[0] == 2.25
-    assert encode._days([datetime.date(1970, 2, 1)], "d", None)[0] == 31.0
-    assert encode._days([np.datetime64("1969-12-31")], "d", None)[0] == -1.0
-    assert encode._days(["1970-01"], "d", None)[0] == 0.0
-    assert encode._days(["31.12.1970"], "d", True)[0] == 364.0
+    assert encode.Dates("d").read([datetime.datetime(1970, 1, 3, 6)])[0] == 2.25
+    assert encode.Dates("d").read([datetime.date(1970, 2, 1)])[0] == 31.0
+    assert encode.Dates("d").read([np.datetime64("1969-12-31")])[0] == -1.0
+    assert encode.Dates("d").read(["1970-01"])[0] == 0.0
+    assert encode.Dates("d", day_first=True).read(["31.12.1970"])[0] == 364.0
     utc = datetime.timezone(datetime.timedelta(hours=2))
-    assert encode._days([datetime.datetime(1970, 1, 1, 2, tzinfo=utc)], "d", None)[0] == 0.0
-    assert np.isnan(encode._days([np.datetime64("NaT")], "d", None)[0])
+    assert encode.Dates("d").read([datetime.datetime(1970, 1, 1, 2, tzinfo=utc)])[0] == 0.0
+    assert np.isnan(encode.Dates("d").read([np.datetime64("NaT")])[0])
 
 
 def test_day_first_is_seen_from_numbers_above_twelve():
@@ -411,6 +414,7 @@ def test_day_first_is_seen_from_numbers_above_twelve():
         (["u", None, "u"], "it is 'u' in every row that has one"),
         ([f"n{i}" for i in range(9)], "it has a different text in every row"),
         ([None, " "], "it holds no value"),
+        (["nan", "NaN"], "it holds no value"),
     ],
 )
 def test_columns_that_say_nothing_are_left_out(values, said):
@@ -480,8 +484,7 @@ def test_many_rows_are_answered_for_a_block_at_a_time(name, monkeypatch):
         return model.predict_proba(new, of) if name.endswith("Classifier") else model.predict(new, of, return_std=True)
 
     whole, sizes = ask(), []
-    for module in ("base", "regressor"):
-        monkeypatch.setattr(f"borrow.estimators.{module}.BLOCK", 5)
+    monkeypatch.setattr("borrow.estimators.base.BLOCK", 5)
     inner = type(model.fitted_.model[0] if name.endswith("Classifier") else model.fitted_.model)
     what = "probability" if name.endswith("Classifier") else "predict"
     real = getattr(inner, what)

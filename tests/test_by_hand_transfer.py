@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ import borrow
 from borrow.data.cells import Rows
 from borrow.data.read import Schema
 from borrow.data.table import Table
-from borrow.transfer import decide, folds, inputs, ledger, lines, methods, shapley, suggest
+from borrow.estimators.settings import check_allowed
+from borrow.transfer import attribute as shapley
+from borrow.transfer import decide, folds, inputs, ledger, methods, suggest
 from borrow.transfer.attribute import of_correlation, relations_of, secondary_table
 from borrow.transfer.auto import as_problem
 from borrow.transfer.comparison import Comparison
@@ -573,16 +576,16 @@ def test_calls_that_are_no_calls():
     with pytest.raises(ValueError, match="primary='c' is not a task; tasks are 'a', 'b'"):
         compare_module.read_primaries(problem, "c")
     for jobs in (None, 1, 3, -1):
-        compare_module._check_jobs(jobs)
+        check_allowed(SimpleNamespace(n_jobs=jobs), compare_module.ALLOWED)
     for jobs in (0, 1.5, "two", True):
         with pytest.raises(ValueError, match="expected the number of fits at once"):
-            compare_module._check_jobs(jobs)
+            check_allowed(SimpleNamespace(n_jobs=jobs), compare_module.ALLOWED)
     now = time.monotonic()
     assert now + 89.0 < compare_module.read_minutes(1.5) < now + 120.0
     assert compare_module.read_minutes(None) == np.inf
     for minutes in (0, -1.0, True, "2", float("nan")):
         with pytest.raises(ValueError, match="expected a positive number"):
-            compare_module.read_minutes(minutes)
+            check_allowed(SimpleNamespace(max_minutes=minutes), compare_module.ALLOWED)
 
 
 # Mixtures. ------------------------------------------------------------------------------------------------------------
@@ -715,13 +718,13 @@ LINE = {"primary": "a", "method": "single", "left_out": None, "repeat": 0, "fold
 
 
 def test_lines_that_are_right_and_those_that_are_not():
-    lines.check_about(ABOUT)
-    lines.check_line(LINE, ABOUT)
-    lines.check_line({**LINE, "failure": "it", **dict.fromkeys(("error", "mean", "losses"))}, ABOUT)
+    ledger.check_about(ABOUT)
+    ledger.check_line(LINE, ABOUT)
+    ledger.check_line({**LINE, "failure": "it", **dict.fromkeys(("error", "mean", "losses"))}, ABOUT)
     relation = {"task": "b", "rho": None, "correlation": 1, "std_error": 0.1, "share": 0.5}
-    lines.check_line({"primary": "a", "relations": [relation]}, ABOUT)
+    ledger.check_line({"primary": "a", "relations": [relation]}, ABOUT)
     with pytest.raises(ValueError, match="a bound in a line is of another kind"):
-        lines.check_line({"primary": "a", "relations": [{**relation, "correlation_low": "none"}]}, ABOUT)
+        ledger.check_line({"primary": "a", "relations": [{**relation, "correlation_low": "none"}]}, ABOUT)
     no_rows = {"n_test": 0, **{n: [] for n in ("rows", "y", "mean", "std", "losses", "log_densities")}}
     for change in (
         {"n_test": 2}, {"n_train": 0}, {"rows": []}, {"losses": [1.0, 2.0]}, no_rows, {"rows": [True]},
@@ -730,38 +733,37 @@ def test_lines_that_are_right_and_those_that_are_not():
         {"method": "no such"}, {"repeat": 0.5}, {"failure": 3}, {"mean": None},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"a line|it names the method"):
-            lines.check_line({**LINE, **change}, ABOUT)
+            ledger.check_line({**LINE, **change}, ABOUT)
     for change in ({"kind": "other"}, {"kind": 1}, {"tasks": "ab"}, {"cv": []}, {"cv": {"folds": 2}}, {"seed": True},
                    {"rows": [["a", 4]]}, {"rows": [["a", 4, 1], ["b", 4]]}, {"primaries": []}, {"primaries": ["c"]},
                    {"methods": ["no such"]}, {"features": [1]}, {"alone": 0.5}, {"own": 1.0}, {"notes": [["a"]]},
                    {"clusters": [1, 2]}, {"row_weights": 2.0}):  # fmt: skip
         with pytest.raises(ValueError, match=r"first line|it names the method"):
-            lines.check_about({**ABOUT, **change})
+            ledger.check_about({**ABOUT, **change})
     with pytest.raises(ValueError, match="its first line lacks 'seed'"):
-        lines.check_about({k: v for k, v in ABOUT.items() if k != "seed"})
+        ledger.check_about({k: v for k, v in ABOUT.items() if k != "seed"})
     other = {**LINE, "method": "pooled"}
-    lines.refuse_odd_lines("it", ABOUT, [LINE, other, {**LINE, "fold": 1, "rows": [1]}])
+    ledger.refuse_odd_lines("it", ABOUT, [LINE, other, {**LINE, "fold": 1, "rows": [1]}])
     with pytest.raises(ledger.LedgerError, match="two lines of one fold hold out different rows"):
-        lines.refuse_odd_lines("it", ABOUT, [LINE, {**other, "rows": [1]}])
+        ledger.refuse_odd_lines("it", ABOUT, [LINE, {**other, "rows": [1]}])
     labels = {**ABOUT, "kind": "classification", "classes": ["u", "v"]}
     own = {"calibration": 0.0, "probability": [[0.5, 0.5]], "y": ["u"]}
-    lines.check_line({**LINE, **own}, labels)
+    ledger.check_line({**LINE, **own}, labels)
     with pytest.raises(ValueError, match="a class that is not among those compared"):
-        lines.check_line({**LINE, **own, "y": ["w"]}, labels)
+        ledger.check_line({**LINE, **own, "y": ["w"]}, labels)
 
 
 def test_methods_by_their_keys_and_what_is_left_out_of_auto():
     keys, skipped, own = methods.choose("regression", 50, "auto")
     assert {"single", "focused"} <= {*keys}
     assert {*skipped} & {*keys} == set()
-    assert {*methods.NOT_IN_AUTO} <= {*skipped}
-    assert all(
-        "name it in methods= to run it all the same" in skipped[k]
-        for k in methods.NOT_IN_AUTO
-        if "only" not in skipped[k]
-    )
+    assert {k: v.partition("; name it in methods= to run it all the same")[0] for k, v in skipped.items()} == {
+        "pooled": "it takes all tasks for one",
+        "rbf": "it did not win in the draws that were tried",
+        "clusters": "for classification only",
+    }
     assert own == {}
-    named = methods.choose("regression", 50, [next(iter(methods.NOT_IN_AUTO)), "pooled"])[0]
+    named = methods.choose("regression", 50, ["pooled"])[0]
     assert "pooled" in named
     assert "focused" not in named
     for wrong in (("x",), ("x", 1, 2, 3), (1, 2), 7, ["x", 2]):

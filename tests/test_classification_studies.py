@@ -85,7 +85,7 @@ def test_choice_settings_reach_the_models(trials):
         assert (other["single"] == pytest.approx(plain["single"], abs=1e-9)) == bool({"sd", "own"} & set(variant)), (
             variant
         )
-    assert not np.any(choice.losses(problem, 0, {"cost": 1e6})["rho"])
+    assert not np.any(choice.losses(problem, 0, {"odds": -1e6})["rho"])
 
 
 def test_small_study_runs_resumes_and_writes_nothing(trials, tmp_path, monkeypatch, capsys):
@@ -113,6 +113,28 @@ def test_a_method_counts_where_it_was_run_on_every_subject():
     done = {jobs[0]: record("single", "a", "b"), jobs[1]: record("single", "a"), jobs[2]: record("single", "a")}
     assert [set(r["scores"]) for r in study.whole(jobs[0], done, jobs)] == [{"single", "a"}]
     assert study.whole(jobs[2], done, jobs) == []  # the other subject of this direction has not been run
+
+
+def test_a_method_that_was_run_again_takes_its_place_beside_the_others_of_the_last_record():
+    def cell(single, **others):
+        names = {"single": single, **others}
+        each = {m: dict.fromkeys(study.METRICS, v) for m, v in names.items()}
+        parts = {"problems": dict.fromkeys(names, 32), "mean": each, "median seconds": {}, "fits with a warning": {}}
+        return {
+            **parts,
+            "against single": {m: v for m, v in each.items() if m != "single"},
+            "focused against pooled": 7,
+        }
+
+    last = [cell(0.5, focused=0.4, pooled=0.6)]
+    (row,) = study.with_last([cell(0.5, **{"multi-task": 0.3})], last, {"multi-task"})
+    assert list(row["mean"]) == list(row["problems"]) == ["single", "focused", "pooled", "multi-task"]
+    assert row["against single"]["multi-task"]["error"] == 0.3
+    assert row["focused against pooled"] == 7
+    (row,) = study.with_last([cell(0.5, focused=0.3, pooled=0.9)], last, {"focused"})
+    assert (row["mean"]["focused"]["AUC"], row["mean"]["pooled"]["AUC"]) == (0.3, 0.6)
+    with pytest.raises(ValueError, match="single-task has another log loss"):
+        study.with_last([cell(0.6, focused=0.3)], last, {"focused"})
 
 
 def test_paired_differences_are_means_of_subjects_first():

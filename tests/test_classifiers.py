@@ -13,13 +13,18 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
-from borrow import kernels
+from borrow import kernels, store
 from borrow.covariance import SharedCovariance
 from borrow.data.labels import encode
-from borrow.estimators.classifier import ClassLink, LabelModel, LeftOut
+from borrow.estimators.classifier import ClassLink, LabelModel, LeftOut, binary_data
 from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior
+from borrow.models.focused import relations
+from borrow.models.focused.scoring import FocusedAscent
+from borrow.models.focused.search import with_inducing
+from borrow.models.focused.settings import prepare
+from borrow.numerics.optimise import Optimum
 from borrow.tasks.placed import rows_as_tasks
 
 GP_CLASSIFIERS = [
@@ -388,3 +393,65 @@ def test_three_classes_have_a_covariance_of_probabilities_and_a_linear_reference
     p = model.predict_proba(X[:4], tasks="a")[:, -1]
     assert ((low > 0) & (low < p) & (p < high) & (high < 1)).all()
     assert line.probability_quantiles(X[:4], tasks="a") is None
+
+
+@pytest.fixture(scope="module")
+def perhaps_related():
+    """Twelve primary rows and thirty of another task: too few to be sure that they have anything in common."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0.0, 4.0, (42, 1))
+    f = np.sin(1.7 * X[:, 0]) + 0.5 * rng.normal(size=42)
+    return X, np.where(f > 0.0, "yes", "no"), np.repeat(["p", "s"], [12, 30])
+
+
+def test_predictions_are_averaged_with_no_transfer_by_the_odds(perhaps_related, monkeypatch, tmp_path):
+    X, y, tasks = perhaps_related
+    new = np.linspace(0.0, 4.0, 9)[:, None]
+    at, found = np.zeros(9, dtype=int), {}
+    for odds in (relations.LOG_ODDS, np.inf, -np.inf):
+        monkeypatch.setattr(relations, "LOG_ODDS", odds)
+        found[odds] = borrow.FocusedGPClassifier(primary="p").fit(X, y, tasks=tasks)
+    model, related, none = found.values()
+    assert (related.shared_probability_, none.shared_probability_) == (1.0, 0.0)
+    p = model.shared_probability_
+    assert 0.05 < p < 0.95
+    assert model.rho_ == related.rho_ != none.rho_
+    (m, v), (m1, v1), (m0, v0) = (f.fitted_.model[0].moments(new, at) for f in (model, related, none))
+    np.testing.assert_allclose(m, p * m1 + (1 - p) * m0, rtol=1e-9)
+    np.testing.assert_allclose(v + m**2, p * (v1 + m1**2) + (1 - p) * (v0 + m0**2), rtol=1e-9)
+    single = borrow.SingleTaskGPClassifier().fit(X, y, tasks=tasks)
+    np.testing.assert_allclose(none.predict_proba(new), single.predict_proba(new, tasks="p"), atol=1e-6)
+    band = model.probability_quantiles(new)
+    assert np.all(band[:, 0] < band[:, 1])
+    again = store.load(store.save(model, tmp_path / "m.borrow"))
+    np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
+    assert again.shared_probability_ == p
+    # Rows left out are answered by the average, too: they put classes together.
+    left_out = [f.fitted_.model[0].without_each().probability for f in (model, related, none)]
+    low, high = np.minimum(*left_out[1:]), np.maximum(*left_out[1:])
+    assert np.all((left_out[0] > low - 0.01) & (left_out[0] < high + 0.01))
+    assert np.abs(left_out[0] - left_out[1]).max() > 0.01
+
+
+def test_odds_of_relations_are_those_of_the_integral_over_the_weight(perhaps_related):
+    X, y, tasks = perhaps_related
+    X, signs = np.vstack([X, X + 0.01]), np.tile(np.where(y == "yes", 1.0, -1.0), 2)
+    order = np.argsort(np.tile(tasks, 2), kind="stable")
+    starts = np.array([0, 24, 84])
+    data = binary_data(X[order], signs[order], starts, ("p", "s"), (X[:0], X[:0]), np.ones(1))
+    infer = EPInference(Probit())
+    setup, values = prepare(data, 0, None, None, {"s": 0.6}, 0, infer)
+    setup = with_inducing("auto", data, setup, values)
+    ascent = FocusedAscent(setup, np.ones(1), None, np.e)
+    search = relations.Search(ascent, {}, None, 0)
+    grid = np.linspace(-3.0, 3.0, 201)
+    objective = np.array([ascent.objective({**values, "rho": np.array([r])})[0] for r in grid])
+    top = {**values, "rho": grid[[objective.argmax()]]}
+    best = Optimum(top, objective.max(), 1, 1, True, "")
+    none = ascent.objective({**values, "rho": np.zeros(1)})[0]
+    v = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
+    width = np.sqrt(v) * (grid[1] - grid[0])  # of a step, in w
+    exact = np.log(np.exp(objective - none).sum() * width / (np.e * np.sqrt(2 * np.pi)))
+    found = relations.log_odds(search, best, none) - relations.LOG_ODDS
+    assert found == pytest.approx(exact, abs=0.15)
+    assert best.objective - none > exact + 0.5  # what is ruled out counts

@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import borrow
-from borrow.cli import compare, fit, info, predict, report, suggest
+from borrow.cli import columns, compare, fit, info, predict, report, suggest
 from borrow.cli.app import main
+from borrow.transfer import problem
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]
@@ -117,6 +118,17 @@ def test_every_kind_of_table_gives_the_same_model(data, model, place, tmp_path):
     X = schools().select("hours", "age", "school")
     one, other = borrow.store.load(tmp_path / "m"), borrow.store.load(model[0])
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+def test_a_comparison_with_its_model_and_report_reads_the_table_once(place, tmp_path, monkeypatch):
+    read = []
+    for module, name in ((columns, "read_table"), (problem, "read_target")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, real=real: read.append(real.__name__) or real(*given))
+    files = ["--save", tmp_path / "m.borrow", "--report", tmp_path / "page.html"]
+    good("compare", place / "scores.csv", *FIT, "--methods", "pooled", "--folds", 2, *files)
+    assert read == ["read_table", "read_target"]
+    assert borrow.store.load(tmp_path / "m.borrow").predict([[3.0, 11]], tasks="St Mary").shape == (1,)
 
 
 def test_output_as_parquet_tabs_and_alone(model, place, tmp_path):
@@ -238,7 +250,7 @@ def test_compare_prints_the_verdict_of_the_library(compared, place):
     assert [r["method"] for r in answer["table"]] == ["single", "mean", "ridge", "ridge_tasks", "pooled"]
     assert [r["error"] for r in answer["table"]] == found.table()["error"]
     winner = borrow.store.load(place / "winner.borrow")
-    assert type(winner).__name__ == borrow.transfer.methods.estimator_name("regression", found.verdict().method)
+    assert borrow.transfer.methods.key_of(winner) == found.verdict().method
 
 
 def test_a_stored_comparison_is_not_done_twice_and_is_described(compared, place, monkeypatch):
@@ -258,6 +270,10 @@ def test_every_task_in_turn_and_labels_and_a_quick_look(place):
     assert re.search(r"^Hill +((probably )?(helps|hurts)|cannot tell|no practical difference) ", every.stdout, re.M)
     labels = good("compare", place / "scores.csv", *QUICK, "-p", "Hill", "--target", "passed")
     assert "Brier score" in labels.stdout
+    words = "the probability of the predicted class, on average, less the share that was right; above 0 is too sure."
+    assert f"Calib.: {words}" in " ".join(labels.stdout.split())
+    rough = good("compare", place / "scores.csv", *QUICK[:8], "-p", "Hill", "--target", "passed", "--quick")
+    assert f"Calibration: {words}" in " ".join(rough.stdout.split())
     quick = good("compare", place / "scores.csv", *QUICK[:6], "-m", "focused", "-p", "Hill", "--quick")
     assert "optimistic" in quick.stdout
     assert re.search(r"^focused GP +0\.", quick.stdout, re.M)
@@ -421,7 +437,7 @@ def test_info_goes_on_from_block_to_block(tmp_path, monkeypatch):
         "becomes": "as it is",
     }
     assert b["becomes"] == "left out: it is 'x' in every row that has one"
-    assert "holds text ('late' in row 90) among numbers" in c["becomes"]
+    assert "holds text ('late' in line 92) among numbers" in c["becomes"]
     assert (b["missing"], b["values"], c["kind"], c["distinct"]) == (50, ["x"], "text", 91)
     monkeypatch.setattr(info, "COUNTED", 7)
     assert re.search(r"^a +numbers +0 +7\+ +0 to 99", good("info", tmp_path / "t.csv").stdout, re.M)
@@ -505,6 +521,27 @@ def test_info_of_infinite_numbers(tmp_path):
     assert re.search(r"^b +numbers +0 +2 +-3 to -3, 1 infinite", good("info", tmp_path / "t.csv").stdout, re.M)
 
 
+def test_rows_wanted_are_encoded_as_the_table_was(tmp_path):
+    """Text and units in the file of wanted rows, and a column that is not asked for; from Python too."""
+    random = np.random.default_rng(0)
+    columns = {"heat": [f"{v:.1f} °C" for v in random.uniform(0, 9, 40)], "dye": random.choice(["red", "blue"], 40)}
+    table = {**columns, "site": ["here"] * 15 + ["there"] * 25, "level": random.normal(size=40).round(3)}
+    wanted = {"dye": ["blue"], "heat": ["20 °C"], "site": ["here"]}
+    pl.DataFrame(table).write_csv(tmp_path / "t.csv")
+    pl.DataFrame(wanted).write_csv(tmp_path / "wanted.csv")
+    how = ["--target", "level", "--task", "site", "-p", "here", "-m", "pooled", "--folds", 2, "--repeats", 1, "--json"]
+    answer = json.loads(good("compare", tmp_path / "t.csv", *how, "--wanted", tmp_path / "wanted.csv").stdout)
+    said = "100 % of the rows wanted lie outside what was measured for 'here' ('heat')"
+    assert any(said in line for line in answer["verdicts"][0]["advice"])
+    with pytest.warns(UserWarning, match="100 % of the rows wanted lie outside"):
+        found = borrow.compare(table, "level", "site", "here", ["pooled"], cv=(2, 1), wanted=wanted)
+    assert any(said in line for line in found.verdict().advice)
+    (tmp_path / "odd.csv").write_text("dye\nblue\n")
+    refused = run("compare", tmp_path / "t.csv", *how, "--wanted", tmp_path / "odd.csv")
+    assert refused.exit_code == 2
+    assert "--wanted 'heat' is not a column of" in refused.stderr
+
+
 def test_compare_takes_groups_times_wanted_rows_and_minutes(place, tmp_path):
     table = schools().with_columns(pl.int_range(pl.len()).mod(6).alias("batch"), pl.int_range(pl.len()).alias("day"))
     table.write_csv(tmp_path / "t.csv")
@@ -515,8 +552,174 @@ def test_compare_takes_groups_times_wanted_rows_and_minutes(place, tmp_path):
     verdict, error = answer["verdicts"][0], {r["method"]: r["error"] for r in answer["table"]}
     assert verdict["rope"] == pytest.approx(0.1 * error[verdict["alone"]])
     assert any("lie outside what was measured for 'Hill'" in line for line in answer["verdicts"][0]["advice"])
+    pl.DataFrame({"hours": [1.0, 99.0]}).write_csv(tmp_path / "one.csv")  # a file of one column, which is known
+    one = ["--group", "batch", "--wanted", tmp_path / "one.csv", "--rope", 0.1, "--json"]
+    again = json.loads(good("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill", *one).stdout)
+    assert again["verdicts"][0]["advice"] == verdict["advice"]
     found = borrow.compare(table, "score", "school", "Hill", ["pooled"], cv=(2, 1), features=["hours"], group="batch")
     assert [r["n_test"] for r in found.records][:2] == [6, 6]
     past = json.loads(good("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill", "--time", "day", "--json").stdout)
     assert past["cv"] == {"folds": 2, "repeats": 1}
     assert run("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill", "--group", "nobody").exit_code == 2
+
+
+def test_none_is_a_word_among_words_and_a_gap_among_numbers(tmp_path, monkeypatch):
+    rng = np.random.default_rng(2)
+    n = 60
+    dose = rng.uniform(0, 3, n).round(2)
+    outcome = np.array(["none", "mild", "severe"])[np.digitize(dose, [1, 2])]
+    dosed = [str(d) for d in dose[:-2]] + ["none", "None"]
+    day = ["none", *(f"2024-01-{1 + i % 28:02d}" for i in range(1, n))]
+    region = ["EU", "none"] * (n // 2)
+    pl.DataFrame({"region": region, "dose": dosed, "day": day, "before": outcome[::-1], "outcome": outcome}).write_csv(
+        tmp_path / "t.csv"
+    )
+    call = ["--target", "outcome", "--task", "region", "-x", "dose,before", "--save", tmp_path / "m", "--json"]
+    about = json.loads(good("fit", tmp_path / "t.csv", *call, "-m", "pooled").stdout)
+    assert about["rows"] == [["EU", 30], ["none", 30]]
+    assert about["without_target"] == 0
+    assert borrow.store.load(tmp_path / "m").classes_.tolist() == ["mild", "none", "severe"]
+    assert "Column 'before': ordered levels, from 0 for 'none' to 2 for 'severe'." in about["encoding"]
+    pl.DataFrame({"region": ["EU"], "dose": [0.1], "before": ["none"]}).write_csv(tmp_path / "new.csv")
+    answer = json.loads(good("predict", tmp_path / "m", tmp_path / "new.csv", "--json").stdout)
+    assert answer["warnings"] == []
+    pl.DataFrame({"region": ["EU"], "dose": [0.1], "before": [""]}).write_csv(tmp_path / "gap.csv")
+    gap = json.loads(good("predict", tmp_path / "m", tmp_path / "gap.csv", "--json").stdout)
+    assert gap["columns"]["p_none"] != answer["columns"]["p_none"]
+    for block in (1 << 22, 64):
+        monkeypatch.setattr("borrow.cli.read.BLOCK", block)
+        columns = {c["name"]: c for c in json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]}
+        assert [columns[c]["missing"] for c in ("region", "dose", "day", "before", "outcome")] == [0, 2, 1, 0, 0]
+        assert [columns[c]["distinct"] for c in ("region", "before", "outcome")] == [2, 3, 3]
+        assert (columns["dose"]["kind"], columns["day"]["kind"]) == ("numbers", "dates")
+
+
+def test_rows_without_a_target_are_counted(place, tmp_path):
+    schools().with_columns(score=pl.Series([None, None, *schools()["score"][2:]])).write_csv(tmp_path / "t.csv")
+    told = good("fit", tmp_path / "t.csv", *FIT, "--save", tmp_path / "m").stdout
+    assert "fitted to 34 rows" in told
+    assert "\n2 rows have no target.\n" in told
+    assert "2 rows have no target.\n" in good("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill").stdout
+    assert "2 rows have no target.\n" in good("compare", tmp_path / "t.csv", *QUICK[:8], "-p", "Hill", "--quick").stdout
+    assert "no target" not in good("fit", place / "scores.csv", *FIT, "--save", tmp_path / "m").stdout
+
+
+def test_columns_of_time_and_group_are_inputs_where_they_are_named(tmp_path):
+    place = pl.int_range(pl.len())
+    table = schools().with_columns(place.mod(6).alias("batch"), (place + 0.5).alias("day"))
+    table.write_csv(tmp_path / "t.csv")
+    call = ["compare", tmp_path / "t.csv", "--target", "score", "--task", "school", "-p", "Hill", "-m", "pooled"]
+    call += ["--folds", 2, "--time", "day", "--group", "batch"]
+    told = good(*call, "--ignore", "note,passed").stdout
+    assert "Column 'day' says the time and is no input; --features can name it as one." in told
+    assert "Column 'batch' says the group and is no input; --features can name it as one." in told
+    named = good(*call, "-x", "day,hours,batch", "--json").stdout
+    assert json.loads(named)["features"] == ["day", "hours", "batch"]
+    assert "is no input" not in good(*call, "-x", "day,hours").stdout
+    more = {"cv": (2, 1), "features": ["day", "hours"], "time": "day"}
+    found = borrow.compare(table, "score", "school", "Hill", ["pooled"], **more)
+    same = json.loads(good(*call[:-2], "-x", "day,hours", "--json").stdout)
+    assert [r["error"] for r in same["table"]] == found.table()["error"]
+    refused = " ".join(run(*call, "-x", "school").stderr.split())
+    assert "--features names 'school', which is the task column" in refused
+    table.select("score", "school", "day").write_csv(tmp_path / "few.csv")
+    nothing = " ".join(run("compare", tmp_path / "few.csv", *call[2:-2]).stderr.split())
+    assert "no input column is left beside 'score', 'school', 'day'" in nothing
+    assert "--features can name 'day' too" in nothing
+    table.with_columns(day=pl.Series([None, *range(35)])).write_csv(tmp_path / "gap.csv")
+    assert "the time 'day' is missing in 1 row(s)" in run("compare", tmp_path / "gap.csv", *call[2:]).stderr
+    with pytest.raises(ValueError, match=r"no input column beside 'score' and 'school' and 'day'.*features= can name"):
+        borrow.compare(table.select("score", "school", "day"), "score", "school", "Hill", time="day")
+
+
+def test_a_wide_table_has_groups_that_are_no_inputs(tmp_path):
+    rng = np.random.default_rng(0)
+    wide = {"x": rng.uniform(size=24).round(3), "batch": np.arange(24) % 6}
+    pl.DataFrame({**wide, "a": rng.normal(size=24), "b": rng.normal(size=24)}).write_csv(tmp_path / "w.csv")
+    call = ["compare", tmp_path / "w.csv", "--targets", "a,b", "-p", "a", "-m", "pooled", "--folds", 2, "--json"]
+    assert json.loads(good(*call, "--group", "batch").stdout)["features"] == ["x"]
+    assert "'a', which is the target column" in run(*call, "-x", "a").stderr
+
+
+def test_a_target_with_a_unit_is_read_as_numbers_as_inputs_are(tmp_path):
+    table = schools()
+    units = table.with_columns((pl.col("score") * 10 + 50).round(2).cast(pl.String) + " %")
+    units = units.with_columns(score=pl.Series(["none", *units["score"][1:]]))
+    units.write_csv(tmp_path / "t.csv")
+    told = good("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill")
+    assert "the target 'score' is read as numbers with '%'" in " ".join(told.stderr.split())
+    assert "1 row has no target." in told.stdout
+    plain = (table["score"] * 10 + 50).round(2).to_list()
+    found = borrow.compare(
+        table.with_columns(score=pl.Series([None, *plain[1:]])), "score", "school", "Hill", ["pooled"], cv=(2, 1),
+        features=["hours"],
+    )  # fmt: skip
+    same = json.loads(good("compare", tmp_path / "t.csv", *QUICK, "-p", "Hill", "--numbers", "--json").stdout)
+    assert [r["error"] for r in same["table"]] == found.table()["error"]
+    about = json.loads(good("fit", tmp_path / "t.csv", *FIT, "--save", tmp_path / "m", "--json").stdout)
+    assert (about["kind"], about["without_target"]) == ("regression", 1)
+    units.with_columns(score=pl.Series(["much", *units["score"][1:]])).write_csv(tmp_path / "odd.csv")
+    odd = " ".join(run("compare", tmp_path / "odd.csv", *QUICK, "-p", "Hill").stderr.split())
+    assert "'score' holds 'much' among numbers with '%'; correct it, or leave it empty" in odd
+    few = table.with_columns(score=pl.Series(["5 mg", "10 mg", "placebo"] * 12))  # labels, by how few there are
+    few.write_csv(tmp_path / "few.csv")
+    about = json.loads(
+        good("fit", tmp_path / "few.csv", *FIT, "-m", "pooled", "--save", tmp_path / "m", "--json").stdout
+    )
+    assert about["kind"] == "classification"
+    assert borrow.store.load(tmp_path / "m").classes_.tolist() == ["10 mg", "5 mg", "placebo"]
+
+
+def test_a_saved_model_remembers_the_primary(compared, place, tmp_path):
+    saved, bare, candidates = tmp_path / "m", tmp_path / "bare.csv", place / "candidates.csv"
+    assert borrow.store.describe(place / "winner.borrow")["primary"] == "St Mary"
+    pl.DataFrame({"hours": [1.0, 4.0]}).write_csv(bare)
+    joint = ["-x", "hours", "-m", "symmetric", "--target", "score", "--task", "school", "--save", saved]
+    good("fit", place / "scores.csv", *joint)
+    assert [run("predict", saved, bare).exit_code, run("suggest", saved, candidates).exit_code] == [2, 2]
+    good("fit", place / "scores.csv", *joint, "-p", "Hill")
+    assert re.search(r"^primary +Hill", good("info", saved).stdout, re.M)
+    none, same, other = ([], ["-p", "Hill"], ["-p", "St Mary"])
+    by_default, meant, others = (good("suggest", saved, candidates, *p, "--json").stdout for p in (none, same, other))
+    assert by_default == meant != others
+    assert good("predict", saved, bare).stdout == good("predict", saved, bare, "--as", "Hill").stdout
+
+
+def test_info_shows_whole_numbers_in_full(tmp_path):
+    (tmp_path / "t.csv").write_text("year,id,share\n2019,118234,0.12345\n2024,-999999999999999,123456.5\n")
+    told = good("info", tmp_path / "t.csv").stdout
+    assert "2019 to 2024" in told
+    assert "-999999999999999 to 118234" in told
+    assert "0.123 to 1.23e+05" in told
+
+
+def test_labels_that_differ_in_case_alone_are_told(place, tmp_path):
+    school = schools()["school"].to_list()
+    schools().with_columns(school=pl.Series([*school[:-1], "HILL"])).write_csv(tmp_path / "t.csv")
+    told = good("fit", tmp_path / "t.csv", *FIT, "-m", "pooled", "--save", tmp_path / "m").stderr
+    assert (
+        "labels of 'school' differ in upper and lower case alone, such as 'Hill', 'HILL', and are taken for different "
+        "ones; write them alike where they are one"
+    ) in " ".join(told.split())
+    assert "case" not in good("fit", place / "scores.csv", *FIT, "-m", "pooled", "--save", tmp_path / "m").stderr
+
+
+def test_errors_of_the_library_name_the_lines_of_a_text_file(tmp_path):
+    scores = [str(v) for v in schools()["score"]]
+    rows = [f"{s},{h},{y}" for s, h, y in zip(schools()["school"], schools()["hours"], scores, strict=True)]
+    rows[4], rows[7] = "Hill,,0.5", "Hill,3,inf"
+    (tmp_path / "t.csv").write_text("\n".join(["school,hours,score", rows[0], "", *rows[1:]]) + "\n")  # a blank line
+    call = ["--target", "score", "--task", "school", "-p", "Hill"]
+    for command, more in (("compare", []), ("fit", ["--save", tmp_path / "m"]), ("compare", ["--drop-missing"])):
+        refused = run(command, tmp_path / "t.csv", *call, *more)
+        assert refused.exit_code == 2
+        assert "the target 'score' is infinite in line 10" in refused.stderr
+    pl.read_csv(tmp_path / "t.csv").drop_nulls("score").write_parquet(tmp_path / "t.parquet")
+    assert "the target 'score' is infinite in row 7" in run("compare", tmp_path / "t.parquet", *call).stderr
+
+
+def test_only_rows_of_the_table_are_named_by_their_lines():
+    """A label of the table may read like the place of a row that is not there."""
+    lines = np.array([2, 3, 5])
+    assert columns._name_lines("infinite in rows 0, 2", lines) == "infinite in lines 2, 5"
+    assert columns._name_lines("'in row 70' is no task", lines) == "'in row 70' is no task"

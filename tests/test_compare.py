@@ -271,6 +271,18 @@ WRONG = {
     r"table is ndarray; expected a data frame": {"table": TABLE.to_numpy()},
     r"the columns of the table differ in length": {"table": {"x": [1.0], "who": ["a", "b"], "y": [1.0, 2.0]}},
     r"primary='a' has 2 row\(s\) with a target; a comparison needs at least 3": {"table": TABLE.iloc[10:]},
+    r"primary='a' has one class only, 'u' in all its 12 rows with a target: nothing can be judged": {
+        "table": TABLE.assign(y=np.where((TABLE["who"] == "a") | (TABLE["x"] > 1), "u", "v"))
+    },
+    r"primary='a' has a constant target, 2.5 in all its 12 rows with a target: nothing can be judged": {
+        "table": TABLE.assign(y=TABLE["y"].where(TABLE["who"] != "a", 2.5))
+    },
+    r"methods= is empty: there is nothing to compare no transfer with; name some, or 'auto'": {"methods": []},
+    r"column 'g': the group is missing \(NaN\) in row 3": {
+        "table": TABLE.assign(g=["u", "v", "w", None, *"uvwuvw" * 6, "u", "v"]),
+        "group": "g",
+        "features": ["x"],
+    },
     r"method 'rbf' \(RBF network\) is for regression only": {"table": TABLE.assign(y=TABLE["y"] > 0), "methods": "rbf"},
 }
 
@@ -289,6 +301,9 @@ def test_without_a_primary_every_task_is_one_in_turn():
     with pytest.warns(UserWarning, match="task 'd' has fewer than 3 rows"):
         found = borrow.compare(few, "y", "who", methods=["pooled"], cv=2)
     assert found.primaries == ["a", "b", "c"]
+    same = TABLE.assign(y=TABLE["y"].where(TABLE["who"] != "b", 0.0))
+    with pytest.warns(UserWarning, match="task 'b' has the same target in all its rows and cannot be compared for"):
+        assert borrow.compare(same, "y", "who", methods=["pooled"], cv=2).primaries == ["a", "c"]
     table = found.table()
     assert table["primary"] == [p for p in "abc" for _ in ("single", "mean", "ridge", "ridge_tasks", "pooled")]
     assert list(found.verdicts()) == ["a", "b", "c"]
@@ -401,7 +416,7 @@ def test_slopes_that_tasks_share_are_borrowed():
     truth = new @ [2.0, -1.0] + 5.0
     error = {
         form: np.abs(references.RidgeReference(form=form).fit(x, y, tasks=tasks).predict(new, tasks="a") - truth).mean()
-        for form in references.FORMS
+        for form in ("mean", "ridge", "tasks")
     }
     assert error["tasks"] < 0.2 < error["ridge"]
     labels = np.where(y > np.where(np.arange(42) < 2, 5.0, 0.0), "up", "down")
@@ -445,7 +460,10 @@ def test_fits_to_all_rows_take_the_place_of_further_rounds():
     X, y, who = TABLE[["x", "who"]], TABLE["y"], TABLE["who"]
     apart, joint = (cls("who").fit(X, y) for cls in (borrow.SingleTaskGPRegressor, borrow.MultiTaskGPRegressor))
     gain = joint.log_marginal_likelihood_ - apart.log_marginal_likelihood_
-    assert judged.evidence == pytest.approx(gain, rel=1e-6)
+    assert whole["symmetric"]["evidence"] - whole["single"]["evidence"] == pytest.approx(gain, rel=1e-6)
+    of_primary = joint.evidence_of_relations("a")  # of two tasks, one given the other
+    assert of_primary < gain
+    assert judged.evidence == pytest.approx(of_primary, rel=1e-6)
     mine = y[who == "a"].to_numpy()
     others = (mine.sum() - mine) / (len(mine) - 1)
     assert whole["mean"]["losses"] == pytest.approx(np.abs(mine - others), rel=1e-2)  # its penalty is next to none

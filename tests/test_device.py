@@ -55,7 +55,7 @@ REGRESSORS = {
     "focused, background": borrow.FocusedGPRegressor(primary=0, n_restarts=0, background=1, rho_prior=None),
     "single": borrow.SingleTaskGPRegressor(),
     "pooled": borrow.PooledGPRegressor(),
-    "pooled, sparse": borrow.PooledGPRegressor(inducing=8),
+    "pooled, sparse": borrow.PooledGPRegressor(inducing=5),
     "dense": borrow.MultiTaskGPRegressor(),
     "dense, scoring": borrow.MultiTaskGPRegressor(prior=None, task_prior=None, share_noise=True),
     "em": borrow.MultiTaskGPRegressor(solver="em"),

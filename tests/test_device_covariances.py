@@ -143,7 +143,7 @@ def multi(kind, device):
         task, index, counts = task[keep], index[keep], counts[keep]
     y = rng.normal(size=len(task))
     cells = merge(inputs[index], task, y, np.ones(len(y)), counts, M)
-    design, kernel = Design.of(cells, device), SquaredExponential(1.0, (1.0, 1.5), fixed=("variance",))
+    design, kernel = Design.from_cells(cells, device), SquaredExponential(1.0, (1.0, 1.5), fixed=("variance",))
     B = np.cov(rng.normal(size=(M, 9)))
     tau = cells.count / rng.uniform(0.05, 0.2, M)[cells.task]
     if kind == "complete":
@@ -154,12 +154,23 @@ def multi(kind, device):
         prior = LowRankTasks(PlacedTasks(cells, device=device), kernel, inputs[:8], rng.normal(size=(M, 2)), 0.4)
     elif kind == "own parts":
         prior = DenseTasks(design, kernel, B, 0.3, [Matern(0.5, 1.0), None, Matern(1.0, 2.0), Constant(0.1)])
+    elif kind == "own parts of one form":  # one batch of tasks of several sizes, beside one without a kernel
+        own = [Matern(0.5, (1.0, 0.7)), None, Matern(1.0, (2.0, 1.0)), Matern(0.3, (0.4, 3.0))]
+        prior = DenseTasks(design, kernel, B, 0.0, own)
     else:
         prior = DenseTasks(design, kernel, B)
     return prior.condition(Sites(tau * cells.y, tau))
 
 
-KINDS = ["complete", "low rank", "low rank with intercepts", "own parts", "repeated", "distinct"]
+KINDS = [
+    "complete",
+    "low rank",
+    "low rank with intercepts",
+    "own parts",
+    "own parts of one form",
+    "repeated",
+    "distinct",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,7 +220,7 @@ def test_expectation_propagation(kind, likelihood):
             prior = shared(cells, device, "one form")
         else:
             B = np.eye(len(SIZES)) + 0.5
-            prior = DenseTasks(Design.of(cells, device), SquaredExponential(1.0, (1.0, 1.0)), B)
+            prior = DenseTasks(Design.from_cells(cells, device), SquaredExponential(1.0, (1.0, 1.0)), B)
         infer = EPInference(likelihood, max_sweeps=200, tol=1e-11)
         fit = infer(prior, tasks, {})
         assert fit.converged

@@ -1,6 +1,7 @@
 """Pages show what the results say, their code runs and prints what they say, and the navigation has all of them."""
 
 import importlib
+import importlib.util
 import json
 import re
 import subprocess
@@ -89,6 +90,21 @@ def test_links_of_the_pages_lead_somewhere():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
             assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "papers").glob("*.md")), ids=lambda p: p.stem)
+def test_functions_beside_the_equations_are_where_the_page_says(page):
+    """Names with a dot in the tables of a paper's page, in the words of the package: module, class, function."""
+    rows = "\n".join(line for line in page.read_text().splitlines() if line.startswith("|"))
+    named = re.findall(r"`((?:covariance|datasets|estimators|inference|kernels|models|numerics|tasks)\.[\w.]+)`", rows)
+    assert named
+    for name in named:
+        found, left = importlib.import_module("borrow"), name.split(".")
+        while left:
+            here = importlib.util.find_spec(f"{found.__name__}.{left[0]}") if hasattr(found, "__path__") else None
+            found = importlib.import_module(here.name) if here else getattr(found, left[0], None)
+            assert found is not None, f"{page.name}: there is no {name}"
+            left = left[1:]
 
 
 def test_readme_begins_with_the_two_commands():

@@ -339,3 +339,15 @@ def test_a_model_takes_rows_as_they_were_also_where_every_column_keeps_its_name(
     np.testing.assert_array_equal(borrow.store.load(tmp_path / "m.borrow").predict(table), model.predict(table))
     np.testing.assert_array_equal(model.predict(table.assign(temp=warm)), model.predict(table))  # numbers as they are
     assert borrow.suggest(model, table[:3], 1, primary="a")["temp"][0] in set(table["temp"][:3])
+
+
+def test_periods_of_pandas_are_dates():
+    periods = pd.Series(pd.period_range("2024-01", periods=6, freq="M"))
+    encoded, same = (borrow.TableEncoder().fit_transform({"month": v}) for v in (periods, periods.dt.start_time))
+    assert list(encoded) == list(same)
+    assert encoded["month (days)"].tolist() == same["month (days)"].tolist() == [0, 31, 60, 91, 121, 152]
+    table = pd.DataFrame({"month": [*periods, *periods], "who": [*"aaaaaabbbbbb"], "x": np.arange(12) / 7.0})
+    problem = read_problem(table.assign(y=table["x"] ** 2), "y", "who", time="month", features=["x", "month"])
+    assert problem.times is not None
+    assert np.diff(problem.times[:6]).tolist() == [31, 29, 31, 30, 31]
+    assert problem.features[:2] == ("x", "month (days)")

@@ -2,17 +2,21 @@
 
 import logging
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
+from sklearn.base import clone
 
 import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations, starts
-from borrow.models.focused.alone import fit_alone
 from borrow.models.focused.scoring import FocusedAscent, blocks_of
+from borrow.models.focused.search import fewer_rows
+from borrow.models.focused.starts import fit_alone
 from borrow.models.gp.model import condition_single
 from borrow.numerics.optimise import Optimum
 
@@ -404,3 +408,137 @@ def test_weights_start_at_the_regression_on_the_primary_s_posterior_of_at_most_s
         start = starts.regression_start(fit.values, setup, [y_t], primary)
         m, v, c = p.mean[which], p.variance[which], count[which]
         assert start["rho"] == pytest.approx([np.sum(c * m * y_t[which]) / np.sum(c * (m**2 + v))])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "primary", "others", "expected"),
+    [
+        (25, 50, 100, (50, 24)),  # 16 of 100 rows of each would not tell a lengthscale of 1 on [-5, 5]
+        (4, 500, 500, (100, 100)),
+        (10, 300, 200, (100, 40)),
+        (45, 60, 200, (60, 22)),  # 1,000 in all
+        (40, 60, 30, (60, 15)),  # half of all
+        (60, 60, 200, None),
+        (4, 100, 220, None),
+    ],
+)
+def test_a_search_on_few_rows_has_those_that_tell_a_relation_and_spares_the_primary(tasks, primary, others, expected):
+    sizes = [primary, *[others] * (tasks - 1)]
+    X, task = np.concatenate([np.linspace(0.0, 1.0, n) for n in sizes])[:, None], np.repeat(np.arange(tasks), sizes)
+    y, known = np.sin(9.0 * X[:, 0] + task), {"primary": 0, "optimizer": None, "inducing": 5}
+    few = fewer_rows(found(borrow.FocusedGPRegressor(**known).fit(X, y, tasks=task)).setup)
+    assert (few is None) == (expected is None)
+    if few is not None:
+        left = np.diff(few.cells.starts)
+        assert left[few.primary] == expected[0]
+        assert set(left[few.secondaries]) == {expected[1]}
+
+
+def test_a_relation_that_looks_weak_begins_again_at_the_regression_on_what_all_tasks_say(monkeypatch):
+    """The primary's rows end where the last task begins: only the tasks between say that the two are related."""
+    rng, sizes = np.random.default_rng(5), [30, 60, 60, 30]
+    x = np.concatenate([rng.uniform(0, 3, 30), rng.uniform(0, 8, 120), rng.uniform(4, 8, 30)])
+    task = np.repeat(["p", "a", "b", "late"], sizes)
+    y = np.repeat([1.0, 0.9, 1.1, -1.0], sizes) * (np.sin(2.0 * x) + np.cos(3.1 * x)) + 0.05 * rng.normal(size=180)
+    model = borrow.FocusedGPRegressor(primary="p").fit(x[:, None], y, tasks=task)
+    setup, values, scales = found(model).setup, found(model).values, found(model).scales
+    t = model.fitted_.schema.labels.index("late")
+    weak = setup.secondaries == t
+    alone = fit_alone(setup, {**values, "noise": np.full(4, np.log(0.1))}, scales, "auto", 500)
+    search = relations.Search(FocusedAscent(setup, scales, "auto", 1.0), {}, alone, 500)
+    cut = relations.cut_relations(values, weak, search)
+    monkeypatch.setattr(relations.Search, "go_on", lambda self, best, at: replace(best, values=at, objective=1e9))
+    stuck, kept = (Optimum(v, search.objective(v)[0], 0, 0, True, "") for v in (cut, values))
+    begun = relations.ask_again(search, stuck).values
+    at = setup.cells.of(t)
+    rows = setup.cells.X[at], np.full(at.stop - at.start, setup.primary)
+    told = focused.condition(cut, setup).posterior.predict(*rows)
+    rho = np.sum(told.mean * setup.cells.y[at]) / np.sum(told.mean**2 + told.variance)
+    assert begun["rho"][weak] == pytest.approx([rho])
+    assert rho == pytest.approx(values["rho"][weak], rel=0.1)
+    assert rho < 0.0
+    np.testing.assert_array_equal(begun["rho"][~weak], values["rho"][~weak])
+    assert relations.ask_again(search, kept) is kept
+
+
+def test_a_search_that_begins_on_few_rows_does_not_end_in_a_lesser_mode():
+    """25 tasks of 100 rows: the log evidence is 1,425.7 on all rows; begun on 16 rows of each it was 1,410.2."""
+    problem = focused_gap(24, random_state=3)
+    model = borrow.FocusedGPRegressor(primary="primary").fit(problem.X, problem.y, tasks=problem.tasks)
+    assert model.log_marginal_likelihood_ > 1423.0
+
+
+def two_parts(n, seed):
+    """Rows of a function of two parts, which one kernel describes badly, and sixty of pure noise."""
+    rng = np.random.default_rng([seed, n])
+    X, task = rng.uniform(-2, 2, (n + 60, 3)), np.repeat(["primary", "noise"], [n, 60])
+    f = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + X[:, 2] ** 2 * np.sin(2 * X[:, 2])
+    return X, np.where(task == "primary", f, rng.normal(size=n + 60)) + 0.1 * rng.normal(size=n + 60), task
+
+
+def test_a_second_part_of_the_primary_is_no_relation():
+    """With noise as the only secondary a relation brought a second kernel, and was kept for that."""
+    X, y, task = two_parts(120, 0)
+    model = borrow.FocusedGPRegressor(primary="primary").fit(X, y, tasks=task)
+    assert model.rho_["noise"] == 0.0
+    assert abs(model.evidence_of_relations("primary")) < 1e-9
+
+
+@pytest.mark.parametrize("method", ["focused", "symmetric"])
+def test_noise_beside_a_function_of_two_parts_is_not_said_to_help(method):
+    X, y, task = two_parts(120, 0)
+    table = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "task": task, "y": y}
+    verdict = borrow.compare(table, "y", "task", "primary", [method], leave_out=False).verdict()
+    assert verdict.evidence < 1.5
+    assert verdict.answer in ("cannot tell", "no practical difference")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        borrow.FocusedGPRegressor(primary="a", rho={"b": 0.8, "c": -0.3}, optimizer=None),
+        borrow.MultiTaskGPRegressor(
+            task_covariance=[[2.0, 0.5, 0.1], [0.5, 1.0, 0.2], [0.1, 0.2, 3.0]], optimizer=None
+        ),
+        borrow.MultiTaskGPRegressor(rank=1, diagonal="free", intercept=True, optimizer=None),
+    ],
+)
+def test_what_relations_add_is_what_a_task_gains_given_the_others(model):
+    """By the joint covariance of all rows, written out from public attributes."""
+    rng = np.random.default_rng(3)
+    X, task = rng.uniform(0, 4, (18, 1)), np.repeat(["a", "b", "c"], [5, 6, 7])
+    y = rng.normal(size=18)
+    fitted = clone(model).set_params(normalize_y=False).fit(X, y, tasks=task)
+    K = joint_covariance(fitted, X, task)
+
+    def log_density(at):
+        return stats.multivariate_normal(np.zeros(at.sum()), K[np.ix_(at, at)]).logpdf(y[at])
+
+    assert log_density(task != "") == pytest.approx(fitted.log_marginal_likelihood_)
+    for name in "abc":
+        gain = fitted.log_marginal_likelihood_ - log_density(task == name) - log_density(task != name)
+        assert fitted.evidence_of_relations(name) == pytest.approx(gain, abs=1e-8)
+
+
+def joint_covariance(fitted, X, task):
+    same = task[:, None] == task
+    if isinstance(fitted, borrow.MultiTaskGPRegressor):
+        t = np.searchsorted(fitted.tasks_, task)
+        K = fitted.task_covariance_[np.ix_(t, t)] * fitted.kernel_(X, X) + fitted.intercept_variance_ * same
+    else:
+        rho = np.array([fitted.rho_[name] for name in task])
+        K = np.multiply.outer(rho, rho) * fitted.kernel_(X, X)
+        for name, kernel in fitted.specific_kernels_.items():
+            K += 0.0 if kernel is None else np.multiply.outer(task == name, task == name) * kernel(X, X)
+    return K + np.diag([fitted.noise_[name] for name in task])
+
+
+@pytest.mark.parametrize("method", ["focused", "symmetric"])
+def test_what_secondaries_have_in_common_is_no_evidence_for_the_primary(method):
+    """Three secondaries are one function, and the primary is another."""
+    rng = np.random.default_rng(5)
+    x, task = rng.uniform(0, 12, 102), np.repeat(["p", "s", "t", "u"], [12, 30, 30, 30])
+    y = np.where(task == "p", np.cos(0.7 * x + 1.0), np.sin(1.3 * x)) + 0.1 * rng.normal(size=102)
+    found = borrow.compare({"x": x, "task": task, "y": y}, "y", "task", "p", [method], leave_out=False)
+    assert found.verdict().evidence < 3.0
+    assert found.verdict().answer not in ("helps", "probably helps")

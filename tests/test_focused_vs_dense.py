@@ -11,7 +11,7 @@ from borrow import kernels
 from borrow.covariance import Basis, Design, SharedCovariance, Sites
 from borrow.data.cells import merge
 from borrow.models.focused import model as focused
-from borrow.models.focused import scoring
+from borrow.models.gp.task_model import directions
 from borrow.numerics import optimise as hyper
 from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
@@ -156,13 +156,13 @@ def test_every_gradient_equals_differences_of_the_dense_evidence(name, problem):
 @pytest.mark.parametrize("name", ["ard", "matern32", "sum"])
 def test_every_gradient_of_the_exact_form_equals_differences_of_the_dense_evidence(name, problem):
     setup, values = setup_of(problem, KERNELS[name])
-    check_gradients(problem, replace(setup, design=Design.of(setup.cells)), values)
+    check_gradients(problem, replace(setup, design=Design.from_cells(setup.cells)), values)
 
 
 def test_inducing_inputs_at_every_row_are_the_exact_form(problem):
     """Both algebras on one model: predictions, gains of single tasks, and which signs the evidence wants."""
     setup, values = setup_of(problem, KERNELS["matern32"])
-    exact = replace(setup, design=Design.of(setup.cells))
+    exact = replace(setup, design=Design.from_cells(setup.cells))
     structured = replace(setup, Z=np.unique(setup.cells.X, axis=0))
     new, task = np.random.default_rng(1).uniform(-2, 2, (6, 2)), np.array([0, 1, 2, 3, 4, 1])
     a, b = (focused.condition(values, s).posterior for s in (exact, structured))
@@ -181,7 +181,7 @@ def test_directions_are_derivatives_of_the_covariance_times_the_coefficients(pro
     keep = np.sort([i for i in range(len(y)) if i not in (3, 4)])
     problem = X[keep], task[keep], y[keep], Z
     setup, values = setup_of(problem, KERNELS["ard"])
-    setup = replace(setup, design=Design.of(setup.cells))
+    setup = replace(setup, design=Design.from_cells(setup.cells))
     cells = setup.cells
 
     def covariance(values):
@@ -195,7 +195,7 @@ def test_directions_are_derivatives_of_the_covariance_times_the_coefficients(pro
 
     posterior = focused.condition(values, setup).posterior
     beta = np.linalg.solve(covariance(values), cells.y)
-    D = scoring.directions(values, posterior, setup)
+    D = directions(values, posterior, setup)
     x = hyper.pack(values)
     for i in range(x.size):
         up, down = (covariance(hyper.unpack(x + s * 1e-5 * np.eye(x.size)[i], values)) for s in (1, -1))

@@ -1,12 +1,14 @@
 """Bands that count what is not known about the hyper-parameters."""
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import borrow
 from borrow import kernels
+from borrow.covariance import Design
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells
 from borrow.datasets import focused_gap, transfer_family
@@ -21,6 +23,7 @@ from borrow.inference.hyper_uncertainty import (
     student_points,
 )
 from borrow.inference.priors import kernel_prior, noise_prior
+from borrow.models.focused.model import condition, model_uncertainty
 from borrow.numerics.linalg import NotPositiveDefiniteError
 from borrow.numerics.optimise import pack
 
@@ -186,6 +189,26 @@ def test_many_rows_are_taken_as_known():
     X = rng.normal(size=(1001, 1))
     model = borrow.PooledGPRegressor().fit(X, X[:, 0] + 0.1 * rng.normal(size=1001))
     assert model.fitted_.model.uncertainty is None
+
+
+def test_what_counts_is_what_an_evaluation_costs_and_both_algebras_say_the_same(monkeypatch, caplog):
+    """Eight tasks of 20 rows on 20 inducing inputs cost as much as (8 (40^3 - 20^3))^(1/3) = 76.5 rows written out."""
+    grid, rng = np.linspace(0.0, 6.0, 20)[:, None], np.random.default_rng(0)
+    X, task = np.vstack([grid] * 8), np.repeat(np.arange(8), 20)
+    y = np.cos(task) * np.sin(1.5 * X[:, 0]) + 0.3 * np.sin(X[:, 0] + task) + 0.1 * rng.normal(size=160)
+    monkeypatch.setattr("borrow.models.gp.model.MOST_ROWS", 76)
+    with caplog.at_level(logging.INFO, logger="borrow"):
+        fit = borrow.FocusedGPRegressor(primary=0, inducing=grid, n_restarts=0).fit(X, y, tasks=task).fitted_.model
+    assert fit.uncertainty is None
+    assert "as much as 76 rows" in caplog.text
+    at, how = (grid, np.zeros(20, dtype=np.intp)), (fit.values, fit.scales, "auto", 1.0, True)
+    bands = []
+    for most, setup in ((77, fit.setup), (160, replace(fit.setup, design=Design.from_cells(fit.setup.cells)))):
+        monkeypatch.setattr("borrow.models.gp.model.MOST_ROWS", most)
+        known = condition(fit.values, setup).posterior.predict(*at)
+        bands.append(model_uncertainty(setup, *how).widen(known, *at).variance)
+        assert np.all(bands[-1] > known.variance)
+    np.testing.assert_allclose(*bands, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["SingleTaskGPRegressor", "FocusedGPRegressor", "MultiTaskGPRegressor"])

@@ -16,7 +16,7 @@ import borrow
 from borrow.data.labels import encode
 from borrow.kernels import Constant, SquaredExponential
 from borrow.models.ivm.model import Selection
-from borrow.models.ivm.problems import Settings, alternate, overlap, rows_left_out
+from borrow.models.ivm.problems import alternate, overlap, rows_left_out
 from borrow.numerics import progress
 from borrow.numerics.optimise import Optimum
 
@@ -243,11 +243,11 @@ class Circular:
 
     def learn(self, selection, values):
         new = {"kernel": 1.0 - values["kernel"]}
-        return new, Optimum(new, 0.0, 1, 1, True, "")
+        return Optimum(new, 0.0, 1, 1, True, "")
 
 
 def test_two_cycles_are_noticed():
-    found = alternate(Circular(), {"kernel": np.zeros(1)}, Settings(3, 9, "entropy", True, 0, False))
+    found = alternate(Regressor(n_active=3, n_rounds=9, verbose=False), Circular(), {"kernel": np.zeros(1)})
     assert found.cycle == (1, 3)
     assert len(found.rounds["round"]) == 2
     from borrow.models.ivm.estimators import warn_cycle

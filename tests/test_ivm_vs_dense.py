@@ -139,9 +139,9 @@ def test_gradient_of_the_regression_by_kernel_and_noise(seed, shared, prior):
     numerical = central_difference(lambda x: objective(unpack(x, values))[0], pack(values))
     assert_same_gradient(pack(objective(values)[1]), numerical)
     expected = oracle.evidence(
-        kernel, active.X, task[active.rows], cells.count[active.rows] / r.noise_of(values, active.task), y[active.rows]
+        kernel, active.X, task[active.rows], cells.count[active.rows] / r.noise_of(values)[active.task], y[active.rows]
     )
-    noise = r.noise_of(values, np.arange(M))
+    noise = r.noise_of(values)
     scatter = -0.5 * (cells.dof * np.log(2 * np.pi * noise) + cells.scatter / noise) + cells.log_count
     assert_allclose(r.objective(active)(values)[0], expected + scatter.sum(), rtol=1e-10)
 

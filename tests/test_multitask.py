@@ -161,7 +161,7 @@ def test_evidence_and_gradient_are_those_of_the_rows_written_out(case):
     share = extra in ("intercept", "both")
     setup = Setup(
         PlacedTasks(cells),
-        Design.of(cells),
+        Design.from_cells(cells),
         KERNEL,
         FORMS[form][0],
         path,
@@ -421,7 +421,7 @@ def test_counts_that_are_no_product_take_the_dense_path():
 
 def test_one_task_is_never_a_complete_design():
     cells = merge(np.arange(4.0)[:, None], np.zeros(4, dtype=int), np.arange(4.0), np.ones(4), np.ones(4), 1)
-    assert choose_path(Design.of(cells), FreeForm(1, None), False, (), False) == "dense"
+    assert choose_path(Design.from_cells(cells), FreeForm(1, None), False, (), False) == "dense"
 
 
 def test_only_the_scale_of_the_kernel_is_held():

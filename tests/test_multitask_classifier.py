@@ -39,7 +39,13 @@ def problem(form, path):
     cells = Cells(X, y, np.ones(16), starts, zero, zero, zero)
     kernel = kernels.SquaredExponential(2.0, (0.9, 1.4), fixed=("variance",))
     setup = Setup(
-        PlacedTasks(cells), Design.of(cells), kernel, form, path, intercept=True, infer=EPInference(Probit(), tol=1e-12)
+        PlacedTasks(cells),
+        Design.from_cells(cells),
+        kernel,
+        form,
+        path,
+        intercept=True,
+        infer=EPInference(Probit(), tol=1e-12),
     )
     C = np.eye(4) + 0.4 * np.sign(np.outer([1, -1, 1, 1], [1, -1, 1, 1])) * (1 - np.eye(4))
     return setup, {"kernel": kernel.theta, **form.start(C), "intercept": np.log([0.4])}

@@ -44,7 +44,7 @@ def setup_of(X, Y, strength=None, share_noise=False, path=None, kernel=ROUGH):
     task, rows = np.repeat(np.arange(M), N)[seen], np.tile(X, (M, 1))[seen]
     ones = np.ones(len(task))
     cells = merge(rows, task, Y.T.ravel()[seen], ones, ones, M)
-    design = Design.of(cells)
+    design = Design.from_cells(cells)
     path = path or ("complete" if design.complete else "dense")
     return Setup(PlacedTasks(cells), design, kernel, FreeForm(M, strength), path, share_noise=share_noise)
 
@@ -93,7 +93,7 @@ def test_replicates_are_updated_as_the_rows_written_out():
     X, task = np.repeat([[0.0], [1.0], [2.5]], 3, axis=0), np.zeros(9, dtype=int)
     y, ones = rng.normal(size=9), np.ones(9)
     cells = merge(X, task, y, ones, ones, 1)
-    setup = Setup(PlacedTasks(cells), Design.of(cells), ROUGH, FreeForm(1, None), "dense")
+    setup = Setup(PlacedTasks(cells), Design.from_cells(cells), ROUGH, FreeForm(1, None), "dense")
     noise, variance = 0.3, 1.2
     values = {"kernel": ROUGH.theta, "noise": np.log([noise]), "factor": np.sqrt([variance])}
     K = variance * ROUGH(X)

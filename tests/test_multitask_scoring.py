@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from borrow import MultiTaskGPRegressor
+from borrow.covariance import Design
 from borrow.estimators.gp import EXACT
 from borrow.kernels import Constant, SquaredExponential
+from borrow.models.gp.model import bounds_of
+from borrow.models.gp.task_model import directions
 from borrow.models.multitask import model as multitask
-from borrow.models.multitask import scoring, search, sharing
-from borrow.models.multitask.scoring import ascent_of, can_score, directions
+from borrow.models.multitask import search, sharing
+from borrow.models.multitask.search import ascent_of, can_score
 from borrow.models.multitask.task_covariance import FormPrior, FreeForm, SharingTasks, Uniform
 from borrow.numerics import optimise as hyper
+from borrow.numerics.device import Device
+from borrow.numerics.linalg import to_host
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -96,7 +101,7 @@ def test_information_is_that_of_the_derivatives(case):
 
 @pytest.mark.parametrize("case", [with_own_functions, alike])
 def test_what_is_climbed_is_the_objective_and_the_priors_bend_it(case, monkeypatch):
-    monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
+    monkeypatch.setattr(search, "LEAST_ROWS", 0)
     setup, values, data = case((0, 2))
     ascent = ascent_of(setup, data.column_scales, "auto", values)
     value, by = ascent.objective(values)
@@ -161,7 +166,7 @@ def test_variances_of_tasks_that_are_alike_have_the_curvature_of_their_prior():
 
 @pytest.mark.parametrize(("case", "members"), [(with_own_functions, (0, 1, 2)), (alike, (0, 1, 2)), (alike, (0, 2))])
 def test_scoring_with_priors_ends_no_lower_than_lbfgs(case, members, monkeypatch):
-    monkeypatch.setattr(scoring, "LEAST_ROWS", 0)
+    monkeypatch.setattr(search, "LEAST_ROWS", 0)
     setup, values, data = case(members)
     assert can_score(setup, values)
     objective = multitask.objective_of(setup, data.column_scales, "auto")
@@ -326,3 +331,51 @@ def test_blocks_that_hardly_bear_on_each_other_are_climbed_in_few_steps():
     short = hyper.maximise_by_blocks(objective, start, bounds, blocks, 4, 1e-8, 5)
     assert not short.converged
     assert short.n_evaluations == 5
+
+
+@pytest.mark.parametrize(
+    "own", [SquaredExponential(0.5, (1.0, 2.0)), SquaredExponential(0.5, (1.0, 2.0)) + Constant(0.2)]
+)
+def test_directions_of_stacked_kernels_are_those_of_each_task(own):
+    """Of an exact form at once, of the other, whose derivatives are differences, one after the other."""
+    pytest.importorskip("torch")
+    setup, values, _ = prepared(False)
+    joint = sharing.sharing_setup(replace(setup, form=replace(setup.form, strength=1.0)), own, (0, 1, 2))
+    at = {
+        **values,
+        "factor": 0.4 + 0.1 * np.arange(6),
+        "specific": np.concatenate([own.theta + 0.3 * t for t in range(3)]),
+    }
+    there = replace(
+        joint,
+        tasks=PlacedTasks(setup.cells, device=Device("cpu")),
+        design=Design.from_cells(setup.cells, Device("cpu")),
+    )
+    host, stacked = (directions(at, multitask.condition(at, s).posterior, s) for s in (joint, there))
+    np.testing.assert_allclose(to_host(stacked), host, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("matters", [True, False])
+def test_a_lengthscale_that_ran_away_is_put_back_where_its_column_matters(matters):
+    """So far out the logarithm has no slope: the search would end there."""
+    rng = np.random.default_rng(1)
+    X, task = rng.normal(size=(60, 2)), np.repeat(np.arange(3), 20)
+    y = np.sin(2.0 * X[:, 0]) + (0.5 * X[:, 1] if matters else 0.0) + 0.1 * rng.normal(size=60)
+    model = MultiTaskGPRegressor(share_noise=True, task_prior=None, prior=None, specific_kernel=None)
+    data = model._arrange(model._read(X, y, task)[0])
+    setup, values = model._prepare(data, PlacedTasks(data.cells), EXACT, {"noise": np.log(model._start_noise(data))})
+    start = search.starts_of(setup, values)[0]
+    away = {**start, "kernel": start["kernel"] + np.array([0.0, np.log(1e5)])}
+    bounds = bounds_of(start, setup.cells)
+    ascent = ascent_of(setup, data.column_scales, None, start, {"tol": 1e-3, "patience": 10})
+    best = ascent.maximise(away, bounds, 100, 1e-6)
+    assert best.values["kernel"][1] - start["kernel"][1] > np.log(1e4)  # it stays there
+    nearer = ascent.put_back(best.values)
+    if not matters:
+        assert nearer is None
+        return
+    np.testing.assert_array_equal(nearer["kernel"][0], best.values["kernel"][0])
+    end = ascent.maximise(nearer, bounds, 100, 1e-6)
+    assert end.objective > best.objective + 10.0
+    assert ascent.race([away], bounds, 200, tol=1e-6).objective == pytest.approx(end.objective, abs=1e-3)
+    assert ascent.put_back(end.values) is None

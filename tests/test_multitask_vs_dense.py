@@ -61,7 +61,7 @@ def test_dense_path(which, own):
     c = 0.4 if own else 0.0
     specific = [SquaredExponential(0.5, 0.7), None, Matern(0.3, 1.1), None] if own else [None] * M
     nu, tau = sites(cells, noise)
-    posterior = DenseTasks(Design.of(cells), KERNEL, B, c, specific).condition(Sites(nu, tau))
+    posterior = DenseTasks(Design.from_cells(cells), KERNEL, B, c, specific).condition(Sites(nu, tau))
     K = oracle.prior_covariance(cells.X, cells.task, cells.X, cells.task, KERNEL, B, c, specific)
     assert full_evidence(posterior, tau) == pytest.approx(oracle.evidence(K, cells.y, 1 / tau), abs=1e-8)
     X, task = rng.normal(size=(9, 2)), rng.integers(0, M, 9)
@@ -101,7 +101,7 @@ def test_complete_path():
     cells = merge(cells.X, cells.task, cells.y, np.ones(18), count, 3)
     B, noise = spd(rng, 3), rng.uniform(0.1, 0.5, 3)
     nu, tau = sites(cells, noise)
-    design = Design.of(cells)
+    design = Design.from_cells(cells)
     assert design.complete
     posterior = CompleteTasks(design, KERNEL, B).condition(Sites(nu, tau))
     dense = DenseTasks(design, KERNEL, B).condition(Sites(nu, tau))
@@ -130,7 +130,7 @@ def test_low_rank_path(which, c, m):
     M, P = len(sizes), 2
     R, noise = rng.normal(size=(M, P)), rng.uniform(0.1, 0.5, M)
     nu, tau = sites(cells, noise)
-    design = Design.of(cells)
+    design = Design.from_cells(cells)
     Z = design.inputs if m is None else rng.normal(size=(m, 2))
     posterior = LowRankTasks(PlacedTasks(cells), KERNEL, Z, R, c).condition(Sites(nu, tau))
 
@@ -170,7 +170,7 @@ def test_dense_marginals_with_weak_sites():
     B = spd(rng, 3)
     tau = np.array([1e-13, 1e-7, 1.0, 1e3, 0.0] * 3)[: len(cells.y)]
     nu = tau * cells.y
-    prior = DenseTasks(Design.of(cells), KERNEL, B)
+    prior = DenseTasks(Design.from_cells(cells), KERNEL, B)
     mean, variance = prior.condition(Sites(nu, tau)).marginals()
     seen = tau > 0
     gain = prior.K[:, seen] @ np.linalg.inv(prior.K[np.ix_(seen, seen)] + np.diag(1 / tau[seen]))
@@ -182,8 +182,10 @@ def test_constant_kernel_and_intercept_are_the_same_thing():
     """An intercept of variance c equals a constant kernel of the task's own."""
     rng, cells = problem(5, (4, 6), None)
     B, noise = spd(rng, 2), np.array([0.2, 0.3])
-    one = DenseTasks(Design.of(cells), KERNEL, B, 0.6).condition(Sites(*sites(cells, noise)))
-    other = DenseTasks(Design.of(cells), KERNEL, B, 0.0, [Constant(0.6)] * 2).condition(Sites(*sites(cells, noise)))
+    one = DenseTasks(Design.from_cells(cells), KERNEL, B, 0.6).condition(Sites(*sites(cells, noise)))
+    other = DenseTasks(Design.from_cells(cells), KERNEL, B, 0.0, [Constant(0.6)] * 2).condition(
+        Sites(*sites(cells, noise))
+    )
     assert one.evidence == pytest.approx(other.evidence, abs=1e-10)
     X, task = rng.normal(size=(5, 2)), np.array([0, 1, 1, 0, 1])
     np.testing.assert_allclose(one.predict(X, task, full=True).covariance, other.predict(X, task, full=True).covariance)

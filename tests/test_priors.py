@@ -7,9 +7,9 @@ from borrow.inference.priors import (
     LEVEL_SD,
     RELEVANCE_SD,
     VARIANCE_SD,
-    exchangeable_lengthscales,
     independent_priors,
     kernel_prior,
+    kernel_priors,
     noise_prior,
 )
 from borrow.kernels import Constant, SquaredExponential
@@ -19,28 +19,6 @@ SCALES = np.array([0.5, 2.0, 1.0])
 ARD = SquaredExponential(1.3, (0.4, 3.0, 1.0))
 TIED = SquaredExponential(0.7, (1.0, 2.0, 3.0), tied=True)
 KERNELS = [ARD, TIED + Constant(0.3), ARD.with_theta(ARD.theta - 0.4) + Constant(0.2), ARD + ARD]
-
-
-def test_lengthscales_are_correlated_from_task_to_task_and_everything_else_is_as_alone():
-    """The quadratic form of the literal covariance: two tasks' log lengthscales of a column covary by r A."""
-    r, prior = 0.7, exchangeable_lengthscales(KERNELS, SCALES, correlation=0.7)
-    theta = np.concatenate([k.theta for k in KERNELS]) + np.random.default_rng(0).normal(size=20)
-    alone = [kernel_prior(k, SCALES) for k in KERNELS]
-    mean = np.concatenate([p.mean for p in alone])
-    C = np.zeros((20, 20))
-    at = np.cumsum([0, *(len(p.mean) for p in alone)])
-    for p, i, j in zip(alone, at[:-1], at[1:], strict=True):
-        C[i:j, i:j] = np.linalg.inv(p.pull(np.eye(j - i)))
-    A = LEVEL_SD**2 + RELEVANCE_SD**2 * np.eye(3)
-    places = [slice(1, 4), slice(8, 11), slice(13, 16)]  # the first of the two in a sum of two
-    for s in places:
-        for t in places:
-            if s != t:
-                C[s, t] = r * A
-    value, gradient = prior.log_density(theta)
-    pull = np.linalg.solve(C, theta - mean)
-    assert value == pytest.approx(-0.5 * (theta - mean) @ pull, rel=1e-10)
-    np.testing.assert_allclose(gradient, -pull, atol=1e-10)
 
 
 def test_lengthscales_of_one_kernel_have_the_literal_covariance():
@@ -64,16 +42,16 @@ def test_many_columns_need_no_matrix_of_them():
     np.testing.assert_allclose(by[1:], -0.3 / (RELEVANCE_SD**2 + d * LEVEL_SD**2), rtol=1e-4)
 
 
-def test_fewer_than_two_kernels_with_a_lengthscale_per_column_have_their_own_priors():
+def test_kernels_one_after_the_other_have_their_own_priors():
     kernels = [ARD, TIED]
     theta = np.concatenate([k.theta for k in kernels]) + 0.3
-    found = exchangeable_lengthscales(kernels, SCALES).log_density(theta)[0]
+    found = kernel_priors(kernels, SCALES).log_density(theta)[0]
     apart = kernel_prior(ARD, SCALES).log_density(theta[:4])[0] + kernel_prior(TIED, SCALES).log_density(theta[4:])[0]
     assert found == pytest.approx(apart, rel=1e-12)
 
 
 def test_a_prior_on_several_names_has_the_gradient_it_claims():
-    log_prior = independent_priors({("kernel", "specific"): exchangeable_lengthscales(KERNELS, SCALES)})
+    log_prior = independent_priors({("kernel", "specific"): kernel_priors(KERNELS, SCALES)})
     values = {"specific": np.linspace(-1, 1, 16), "kernel": np.array([0.2, -0.3, 1.0, 0.5])}
     _, by = log_prior(values)
     for name, v in values.items():
@@ -85,7 +63,7 @@ def test_a_prior_on_several_names_has_the_gradient_it_claims():
 
 def test_curvature_of_priors_is_that_of_their_gradients():
     """Exactly for Gaussians; of noises where they agree, which is where the part that is left out vanishes."""
-    on_kernels = exchangeable_lengthscales(KERNELS, SCALES, correlation=0.4)
+    on_kernels = kernel_priors(KERNELS, SCALES)
     log_prior = independent_priors({("kernel", "specific"): on_kernels, "noise": noise_prior()})
     values = {"noise": np.full(3, -1.0), "specific": np.linspace(-1, 1, 16), "kernel": np.array([0.2, -0.3, 1.0, 0.5])}
     x, step = pack(values), 1e-5

@@ -16,9 +16,8 @@ from borrow.models.rbf.designs import (
     best_path,
     joint_fits,
     network_of,
-    search_two_levels,
-    sized,
-    two_level_network,
+    no_functions,
+    two_levels,
 )
 from borrow.models.rbf.model import (
     Basis,
@@ -26,7 +25,6 @@ from borrow.models.rbf.model import (
     absorb,
     determinant_gains,
     error_reductions,
-    fitted_error,
     grow,
     select_rows,
 )
@@ -56,6 +54,16 @@ def stack_of(X, y, task, n_tasks, weight=None, replicates=None):
     rows = Rows(X, task, tuple(range(n_tasks)), y, weight, replicates)
     cells = merge(X, task, y, weight, replicates, n_tasks)
     return stack_rows(rows, cells, Scaling(np.zeros(n_tasks), np.ones(n_tasks), 0.0), np.ones(X.shape[1]))
+
+
+def fits_of(recursion, y):
+    """Of the one level that there is, at every size."""
+    return joint_fits(recursion, no_functions(recursion.stack), 1.0, y)
+
+
+def errors_of(recursion, y):
+    """Leave-one-out errors at every size."""
+    return [found.loo for found in fits_of(recursion, y)]
 
 
 def numbers_of(path, candidates):
@@ -110,7 +118,7 @@ def test_theorem_1_gives_the_fall_of_the_error():
     stack = stack_of(X, y, task, len(tasks))
     at = Candidates.at(np.array([new]), stack, 1.2)
     recursion = absorb(stack, Basis(centers, np.array(widths)), ridge)
-    assert_allclose(fitted_error(recursion, stack.y)[-1], before, rtol=1e-12)
+    assert_allclose(fits_of(recursion, stack.y)[-1].least, before, rtol=1e-12)
     V, _ = recursion.project(at.values.T)
     G, Q = recursion.sums(V * (recursion.root * stack.y)), recursion.pivots(at.values.T, V, ridge)
     assert_allclose(error_reductions(G.T, Q.T), printed, rtol=1e-10)
@@ -154,7 +162,7 @@ def test_repeated_rows_are_left_out_one_at_a_time():
     stack = stack_of(X, y, task, 3)
     assert len(stack.y) < 20
     path = grow(stack, Candidates.at(np.unique(X, axis=0), stack, 1.0), stack.y, ridge, 3)
-    for n, loo in enumerate(sized(path.recursion, stack.y)[2]):
+    for n, loo in enumerate(errors_of(path.recursion, stack.y)):
         basis = path.basis.first(n)
 
         def fit(X1, y1, t1, X2, t2, basis=basis):
@@ -177,7 +185,7 @@ def test_weights_are_repeats_and_replicates_are_precise_rows():
     pool = np.unique(X, axis=0)
     one, two = (grow(s, Candidates.at(pool, s, 1.0), s.y, 0.1, 4) for s in (a, b))
     assert_array_equal(one.basis.centers, two.basis.centers)
-    assert_allclose(sized(one.recursion, a.y)[2], sized(two.recursion, b.y)[2], rtol=1e-10)
+    assert_allclose(errors_of(one.recursion, a.y), errors_of(two.recursion, b.y), rtol=1e-10)
     # A row of precision k leaves at once: against a weighted refit without it.
     basis, errors = one.basis, 0.0
     for i in range(len(again)):
@@ -189,17 +197,17 @@ def test_weights_are_repeats_and_replicates_are_precise_rows():
         errors += (
             k[again[i]] * (y[again[i]] - oracle.design(X[again[i], None], basis.centers, basis.widths) @ w)[0] ** 2
         )
-    assert_allclose(sized(one.recursion, a.y)[2][-1], errors / (weight @ k), rtol=1e-9)
+    assert_allclose(errors_of(one.recursion, a.y)[-1], errors / (weight @ k), rtol=1e-9)
 
 
-def two_levels(seed=10):
+def of_two_levels(seed=10):
     rng = np.random.default_rng(seed)
     X, task = np.round(rng.uniform(-2, 2, (50, 2)), 0), rng.integers(0, 4, 50)
     y = X[:, 0] + 0.5 * task * X[:, 1] + 0.3 * rng.normal(size=50)
     stack = stack_of(X, y, task, 4)
     settings = Settings(4, (0.03,), by_leave_one_out=True)
-    found = search_two_levels(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings)
-    return X, y, task, stack, two_level_network(stack, found)
+    found = two_levels(stack, Candidates.at(np.unique(X, axis=0), stack, 2.0), settings)
+    return X, y, task, stack, network_of(stack, found)
 
 
 def dense(network):
@@ -213,7 +221,7 @@ def dense(network):
 
 
 def test_both_levels_are_one_ridge_regression():
-    X, y, task, _, network = two_levels()
+    X, y, task, _, network = of_two_levels()
     levels, ridges = dense(network)
     assert len(levels[0][1]) > 0
     assert len(levels[1][1]) > 0
@@ -235,7 +243,7 @@ def test_both_levels_are_one_ridge_regression():
 
 def test_joint_fit_without_task_units_is_a_random_intercept():
     """The largest bias ridge leaves the shared network alone; each smaller one, a shrunk mean of residuals."""
-    X, _, _, stack, _ = two_levels()
+    X, _, _, stack, _ = of_two_levels()
     path = grow(stack.pooled(), Candidates.at(np.unique(X, axis=0), stack, 2.0), stack.y, 0.1, 5)
     F = path.recursion.root * np.vstack(
         [np.ones(len(stack.y))] + [oracle.gaussian(stack.X, c, 2.0) for c in path.basis.centers]
@@ -243,9 +251,9 @@ def test_joint_fit_without_task_units_is_a_random_intercept():
     recursion = Recursion(stack, 1)
     recursion.add(recursion.root, 1e12)
     alone = joint_fits(recursion, F, 0.1, stack.y)[0]
-    fit, _, loo = sized(path.recursion, stack.y)
-    assert_allclose(alone.fit, fit[-1], rtol=0, atol=1e-8)
-    assert_allclose(alone.loo, loo[-1], rtol=1e-8)
+    pooled = fits_of(path.recursion, stack.y)[-1]
+    assert_allclose(alone.fit, pooled.fit, rtol=0, atol=1e-8)
+    assert_allclose(alone.loo, pooled.loo, rtol=1e-8)
 
 
 def test_network_of_many_tasks_is_a_ridge_regression_of_each():
@@ -347,7 +355,7 @@ def test_selection_goes_on_from_a_fitted_model(design):
 
 def test_gamma_of_both_levels_is_that_of_the_joint_regression():
     """γ of every choice, in value: labels of one task teach the shared level, and so the other tasks."""
-    X, _, task, _, network = two_levels()
+    X, _, task, _, network = of_two_levels()
     levels, ridges = dense(network)
     rng = np.random.default_rng(15)
     new, at = rng.uniform(-3, 3, (12, 2)), np.sort(rng.integers(0, 4, 12))
@@ -370,8 +378,8 @@ def test_school_predictions_agree_with_augmented_qr_at_60_units():
     stack = stack_of(X, y, task, 139)
     path = grow(stack, Candidates.at(np.unique(X, axis=0), stack, 20.0), stack.y, 1e-6, 60)
     assert np.all(path.recursion.q >= 1e-6)
-    loo = sized(path.recursion, stack.y)[2]
-    network = network_of(stack, Sizes(path, path.recursion, 1e-6, loo, 60))
+    fits = fits_of(path.recursion, stack.y)
+    network = network_of(stack, Sizes(path, 1e-6, no_functions(stack), fits, 60))
     for k in range(0, 139, 3):
         mine, new = task == k, test[data.school[test] - 1 == k]
         Phi = oracle.design(X[mine], path.basis.centers, path.basis.widths)

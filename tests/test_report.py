@@ -17,7 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import ndtr
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import brier_score_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 from typer.testing import CliRunner
 
 import borrow
@@ -638,7 +641,7 @@ def test_a_model_alone_leads_with_leave_one_out():
     model = borrow.FocusedGPRegressor(primary="a", n_restarts=0).fit(X, table["y"], tasks=table["task"])
     left = {k: np.array(v)[np.array(model.leave_one_out()["task"]) == "a"] for k, v in model.leave_one_out().items()}
     miss = float(np.abs(left["y"] - left["mean"]).mean())
-    head = page.verdict(report.summary(model=model))["sentence"]
+    head = re.search("<h1>(.*)</h1>", report.render(report.summary(model=model)))[1]
     assert f"rows of a are missed by {number(miss)} on average" in head
 
 
@@ -701,6 +704,35 @@ def test_code_of_the_page_of_a_wide_table_runs(tmp_path, monkeypatch):
     assert np.abs(run_code(use)["mean"] - frame["s 1"]).max() < 0.3
 
 
+def waves():
+    """One product of two inputs in both tasks, the primary with few rows of it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"u": rng.uniform(-1, 1, 60), "v": rng.uniform(-1, 1, 60), "task": ["a"] * 10 + ["b"] * 50})
+    return frame.assign(y=4 * frame["u"] ** 3 * frame["v"] - frame["v"] + 0.01 * rng.normal(size=60))
+
+
+def test_a_variant_is_told_with_its_settings():
+    frame = waves()
+    found = compare(frame, "y", "task", "a", methods=["rank1"], cv=2, random_state=0)
+    assert found.verdict().method == "rank1"
+    use = report.summary(found)["use"]
+    called = "borrow.MultiTaskGPRegressor(task='task', rank=1, diagonal='free', intercept=True)"
+    assert called in use["python"]
+    assert "--method rank1" in use["shell"]
+
+
+def test_a_page_of_the_users_own_estimator_has_no_code_to_copy_and_no_model_of_ours():
+    frame, own = waves(), make_pipeline(PolynomialFeatures(4), LinearRegression())
+    found = compare(frame, "y", "task", "a", methods=[("cubes", own)], cv=2, random_state=0)
+    assert found.verdict().method == "cubes"
+    told = report.summary(found, table=frame)
+    assert told["use"] is told["predictions"] is told["model"] is None
+    assert "cubes" in report.render(told)
+    automatic = borrow.AutoRegressor("task", "a", methods=[("cubes", own)], cv=2)
+    told = report.summary(model=automatic.fit(frame[["u", "v", "task"]], frame["y"]), target="y")
+    assert told["use"] is told["predictions"] is None
+
+
 def test_a_table_as_csv_keeps_digits_and_no_formula():
     rows = [{"task": "=1+1", "gain": 0.123456789}, {"task": 'a "b", c', "gain": None}]
     link = page.as_csv([("task", "task", None), ("gain", "gain", number)], rows)
@@ -713,7 +745,7 @@ def test_an_interval_much_longer_than_the_others_is_cut_and_says_so():
     assert not svg.is_cut(rows)
     rows[2] = {**rows[2], "high": 5.0}
     assert svg.is_cut(rows)
-    drawn = svg.markup(svg.intervals(rows, "title", "axis"), "f")
+    drawn = page.templates()[1].draw(svg.intervals(rows, "title", "axis"), "f")
     assert drawn.count("\u203a") == 1
     assert drawn.count("\u2039") == 0
     assert drawn.count('class="cap"') == 9

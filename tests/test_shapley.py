@@ -6,7 +6,8 @@ from math import factorial
 import numpy as np
 import pytest
 
-from borrow.transfer import decide, shapley
+from borrow.transfer import attribute as shapley
+from borrow.transfer import decide
 
 RNG = np.random.default_rng(5)
 ROWS = 40

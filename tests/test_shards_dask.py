@@ -86,6 +86,35 @@ def test_a_dask_frame_partitioned_by_task_is_fitted_by_its_workers(client):
     assert_allclose(one.predict(new), many.predict(new), rtol=1e-9)
 
 
+def some_rows(i, outside):
+    """One partition, with rows of all tasks; it may not be made in the process `outside`."""
+    assert os.getpid() != outside
+    rng = np.random.default_rng(i)
+    frame = pd.DataFrame({"x": rng.uniform(-2, 2, 16), "site": list("abcd") * 4})
+    frame["y"] = np.sin(2 * frame["x"]) * frame["site"].map({"a": 1.0, "b": -1.0, "c": 0.5, "d": 0.1})
+    return frame
+
+
+def fit_there(model, table):
+    """As docs/large.md has it."""
+    with distributed.worker_client():
+        return model.fit(table[["x", "site"]], table["y"])
+
+
+def test_a_fit_led_by_a_worker_keeps_the_rows_of_a_dask_frame_on_the_cluster(client):
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.concat([some_rows(i, None) for i in range(3)], ignore_index=True)
+    table = dd.from_map(some_rows, range(3), outside=os.getpid(), meta=frame[:0])
+    model = borrow.FocusedGPRegressor("site", "a", optimizer=None, rho=0.5, noise=0.01, workers=1)
+    one = clone(model).fit(frame[["x", "site"]], frame["y"])
+    led = client.submit(fit_there, clone(model).set_params(workers="dask"), table)
+    evidence = client.submit(lambda m: m.log_marginal_likelihood_, led).result(timeout=120)
+    assert evidence == pytest.approx(one.log_marginal_likelihood_, rel=1e-10)
+    new = pd.DataFrame({"x": [0.3, 0.4], "site": ["c", "a"]})
+    answer = client.submit(lambda m: m.predict(new), led).result(timeout=120)
+    assert_allclose(answer, one.predict(new), rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "model",
     [

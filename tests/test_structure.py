@@ -70,7 +70,7 @@ def test_only_linalg_names_lapack():
 
 @pytest.mark.parametrize("name", ["focused", "hierarchical", "ivm", "multitask", "rbf"])
 def test_equation_table_and_code_agree(name):
-    """Every function that the model's equation table names exists in its file and carries a tag of that equation."""
+    """Functions of the model's equation table exist and speak of their equation, which is a tag at some line, too."""
     path = SOURCE / "models" / name / "model.py"
     tree = ast.parse(path.read_text())
     table = re.findall(r"^\| ([^|]+?) +\| `(\w+)`", ast.get_docstring(tree).split("| equation |")[1], re.M)
@@ -80,6 +80,11 @@ def test_equation_table_and_code_agree(name):
         assert function in docs, f"{function} is named beside {equation} and is not in {path.name}"
         numbers = re.findall(r"\((\d+)\)", equation) or re.findall(r"sec\. [\d.]+", equation)
         assert any(n in docs[function] for n in numbers), f"{function} does not mention {equation}"
+    files = [*path.parent.glob("*.py"), *(SOURCE / "covariance").glob("*.py")]  # predictions are of a covariance
+    comments = [line.partition("#")[2] for p in files for line in p.read_text().splitlines()]
+    tagged = {n for text in comments if re.match(r" .*\beqs?\.", text) for n in re.findall(r"\d+", text)}
+    listed = {n for equation, _ in table for n in re.findall(r"\((\d+)\)", equation)}
+    assert not listed - tagged, f"no line of {name} is tagged with these equations"
 
 
 def test_importing_borrow_needs_no_frame_library_and_no_plotting():
@@ -163,12 +168,20 @@ def test_models_are_built_on_gp_and_reference_alone():
                 assert other in (parts[2], "gp", "reference"), f"{name} imports {node.module}"
 
 
-@pytest.mark.parametrize("name", ["covariance/contracts", "inference/contracts", "tasks/contracts"])
-def test_contracts_are_typed(name):
-    """A contract says what it takes and gives; Any says nothing."""
-    path = SOURCE / f"{name}.py"
-    assert path.exists()
-    assert "Any" not in {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+def uses_any(tree):
+    return "Any" in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+
+
+def test_contracts_are_typed():
+    """A contract says what it takes and gives; Any says nothing. Contracts are protocols, and the kernel's base."""
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    own = [tree for name, tree in trees.items() if name.endswith(".contracts")]
+    assert len(own) == 3
+    classes = [(name, n) for name, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
+    named = [(name, n) for name, n in classes if "Protocol" in "".join(map(ast.unparse, n.bases)) or n.name == "Kernel"]
+    assert len(named) >= 15
+    assert not any(map(uses_any, own))
+    assert not [f"{name}.{n.name}" for name, n in named if uses_any(n)]
 
 
 def code_lines(path):

@@ -1,6 +1,6 @@
 """The shipped batteries hold our implementations to their contracts, and find what is wrong with broken ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from borrow import testing
 from borrow.covariance import Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
 from borrow.covariance.contracts import Moments, Sites
 from borrow.data.cells import merge
+from borrow.inference import EPInference, Exact, ExactInference
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.kernels import Matern, SquaredExponential
 from borrow.kernels.base import Gradient
@@ -49,7 +50,7 @@ def test_shared_covariance_with_inducing_inputs():
 
 def test_dense_tasks():
     specific = [None, OWN, None]
-    prior = DenseTasks(Design.of(CELLS), KERNEL, B, 0.3, specific)
+    prior = DenseTasks(Design.from_cells(CELLS), KERNEL, B, 0.3, specific)
     testing.check_covariance(prior, joint(c=0.3, specific=specific), NEW, NEW_TASK)
 
 
@@ -57,7 +58,7 @@ def test_complete_tasks():
     grid = np.tile(X[:4], (3, 1))
     cells = merge(grid, np.repeat([0, 1, 2], 4), np.ones(12), np.ones(12), np.ones(12), 3)
     tau = np.repeat([1.0, 3.0, 0.4], 4)
-    prior = CompleteTasks(Design.of(cells), KERNEL, B)
+    prior = CompleteTasks(Design.from_cells(cells), KERNEL, B)
     testing.check_covariance(prior, joint(cells), NEW, NEW_TASK, tau)
 
 
@@ -70,7 +71,7 @@ def test_low_rank_tasks():
 
 
 def test_a_covariance_with_wrong_variances_or_sites_is_found():
-    prior = DenseTasks(Design.of(CELLS), KERNEL, B)
+    prior = DenseTasks(Design.from_cells(CELLS), KERNEL, B)
 
     class Wrong:
         """A posterior whose marginal variances are a little off."""
@@ -102,6 +103,45 @@ def test_a_covariance_with_wrong_variances_or_sites_is_found():
 )
 def test_likelihoods(likelihood, density):
     testing.check_likelihood(likelihood, density)
+
+
+LABELLED = replace(CELLS, y=np.where(CELLS.y > 0, 1.0, -1.0))
+
+
+def dense(cells):
+    """The prior of dense tasks on these cells, by the parameters of its kernel."""
+    return lambda theta: DenseTasks(Design.from_cells(cells), KERNEL.with_theta(theta), B, 0.3)
+
+
+def test_exact_inference():
+    values = {"noise": np.log([0.1, 0.4, 0.2])}
+    testing.check_inference(ExactInference(), dense(CELLS), KERNEL.theta, PlacedTasks(CELLS), values)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()], ids=lambda v: type(v).__name__)
+def test_expectation_propagation(likelihood):
+    infer = EPInference(likelihood, max_sweeps=500, tol=1e-11)
+    testing.check_inference(infer, dense(LABELLED), KERNEL.theta, PlacedTasks(LABELLED), {})
+
+
+def test_an_inference_that_stops_early_or_has_a_wrong_derivative_is_found():
+    with pytest.raises(AssertionError):
+        testing.check_inference(EPInference(Probit(), 3), dense(LABELLED), KERNEL.theta, PlacedTasks(LABELLED), {})
+
+    @dataclass(frozen=True)
+    class Twice(Exact):
+        def gradient(self, inducing=False):
+            adjoints, own = super().gradient(inducing)
+            return adjoints, {name: 2.0 * slope for name, slope in own.items()}
+
+    @dataclass(frozen=True)
+    class Wrong(ExactInference):
+        def __call__(self, prior, tasks, values, start=None):
+            return Twice(**vars(super().__call__(prior, tasks, values)))
+
+    values = {"noise": np.log([0.1, 0.4, 0.2])}
+    with pytest.raises(AssertionError):
+        testing.check_inference(Wrong(), dense(CELLS), KERNEL.theta, PlacedTasks(CELLS), values)
 
 
 def test_a_likelihood_with_a_wrong_derivative_or_scale_is_found():

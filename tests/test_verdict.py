@@ -212,6 +212,14 @@ def test_helps_is_said_from_a_probability_of_ninety_percent_on():
         assert found.low < 0.0 < found.high
 
 
+def test_what_is_expected_to_make_no_difference_is_no_claim():
+    """The error falls for certain, by less than what makes a difference to who asks."""
+    assert answer_of(gap(-0.3, 0.1), 0.02) == "helps"
+    assert answer_of(gap(-0.3, 0.1), 0.31) == "cannot tell"
+    assert answer_of(gap(0.3, 0.1), 0.31) == "cannot tell"
+    assert answer_of(gap(-0.3, 0.1), 0.9) == "no practical difference"
+
+
 def gap(mean, se=0.05):
     return Interval(mean, se, mean - 2 * se, mean + 2 * se, 30.0)
 
@@ -524,6 +532,29 @@ def test_fits_to_all_rows_tell_the_same_of_squares_and_of_their_root():
     assert root.below(0.0) == square.below(0.0)
 
 
+def test_evidence_is_at_most_what_relations_add():
+    """A method whose functions have more parts explains the rows better without any relation: that is no evidence."""
+    fits = [closed("single", ALONE, 0.0, 1.2, -30.0), closed("symmetric", 0.4 * ALONE, 1.0, 0.4, -20.0)]
+    errors = {"single": ALONE, "symmetric": moved(0.0)}
+    for added, evidence, answer in ((12.0, 10.0, "helps"), (0.5, 0.5, "cannot tell"), (-1.0, -1.0, "cannot tell")):
+        fits[1] = {**fits[1], "evidence of relations": added}
+        found = made(errors, left_out=fits)
+        assert found.evidence("a", "symmetric") == evidence
+        assert found.verdict().answer == answer
+
+
+def test_a_method_that_was_cut_short_is_shown_by_the_folds_that_it_ran():
+    """The rows that it met were easy for all: less than a tenth of the error of all of them."""
+    hard = np.where(np.arange(N) < N // 5, 0.05, 2.0) * np.sign(ALONE)
+    found = made({"single": hard, "symmetric": 0.5 * hard})
+    first = next(r for r in found.records if r["method"] == "symmetric")
+    others = [r for r in found.records if r["method"] != "symmetric"]
+    cut = replace(found, records=[*others, first])
+    assert cut.complete("a") == ["single"]
+    row = cut.table().rows()[cut.methods.index("symmetric")]
+    assert row["error"] == pytest.approx(float(np.mean(first["losses"])))
+
+
 def test_rows_held_out_judge_where_they_show_that_the_error_rises():
     """Fits to all rows that expect a gain, and folds in which every row is missed by more."""
     fits = [closed(m, ALONE, mean, 0.5, 10.0 * mean) for m, mean in (("single", 0.0), ("focused", 1.0))]
@@ -546,9 +577,35 @@ def test_the_verdict_is_by_fits_to_all_rows_where_there_are_any():
     assert np.isnan(folds.verdict().evidence)
     verdict = found.verdict()
     assert (verdict.answer, verdict.best, verdict.evidence) == ("helps", "symmetric", 10.0)
-    assert "over 1,000 times as likely with a relation" in verdict.sentence
+    assert "its rows are over 1,000 times as likely with the other data as without" in verdict.sentence
     assert verdict.probability == pytest.approx(found.difference("a", "symmetric").below(0.0))
     assert found.difference("a", "focused") == folds.difference("a", "focused")
     assert verdict.low < verdict.difference < verdict.high < 0.0
     row = found.table().rows()[found.methods.index("symmetric")]
     assert (row["difference"], row["low"], row["high"]) == (verdict.difference, verdict.low, verdict.high)
+
+
+def test_folds_that_show_the_opposite_are_named():
+    """In folds the error is a tenth more, and fits to all rows expect half of it: said, without a percentage."""
+    errors = {"single": ALONE, "symmetric": 1.1 * ALONE + 0.5 * RNG.normal(size=N)}
+    fits = [closed("single", ALONE, 0.0, 1.2, -30.0), closed("symmetric", 0.4 * ALONE, 1.0, 0.4, -20.0)]
+    found = made(errors, left_out=fits).verdict()
+    assert (found.answer, found.by_all_rows) == ("helps", True)
+    assert "10 folds, which do not show it: fits to all rows do; expect a difference of -" in found.sentence
+    agreed = made({**errors, "symmetric": 0.5 * ALONE}, left_out=fits).verdict()
+    assert "do not show it" not in agreed.sentence
+
+
+def test_a_plain_method_that_did_better_is_named():
+    errors = {"single": ALONE, "ridge_tasks": 0.5 * ALONE, "symmetric": 0.8 * ALONE}
+    said = "On the rows held out the ridge with a slope per task had a lower error"
+    for ridge, named in ((0.5, True), (0.79, False), (2.0, False)):
+        found = replace(made({**errors, "ridge_tasks": ridge * ALONE}), methods=list(errors))
+        assert any(said in text for text in found.verdict().advice) == named
+
+
+def test_advice_for_a_table_that_was_encoded_names_the_encoder():
+    found = made({"single": ALONE, "symmetric": 0.5 * ALONE})
+    encoder = "put borrow.TableEncoder(task='who') before"
+    assert not any(encoder in text for text in found.verdict().advice)
+    assert any(encoder in text for text in replace(found, encoding=["x: two words"]).verdict().advice)

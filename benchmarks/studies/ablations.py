@@ -104,7 +104,7 @@ MODELS: dict[str, Model] = {
     ),
     "focused, labels": Model(FOCUSED_LABELS),
     "focused, labels, N(0, 1) on w": Model(FOCUSED_LABELS, {"rho_prior": 1.0}),
-    "focused, labels, no price of a relation": Model(FOCUSED_LABELS, {}, ((relations, "LABEL_RELATION_COST", 0.0),)),
+    "focused, labels, never averaged": Model(FOCUSED_LABELS, {}, ((relations, "LOG_ODDS", float("inf")),)),
     "symmetric": Model(SYMMETRIC),
     "free form": Model(SYMMETRIC, ONE_KERNEL),
     "free form, no prior on K^f": Model(SYMMETRIC, {**ONE_KERNEL, "task_prior": None}),
@@ -154,10 +154,10 @@ ABLATIONS = (
         (SCHOOL_HALVES, SPEAR_HALVES, POLYBENCH_HALVES),
     ),
     Ablation(
-        "labels: relations must add a nat each, all together",
+        "labels: averaged with no transfer by the odds",
         "focused, labels",
-        "focused, labels, no price of a relation",
-        "EEG",
+        "focused, labels, never averaged",
+        "EEG, landmine, generated functions",
         (SCHOOL_HALVES, SPEAR_HALVES, POLYBENCH_HALVES),
     ),
     Ablation(

@@ -36,7 +36,7 @@ import power
 from borrow.data.labels import sort_labels
 from borrow.transfer import decide
 from borrow.transfer.folds import left_out, of_all_rows, score_numbers
-from borrow.transfer.methods import DROPS
+from borrow.transfer.methods import LABELS, drops
 from borrow.transfer.problem import Problem
 from results import ROOT, write_result
 
@@ -57,10 +57,10 @@ def one_draw(cell: power.Cell, seed: int) -> list[dict[str, Any]]:
     names = tuple(f"x{j}" for j in range(d["X"].shape[1]))
     tasks = tuple(d["task"])
     problem = Problem("regression", "y", "task", names, d["X"], d["y"], tasks, sort_labels(tasks))
-    error, found = {}, {}
+    error, found, relating = {}, {}, [key for key in LABELS if drops("regression", key)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for key in (*ALONE, *DROPS):
+        for key in (*ALONE, *relating):
             model = problem.fit(key, "primary", alone=False)
             scores = score_numbers(*left_out(model, problem, "primary"), "mean absolute error")
             found[key] = {"rows": problem.rows_of("primary"), **scores, **of_all_rows(model, problem, "primary")}
@@ -76,7 +76,7 @@ def one_draw(cell: power.Cell, seed: int) -> list[dict[str, Any]]:
             "true": float(np.log(error[key] / error[alone])),
             "borrows": abs(missed[key] - missed["single"]) > decide.TIE * missed["single"],
         }
-        for key in DROPS
+        for key in relating
     ]
 
 

@@ -43,9 +43,9 @@ from borrow.estimators.classifier import EPClassifier, binary_data
 from borrow.inference import priors
 from borrow.kernels import SquaredExponential
 from borrow.kernels.compose import Sum
-from borrow.models.focused import alone as focused_alone
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations as focused_relations
+from borrow.models.focused import starts as focused_alone
 from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.gp.model import fit_single
@@ -56,14 +56,15 @@ SUBJECTS = range(0, 16, 2)
 SEED = 20_000
 CELLS = [(True, 20, False), (True, ALL, False), (True, ALL, True), (False, ALL, False), (False, ALL, True)]
 
-#: Centres of the log variances' priors (the function; what a secondary has of its own), nats a relation costs, sd of
-#: w's prior, one lengthscale for all columns. The last two decide between two on a second draw. All but the first were
-#: tried before the primary had a part of its own, with N(0, 1) on w where nothing else is said.
+#: Centres of the log variances' priors (the function; what a secondary has of its own), log odds of relations
+#: beforehand (infinite: not averaged with no transfer), sd of w's prior, one lengthscale for all columns. The last two
+#: decide between two on a second draw. All but the first were tried before the primary had a part of its own, with
+#: N(0, 1) on w where nothing else is said, and "a nat a relation" was what relations had to add or all were dropped.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "2, own 2, sd of w e, a nat a relation (the defaults)": {"sd": float(np.e), "cost": 1.0},
-    "0, own 0, a nat a relation": {"centre": 0.0, "cost": 1.0},
+    "2, own 2, sd of w e, averaged with no transfer (the defaults)": {"sd": float(np.e), "odds": 1.0},
+    "0, own 0, a nat a relation": {"centre": 0.0, "odds": 1.0},
     "0, own 0": {"centre": 0.0},
-    "2, own 2, a nat a relation": {"cost": 1.0},
+    "2, own 2, a nat a relation": {"odds": 1.0},
     "2, own 2 (taken)": {},
     "3, own 3": {"centre": 3.0},
     "2, own 2, sd of w 2": {"sd": 2.0},
@@ -123,7 +124,7 @@ def fit_own_centred(own: float, cells: Any, kernel: Any, *more: Any) -> Any:
 
 def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> dict[str, Any]:
     """Log loss of single, focused and pooled with these settings."""
-    settings = {"centre": 2.0, "own": None, "cost": 0.0, "sd": 1.0, "tied": False} | variant
+    settings = {"centre": 2.0, "own": None, "odds": float("inf"), "sd": 1.0, "tied": False} | variant
     p = problem if shuffled is None else problem.shuffled(shuffled)
     scales = column_scales(p.X, np.ones(len(p.X)))
     start = scales * np.sqrt(len(scales))
@@ -136,7 +137,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        stack.enter_context(patch.object(focused_relations, "LABEL_RELATION_COST", settings["cost"]))
+        stack.enter_context(patch.object(focused_relations, "LOG_ODDS", settings["odds"]))
         if settings["own"] is not None:
             stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
             stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))

@@ -7,10 +7,11 @@ Section 5.1: 100 inputs on [-5, 5], 50 of the primary's targets removed (the mid
 secondary tasks. Every draw draws the primary, the secondaries, their weights and the noise (sd 0.1; the paper does not
 give its own) anew from seed 0, 1, ... Mean squared error against the true function on the removed inputs.
 
-Columns, by their settings (`SETTINGS`): our defaults; our defaults without centring and scaling; the paper's model (Z
-at the primary's inputs, no priors, lengthscales from 1, no relation dropped), literally, and on targets that are
-centred and scaled by task, as our defaults have them; no transfer; pooling; ridge on x, x^2, x^3 with the primary's
-rows. No transfer and ridge see no secondary, and are fitted once for all numbers of them.
+Columns, by their settings (`SETTINGS`): our defaults; our defaults without centring and scaling; both with a constant
+in the shared kernel, so that the level is a parameter with a prior and integrated out, in the prediction too; the
+paper's model (Z at the primary's inputs, no priors, lengthscales from 1, no relation dropped), literally, and on
+targets that are centred and scaled by task, as our defaults have them; no transfer; pooling; ridge on x, x^2, x^3 with
+the primary's rows. No transfer and ridge see no secondary, and are fitted once for all numbers of them.
 
 Every fit is a record in out/leen2011_synthetic.jsonl and is not repeated; --minutes begins no fit after so many,
 --report makes none. The result is leen2011_synthetic.json, every column at every count with the draws that it rests on;
@@ -44,7 +45,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 import borrow
 from borrow import plot as figures
 from borrow.datasets import FocusedProblem, focused_gap
-from borrow.kernels import SquaredExponential
+from borrow.kernels import Constant, SquaredExponential
 from results import FIGURES, ROOT, Records, commits_of, with_earlier, write_result
 
 COUNTS = (0, 1, 2, 4, 8, 16, 24)
@@ -65,11 +66,14 @@ PAPER = {
     "n_restarts": 0,
     "max_iter": 1000,
 }
+LEVEL = {"kernel": SquaredExponential() + Constant(1.0)}
 ALONE = ("single", "ridge")  # see no secondary
 #: What each column is fitted with; the figure and the pages call it by these names.
 SETTINGS: dict[str, dict[str, Any]] = {
     "focused": {},
     "focused, not centred": {"normalize_y": False},
+    "focused, level": LEVEL,
+    "focused, level, not centred": {**LEVEL, "normalize_y": False},
     "paper, literal": {**PAPER, "normalize_y": False},
     "paper, centred": {**PAPER, "normalize_y": True},
     "single": {},

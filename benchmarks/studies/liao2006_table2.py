@@ -37,7 +37,7 @@ import borrow
 from borrow import plot as figures
 from borrow.data.read import read_training
 from borrow.datasets.shared_data import School, load_school
-from borrow.models.rbf.designs import best_path, network_of, prepare, search_two_levels, two_level_network
+from borrow.models.rbf.designs import best_path, network_of, prepare, two_levels
 from results import FIGURES, write_result
 
 LITERAL = ("multi-task", "independent", "one")
@@ -125,13 +125,9 @@ def hindsight(data: School, seed: int, mode: str, design: str, ridge: float) -> 
     scales = model._input_scales(rows)
     problem = prepare(model, rows, scales)
     stack, X, task = problem.stack, data.X[test] / scales, np.array([code[k] for k in data.school[test].tolist()])
-    if design == "two-level":
-        found = search_two_levels(stack, problem.candidates(), problem.settings)
-        levels = [found._replace(sizes=found.sizes._replace(size=n)) for n in range(len(found.fits))]
-        networks = [two_level_network(stack, level) for level in levels]
-    else:
-        sizes = best_path(stack, problem.candidates(), problem.settings)
-        networks = [network_of(stack, sizes._replace(size=n)) for n in range(len(sizes.loo))]
+    search = two_levels if design == "two-level" else best_path
+    sizes = search(stack, problem.candidates(), problem.settings)
+    networks = [network_of(stack, sizes._replace(size=n)) for n in range(len(sizes.fits))]
     scaling = problem.scaling
     means = [n.answer(X, task)[0] * scaling.scale[task] + scaling.center[task] for n in networks]
     return [round(mean_squared(data.score[test], m), 3) for m in means]

@@ -19,9 +19,12 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import fnmatch
+import inspect
 import json
+import pickle
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections import defaultdict
@@ -36,7 +39,6 @@ from alternatives import ALTERNATIVES, can
 from scenarios import CHOICE, REPETITIONS, SCENARIOS, STRESS, Draw
 from sklearn.metrics import log_loss, roc_auc_score
 
-import borrow
 from results import RESULTS, ROOT, provenance, write_result
 
 STORE = ROOT / "out" / "ordinary.jsonl"
@@ -68,33 +70,63 @@ OURS = list(dict.fromkeys([*REGRESSORS, *CLASSIFIERS]))
 ONE_PRIMARY = ("focused", "Auto")
 
 
-def build(name: str, draw: Draw) -> Any:
-    """One of our estimators at its defaults; None where it is not made for such a draw."""
+def settings_of(name: str, draw: Draw) -> tuple[str, dict[str, Any]] | None:
+    """One of our estimators at its defaults, by its name and what it is given; None where it is not made for such."""
     names = REGRESSORS if draw.kind == "regression" else CLASSIFIERS
     if name not in names or (name in ONE_PRIMARY and draw.primary is None):
         return None
-    settings: dict[str, Any] = {"primary": draw.primary} if name in ONE_PRIMARY else {}
-    return getattr(borrow, names[name])(**settings)
+    return names[name], {"primary": draw.primary} if name in ONE_PRIMARY else {}
 
 
 def run_ours(name: str, draw: Draw) -> dict[str, Any] | None:
     """Scores of one of our estimators on a draw."""
-    model = build(name, draw)
-    if model is None:
+    asked = settings_of(name, draw)
+    if asked is None:
         return None
     one = name == "no transfer" and draw.primary is not None  # the others' rows would be fitted for nothing
     rows = draw.task == draw.primary if one else np.full(len(draw.y), True)
+    found = fit_and_predict(*asked, draw.X[rows], draw.y[rows], draw.task[rows], draw.X_test, draw.task_test)
+    return scored(draw, found)
+
+
+def scored(draw: Draw, found: dict[str, Any]) -> dict[str, Any]:
+    """What was predicted, with how well in its place."""
+    return {**scores(draw, *found.pop("predicted")), **found}
+
+
+def fit_and_predict(cls: str, settings: dict[str, Any], X: Any, y: Any, task: Any, new: Any, new_task: Any) -> Any:
+    """An estimator of whichever source is loaded, fitted and asked; as plain data."""
+    import borrow
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        started = time.process_time()
-        model.fit(draw.X[rows], draw.y[rows], tasks=draw.task[rows])
+        model, started = getattr(borrow, cls)(**settings), time.process_time()
+        model.fit(X, y, tasks=task)
         fitted = time.process_time() - started
-        if draw.kind == "regression":
-            mean, std = model.predict(draw.X_test, tasks=draw.task_test, return_std=True, include_noise=True)
-            found = scores(draw, mean, std)
+        if cls.endswith("Regressor"):
+            predicted = model.predict(new, tasks=new_task, return_std=True, include_noise=True)
         else:
-            found = scores(draw, model.predict_proba(draw.X_test, tasks=draw.task_test)[:, 1])
-    return {**found, "seconds": fitted, "warnings": sorted({str(w.message)[:200] for w in caught})}
+            predicted = (model.predict_proba(new, tasks=new_task)[:, 1],)
+    return {"predicted": predicted, "seconds": fitted, "warnings": sorted({str(w.message)[:200] for w in caught})}
+
+
+def run_before(base: Path, name: str, draw: Draw) -> dict[str, Any] | None:
+    """The same by another checkout, in a process of its own: the table is drawn here, whatever data that one knows."""
+    asked = settings_of(name, draw)
+    if asked is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "asked"
+        place.write_bytes(pickle.dumps((*asked, draw.X, draw.y, draw.task, draw.X_test, draw.task_test)))
+        code = [
+            "import pickle, time, warnings; from pathlib import Path; from typing import Any",
+            inspect.getsource(fit_and_predict),
+            f"place = Path({str(place)!r})",
+            "place.write_bytes(pickle.dumps(fit_and_predict(*pickle.loads(place.read_bytes()))))",
+        ]
+        own = {**os.environ, "PYTHONPATH": str(base.resolve() / "src")}
+        subprocess.run([sys.executable, "-c", "\n".join(code)], env=own, check=True)
+        return scored(draw, pickle.loads(place.read_bytes()))
 
 
 def run_alternative(name: str, draw: Draw) -> dict[str, Any] | None:
@@ -152,19 +184,25 @@ def load(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 def measure(given: argparse.Namespace) -> None:
     """Fit whatever has no record yet."""
     STORE.parent.mkdir(exist_ok=True)
-    done, commit = load(STORE), given.commit or provenance()["commit"]
+    done, commit = load(STORE), provenance()["commit"]
+    if given.base:
+        said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=given.base, capture_output=True, check=True)
+        commit = said.stdout.decode().strip()
     with STORE.open("a") as file:
         for seed in range(given.first, given.first + given.draws):
             for scenario in (s for s in EVERY if fnmatch.fnmatch(s, given.only)):
                 draw = None
                 for method in given.methods:
-                    about = (given.version, scenario, given.shuffled, seed, method)
+                    about = ("before" if given.base else "now", scenario, given.shuffled, seed, method)
                     if about in done:
                         continue
                     if draw is None:
                         draw = EVERY[scenario](seed)
                         draw = draw.shuffled(seed) if given.shuffled else draw
-                    found = (run_ours if method in OURS else run_alternative)(method, draw)
+                    if given.base:
+                        found = run_before(given.base, method, draw)
+                    else:
+                        found = (run_ours if method in OURS else run_alternative)(method, draw)
                     if found is None:
                         continue
                     names = ("version", "scenario", "shuffled", "seed", "method")
@@ -210,7 +248,22 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         row["seconds"] = float(np.median([r["seconds"] for r in own]))
         row["commits"] = sorted({r["commit"] for r in own})
         rows.append(row)
-    return {"scenarios": rows, "overall": overall(rows)}
+    return {"scenarios": rows, "overall": overall(rows), "same draws": on_same_draws(found)}
+
+
+def on_same_draws(found: dict[tuple[str, str, str], dict[int, float]]) -> list[dict[str, Any]]:
+    """Now and before on the draws that both have: ratios to no transfer of now, geometric over draws and scenarios."""
+    rows = []
+    for method in sorted({m for version, _, m in found if version == "before"}):
+        pairs = [
+            (found.get(("now", s, m), {}), own) for (v, s, m), own in found.items() if (v, m) == ("before", method)
+        ]
+        both = [[(now[k], own[k]) for k in own if k in now] for now, own in pairs]
+        means = np.array([[geometric(v) for v in zip(*part, strict=True)] for part in both if part])
+        now, before = (geometric(column) for column in means.T)
+        draws = [min(map(len, filter(None, both))), max(map(len, both))]
+        rows.append({"method": method, "scenarios": len(means), "draws": draws, "now": now, "before": before})
+    return rows
 
 
 def overall(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -237,7 +290,7 @@ def with_record(content: dict[str, Any], records: list[dict[str, Any]]) -> tuple
         measured = {(r["version"], r["scenario"], r["method"]) for r in rows}
         kept = [r for r in known[name]["scenarios"] if (r["version"], r["scenario"], r["method"]) not in measured]
         rows = sorted([*rows, *kept], key=lambda r: (r["version"], r["scenario"], r["method"]))
-        content[name] = {"scenarios": rows, "overall": overall(rows)}
+        content[name] = {**content.get(name, {}), "scenarios": rows, "overall": overall(rows)}
         records = [*records, *({"commit": r["commits"][0]} for r in kept for _ in range(r["draws"]))]
     return content, records
 
@@ -250,6 +303,9 @@ def show(summary: dict[str, Any]) -> None:
             f"{r['version']:7s} {r['method']:24s} {r['ratio']:.3f} over {r['scenarios']:2d} scenarios; worst "
             f"{worst[0]:.2f} ({worst[1]}), worst draw {draw[0]:.2f} ({draw[1]})\n"
         )
+    for r in summary.get("same draws", []):
+        told = f"{r['now'] / r['before']:.3f} x before on the same draws ({r['now']:.3f}, {r['before']:.3f})"
+        sys.stdout.write(f"{r['method']:24s} {told}, {r['scenarios']} scenarios\n")
     for r in summary["scenarios"]:
         more = "".join(f", {n} {r[n]:.3g}" for n in ("coverage", "log density", "auc", "mean probability") if n in r)
         ratio = f"{r['ratio']:.3f} (worst {r['worst']:.2f})" if "ratio" in r else "    -"
@@ -266,30 +322,16 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--only", default="*", help="pattern of scenarios")
     parser.add_argument("--methods", default=",".join([*OURS, *ALTERNATIVES]))
     parser.add_argument("--shuffled", action="store_true")
-    parser.add_argument("--base", help="a checkout of another commit, measured as version 'before'")
-    parser.add_argument("--version", default="now", help=argparse.SUPPRESS)
-    parser.add_argument("--commit", help=argparse.SUPPRESS)
+    parser.add_argument("--base", type=Path, help="a checkout of another commit, measured as version 'before'")
     parser.add_argument("--summary", action="store_true", help="measure nothing")
     parser.add_argument("--keep", action="store_true", help="cells of the record not measured again stay in it")
     given = parser.parse_args(arguments)
-    if given.base:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=given.base, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        again = [a for a in sys.argv[1:] if a not in ("--base", given.base)]
-        own = {**os.environ, "PYTHONPATH": str(Path(given.base) / "src")}
-        subprocess.run(
-            [sys.executable, __file__, *again, "--version", "before", "--commit", commit], env=own, check=True
-        )
-        return {}
     given.methods = [m for m in given.methods.split(",") if m]
     unknown = set(given.methods) - {*OURS, *ALTERNATIVES}
     if unknown:
         parser.error(f"no method {sorted(unknown)}; there are {[*OURS, *ALTERNATIVES]}")
     if not given.summary:
         measure(given)
-    if given.version != "now":
-        return {}
     records = list(load(STORE).values())
     parts = {name: [r for r in records if part_of(r) == name] for name in ("as they are", "shuffled", "drawn")}
     content = {name: summarise(part) for name, part in parts.items() if part}

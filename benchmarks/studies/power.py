@@ -12,7 +12,8 @@ stress          nothing in common, 10 or 30 rows, each with one thing that makes
                 heavy tails (noise of Student's t with two degrees of freedom), heteroscedastic (noise that grows
                 along the input tenfold), clustered (rows in clusters of about four, with a deviation of their own for
                 each cluster), same trend (the functions differ, and share a linear trend), same smoothness (two inputs
-                and three secondaries: functions differ, and a shared kernel learns the smoothness)
+                and three secondaries: functions differ, and a shared kernel learns the smoothness), two parts (three
+                inputs: functions are sums of one of two inputs and one of the third, which one kernel describes badly)
 
 For this training set, the truth is the error at all n rows on 2,000 fresh rows of the primary. An answer is right where
 it has the sign of the difference there between the method that was judged and the best without the other data. Where
@@ -54,7 +55,7 @@ from results import RESULTS, ROOT, provenance, write_result
 SEEDS = {"fresh": range(10_000), "tuning": range(10_000, 20_000)}
 N_TEST, NOISE, SECONDARY = 2000, 0.1, 40
 CORRELATIONS, ROWS = (0.0, 0.3, 0.6, 0.9), (6, 10, 20, 50)
-STRESS = ("heavy tails", "heteroscedastic", "clustered", "same trend", "same smoothness")
+STRESS = ("heavy tails", "heteroscedastic", "clustered", "same trend", "same smoothness", "two parts")
 FOUR = ("single", "symmetric", "ivm", "focused")
 STORES = {"fresh": RESULTS / "power.jsonl", "tuning": ROOT / "out" / "power.jsonl"}
 
@@ -92,16 +93,17 @@ CELLS = [
 def draw(cell: Cell, seed: int) -> dict[str, Any]:
     """A table to learn from, X, y and the task of every row, and 2,000 fresh rows of the primary."""
     rng = np.random.default_rng([CELLS.index(cell), seed])
-    two = cell.family in ("labels", "same smoothness")
-    width, secondaries = (4.0 if two else rng.uniform(12.0, 20.0)), 3 if cell.family == "same smoothness" else 1
+    inputs = {"labels": 2, "same smoothness": 2, "two parts": 3}.get(cell.family, 1)
+    width = 4.0 if inputs > 1 else rng.uniform(12.0, 20.0)
+    secondaries = 3 if cell.family == "same smoothness" else 1
     m = 80 if cell.family == "labels" else SECONDARY
     n = cell.rows
-    X = rng.uniform(0.0, width, (n + secondaries * m + N_TEST, 2 if two else 1))
+    X = rng.uniform(0.0, width, (n + secondaries * m + N_TEST, inputs))
     if cell.family == "clustered":
         centre = rng.uniform(0.0, width, (max(n // 4, 2), 1))
         group = rng.integers(len(centre), size=n)
         X[:n] = centre[group] + 0.1 * rng.normal(size=(n, 1))
-    f, *others = (smooth(rng, X.shape[1])(X) for _ in range(1 + secondaries))
+    f, *others = (function(cell, rng, X) for _ in range(1 + secondaries))
     g = [cell.correlation * f + np.sqrt(1.0 - cell.correlation**2) * h for h in others]
     if cell.family == "same trend":
         slope = 2.0 * (X[:, 0] / width - 0.5) * np.sqrt(3.0)  # of variance one
@@ -120,6 +122,13 @@ def draw(cell: Cell, seed: int) -> dict[str, Any]:
         middle = np.median(f[:n])  # so that no class is missing
         target, fresh = (np.where(v > middle, "yes", "no") for v in (target, fresh))
     return {"X": X[: new.start], "y": target, "task": task, "X_test": X[new], "y_test": fresh}
+
+
+def function(cell: Cell, rng: np.random.Generator, X: Any) -> Any:
+    """The values of a function of the family at all rows."""
+    if cell.family == "two parts":
+        return (smooth(rng, 2)(X[:, :2]) + smooth(rng, 1)(1.5 * X[:, 2:])) / np.sqrt(2.0)
+    return smooth(rng, X.shape[1])(X)
 
 
 def noise(cell: Cell, rng: np.random.Generator, X: Any, width: float) -> Any:

@@ -16,6 +16,7 @@ from scipy.stats import norm
 try:
     import matplotlib
     from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 except ModuleNotFoundError as absent:
     message = f"figures need {absent.name}, which is not installed: pip install 'borrow[plot]'"
@@ -122,7 +123,8 @@ def intervals(
 def heat_map(ax: Axes, labels: Sequence[str], values: Any, title: str) -> Axes:
     """A square table of correlations, blue where two go together and orange where one falls as the other rises."""
     values, n = np.asarray(values, dtype=float), len(labels)
-    ax.imshow(values, cmap=_two_sided(), vmin=-1.0, vmax=1.0)
+    colours = LinearSegmentedColormap.from_list("borrow", [COLOURS["single"], "white", COLOURS["focused"]])
+    ax.imshow(values, cmap=colours, vmin=-1.0, vmax=1.0)
     ax.set_xticks(range(n), [str(v) for v in labels], rotation=45, ha="right", rotation_mode="anchor")
     ax.set_yticks(range(n), [str(v) for v in labels])
     ax.grid(visible=False)
@@ -132,12 +134,6 @@ def heat_map(ax: Axes, labels: Sequence[str], values: Any, title: str) -> Axes:
             ax.text(j, i, signed(values[i, j]), ha="center", va="center", fontsize=7.5, color=colour)
     ax.set_title(title)
     return ax
-
-
-def _two_sided() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("borrow", [COLOURS["single"], "white", COLOURS["focused"]])
 
 
 def surface(ax: Axes, x: Any, y: Any, mean: Any, std: Any | None) -> Axes:

@@ -8,6 +8,7 @@ broken. A test of a new kernel is one line: `check_kernel(MyKernel(), X, Z)`.
 | kernel     | `check_kernel`     | symmetry, positivity, its diagonal, differences of values for every derivative |
 | covariance | `check_covariance` | the dense formula: evidence, marginals, predictions, derivatives by the noise  |
 | likelihood | `check_likelihood` | differences of log Z, and the density itself where it is given                 |
+| inference  | `check_inference`  | itself from where it ended, and differences of its evidence                    |
 | tasks      | `check_tasks`      | the sum written out, in the order of the tasks                                 |
 | estimator  | `check_estimator`  | its own answers, where forms, orders and copies of the data must not matter    |
 """
@@ -17,18 +18,22 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal, assert_raises
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 
 from borrow.covariance.contracts import Covariance, Sites
 from borrow.data.cells import Cells, Codes
+from borrow.inference.contracts import Inference
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
 from borrow.numerics.linalg import Array
+from borrow.numerics.optimise import Values
 from borrow.tasks.contracts import Shard, Tasks
+from borrow.tasks.placed import PlacedTasks
 
 STEP = 1e-5
 
@@ -219,6 +224,38 @@ def check_likelihood(likelihood: Any, density: Callable[[float, Array], Array] |
         assert_allclose(np.exp(log_z), expected, rtol=1e-6)
 
 
+def check_inference(
+    infer: Inference,
+    prior: Callable[[Array], Covariance],
+    theta: Array,
+    tasks: PlacedTasks,
+    values: Values,
+) -> None:
+    """The contract of an inference: one answer wherever it starts, with the derivatives of its evidence.
+
+    Parameters
+    ----------
+    infer : what is tried; one that goes in steps needs a tolerance of 1e-9 or so, for differences to tell anything.
+    prior : the covariance at some logarithms of the parameters of its kernels.
+    theta : the logarithms at which it is tried.
+    tasks : the rows, with targets that the likelihood knows.
+    values : the likelihood's own parameters by name; empty where it has none.
+    """
+    found = infer(prior(theta), tasks, values)
+    again = infer(prior(theta), tasks, values, found.start)
+    assert np.isfinite(infer.log_variance)
+    assert_allclose(again.evidence, found.evidence, rtol=1e-8)
+    for one, other in zip(again.posterior.marginals(), found.posterior.marginals(), strict=True):
+        assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    adjoints, own = found.gradient()
+    by_theta = numerical_gradient(lambda t: infer(prior(t), tasks, values).evidence, theta)
+    assert_same_gradient(np.concatenate(adjoints.bases), by_theta)
+    assert own.keys() == values.keys()
+    for name, slope in own.items():
+        moved = partial(lambda name, v: infer(prior(theta), tasks, {**values, name: v}).evidence, name)
+        assert_same_gradient(slope, numerical_gradient(moved, values[name]))
+
+
 def count_and_sum(shard: Shard, common: float) -> tuple[int, float, list[int]]:
     """What `check_tasks` asks every shard for: rows, a sum, and the rows of each task."""
     return len(shard.cells.y), common * float(shard.cells.y.sum()), np.diff(shard.cells.starts).tolist()
@@ -246,12 +283,8 @@ def check_estimator(estimator: Any, X: Array, y: Any, tasks: Sequence[Any]) -> N
     settings, labels = estimator.get_params(), np.asarray(tasks)
     model = clone(estimator)
     assert repr(model.get_params()) == repr(settings)
-    try:
+    with assert_raises(NotFittedError, msg="predict answered before fit"):
         model.predict(X, tasks=tasks)
-    except NotFittedError:
-        pass
-    else:
-        raise AssertionError("predict answered before fit")
     assert model.fit(X, y, tasks=tasks) is model
     assert repr(model.get_params()) == repr(settings)
     assert_array_equal(model.tasks_, sorted(set(labels.tolist())))
@@ -265,12 +298,9 @@ def check_estimator(estimator: Any, X: Array, y: Any, tasks: Sequence[Any]) -> N
     _same_answers(first, _answers(clone(model).fit(pairs), X, tasks))
     few = [0, len(X) - 1]
     _same_answers({n: v[few] for n, v in first.items()}, _answers(model, X[few], labels[few].tolist()))
-    try:
+    with assert_raises(ValueError, msg="fit took fewer targets than rows"):
         model.fit(X, np.asarray(y)[:-1], tasks=tasks)
-    except ValueError:
-        _same_answers(first, _answers(model, X, tasks), rtol=0.0)
-    else:
-        raise AssertionError("fit took fewer targets than rows")
+    _same_answers(first, _answers(model, X, tasks), rtol=0.0)
 
 
 def _answers(model: Any, X: Array, tasks: Sequence[Any]) -> dict[str, Any]:

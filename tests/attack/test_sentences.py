@@ -263,7 +263,7 @@ COMMANDS = {
     "a number of jobs": (LINES, ["--jobs", "0"], "--jobs 0: expected a number of fits at once"),
     "a seed": (LINES, ["--seed", "-1"], "--seed"),
     "1e160": ([f"{line}e160" for line in LINES], [], "too large to be computed with"),
-    "1e400": ([f"{line}e400" for line in LINES], [], "infinite in row"),
+    "1e400": ([f"{line}e400" for line in LINES], [], "infinite in line"),
     "nothing but a byte order mark": (None, [], "is empty; give a table"),
     "a separator at the end": ([f"{line}," for line in LINES], [], "a comma at the end of line 2 and none at the end"),
 }

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from borrow.cli.output import fail, tell
 from borrow.cli.read import CLOSENESS, Source, open_source
-from borrow.data.labels import did_you_mean, list_labels, sort_labels
-from borrow.data.written import DECIMAL, THOUSANDS
+from borrow.data.labels import counted, did_you_mean, list_labels, sort_labels
+from borrow.data.written import DECIMAL, THOUSANDS, units_of
 
 #: What stands for no value in a CSV file, beside nothing at all.
-WORDS = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "none", "#DIV/0!", "#VALUE!"]
-MISSING = ["", *WORDS, "?", "-", "--", "."]
+WORDS = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "#DIV/0!", "#VALUE!"]
+GAPS = ["", *WORDS, "?", "-", "--", "."]
+#: What does so among numbers and dates, and is a word among words: a side effect may be severe, mild or none.
+NONE = ["None", "none"]
+MISSING = [*GAPS, *NONE]
 #: Digits in groups, between which commas, points, blanks or other signs stand.
 GROUPED = r"^[-+]?\d{1,3}(?:[,.' _’\u00a0\u202f]\d{2,3})+(?:[.,]\d+)?$"
 
@@ -38,15 +45,17 @@ class Table:
     features: list[str]
     dropped: int
     wide: tuple[str, ...] = ()  # the columns that were a task each; the rows of each are together, in one order
+    lines: NDArray[np.intp] | None = None  # of a text file, that the rows stand in
+
+    @property
+    def without_target(self) -> int:
+        """How many rows have no target; of a wide table, a row per input and task."""
+        return self.frame[self.target].null_count()
 
     @property
     def labels(self) -> tuple[Any, ...]:
         """Distinct task labels."""
         return () if self.task is None else sort_labels(self.frame[self.task].to_list())
-
-    def inputs(self) -> pl.DataFrame:
-        """What an estimator gets as X: features, and the task column last."""
-        return self.frame.select(self.features if self.task is None else [*self.features, self.task])
 
     def counts(self) -> list[list[Any]]:
         """Each task with the number of its rows that have a target; all rows as one task where none is named."""
@@ -65,22 +74,45 @@ def open_table(
     ignore: Sequence[str] | None = None,
     drop_missing: bool | None = False,
     targets: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
+    keep: Mapping[str, str] = MappingProxyType({}),
     order: Sequence[str] | None = None,
 ) -> Table:
     """The columns that are needed of a file, or of standard input for `-`, read and checked.
 
+    Columns to `keep`, by name with what each says, are inputs only where `features` names them.
     `drop_missing` leaves out rows that lack an input or a task; None leaves out those that lack a task.
     """
     if targets:
         if target is not None or task is not None:
             fail("--targets has a column per task; leave out --target and --task")
-        table = read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing)
+        table = read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing, keep)
     elif target is None:
         fail("--target is missing: the column to predict; or --targets, where every task has a column of its own")
     else:
         table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
     return replace(table, frame=table.frame.with_columns(*(in_order(text, table) for text in order or [])))
+
+
+@contextmanager
+def in_lines(lines: NDArray[np.intp] | None) -> Iterator[None]:
+    """Name the lines of a text file where an error of the library names rows of its table."""
+    try:
+        yield
+    except ValueError as problem:
+        told = str(problem) if lines is None else _name_lines(str(problem), lines)
+        if told == str(problem):
+            raise
+        raise ValueError(told) from problem
+
+
+def _name_lines(text: str, lines: NDArray[np.intp]) -> str:
+    def line(found: re.Match[str]) -> str:
+        rows = [int(row) for row in found[2].split(", ")]
+        if max(rows) >= len(lines):  # words of the table itself, a label perhaps
+            return found[0]
+        return f"in line{found[1]} {', '.join(str(lines[row]) for row in rows)}"
+
+    return re.sub(r"\bin row(s?) (\d+(?:, \d+)*)", line, text)
 
 
 def in_order(text: str, table: Table) -> pl.Series:
@@ -104,6 +136,7 @@ def read_wide(
     features: Sequence[str] | None,
     ignore: Sequence[str],
     drop_missing: bool | None,
+    keep: Mapping[str, str],
 ) -> Table:
     """The same where every task has a column of targets: one row per input and task, the rows of a task together."""
     from borrow.transfer.problem import TASK, VALUE
@@ -111,9 +144,11 @@ def read_wide(
     names = _split_names(targets, source, "--targets")
     if len(set(names)) < 2:
         fail(f"--targets names {list_labels(names)}; give at least two columns, one per task")
-    used = choose_features(source, names, features, ignore)
-    frame = source.read([*used, *names])
-    inputs = pl.DataFrame([c.alias(n) for n, c in as_inputs(source, frame.select(used)).items()])
+    source.require(list(keep))
+    used = choose_features(source, dict.fromkeys(names, "target"), features, ignore, keep)
+    frame = source.read(list(dict.fromkeys([*used, *keep, *names])))
+    read = {**{name: as_labels(frame[name]) for name in keep}, **as_inputs(source, frame.select(used))}
+    inputs = pl.DataFrame([c.alias(n) for n, c in read.items()])
     whole = ~inputs.select(pl.any_horizontal(pl.all().is_null())).to_series() if drop_missing else None
     columns = [as_target(frame[n], source) for n in names]
     numbers = all(c.dtype.is_numeric() for c in columns)
@@ -125,7 +160,13 @@ def read_wide(
     )
     if long.height == 0:
         fail(f"every row of {source.name} lacks an input; leave a column out with --ignore")
-    return Table(source.name, long, VALUE, TASK, used, frame.height - long.height // len(names), tuple(names))
+    lines = source.lines(np.tile(whole_rows(frame.height, whole), len(names)))
+    return Table(source.name, long, VALUE, TASK, used, frame.height - long.height // len(names), tuple(names), lines)
+
+
+def whole_rows(n: int, whole: pl.Series | None) -> NDArray[np.intp]:
+    """Positions of the rows that are whole; of all rows for None."""
+    return np.arange(n) if whole is None else np.flatnonzero(whole.to_numpy())
 
 
 def chosen_kind(table: Table, kind: str, labels: bool, numbers: bool) -> str:
@@ -136,8 +177,7 @@ def chosen_kind(table: Table, kind: str, labels: bool, numbers: bool) -> str:
         fail("--labels and --numbers: the target holds one or the other")
     if labels or numbers:
         return "classification" if labels else "regression"
-    values = table.frame[table.target].drop_nulls()
-    if kind == "auto" and (found := like_classes(values.to_list())):
+    if kind == "auto" and (found := like_classes(table.frame[table.target].drop_nulls().to_list())):
         fail(f"{found} looks like labels: --labels or --numbers says which it is")
     return kind
 
@@ -149,52 +189,62 @@ def read_table(
     features: Sequence[str] | None,
     ignore: Sequence[str],
     drop_missing: bool | None = False,
-    keep: Sequence[str] = (),
+    keep: Mapping[str, str] = MappingProxyType({}),
 ) -> Table:
-    """The columns that are needed, read and checked; those to `keep` are labels as the task is, and no inputs."""
-    tasks = [*([] if task is None else [task]), *keep]
+    """The columns that are needed, read and checked; those to `keep` are labels as the task is, or named inputs."""
     source.require([target], "--target")
-    source.require(tasks[: task is not None], "--task")
-    source.require(keep)
+    source.require([] if task is None else [task], "--task")
+    source.require(list(keep))
     if target == task:
         fail(f"--target and --task are both {target!r}; they are two columns")
-    used = choose_features(source, [target, *tasks], features, ignore)
-    needed = [*used, *tasks]
-    frame = source.read([*needed, target])
-    read = as_inputs(source, frame.select(used))
-    read |= {name: as_labels(frame[name]) for name in tasks}
-    read[target] = as_target(frame[target], source)
+    tasks = {} if task is None else {task: "task"}
+    says = {**keep, **tasks}
+    used = choose_features(source, {target: "target", **tasks}, features, ignore, keep)
+    needed = list(dict.fromkeys([*used, *says]))
+    frame = source.read(list(dict.fromkeys([*needed, target])))
+    read = {
+        **{name: as_labels(frame[name]) for name in says},
+        **as_inputs(source, frame.select(used)),
+        target: as_target(frame[target], source),
+    }
     if read[target].null_count() == frame.height:
         fail(f"every value of --target {target!r} is missing in {source.name}; there is nothing to learn from")
     table = pl.DataFrame([values.alias(name) for name, values in read.items()])
-    lacking = {n: table[n].null_count() for n in (needed if drop_missing else tasks) if table[n].null_count()}
+    lacking = {n: table[n].null_count() for n in (needed if drop_missing else says) if table[n].null_count()}
     if lacking and drop_missing is False:
         name, count = next(iter(lacking.items()))
         fail(
-            f"the task {name!r} is missing in {count:,} row(s) of {source.name}, the first "
+            f"the {says[name]} {name!r} is missing in {count:,} row(s) of {source.name}, the first "
             f"{source.place(table[name].is_null().arg_max())}; leave these rows out with --drop-missing"
         )
     whole = table.drop_nulls(list(lacking)) if lacking else table
     if whole.height == 0:
         names = list_labels(list(lacking))
         fail(f"every row of {source.name} lacks a value of {names}; leave a column out with --ignore")
-    return Table(source.name, whole, target, task, used, table.height - whole.height)
+    kept = ~table.select(pl.any_horizontal(pl.col(list(lacking)).is_null())).to_series() if lacking else None
+    lines = source.lines(whole_rows(table.height, kept))
+    return Table(source.name, whole, target, task, used, table.height - whole.height, lines=lines)
 
 
 def choose_features(
-    source: Source, roles: Sequence[str], features: Sequence[str] | None, ignore: Sequence[str]
+    source: Source,
+    roles: Mapping[str, str],
+    features: Sequence[str] | None,
+    ignore: Sequence[str],
+    keep: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Input columns: those named, or all that are neither target nor task nor ignored."""
+    """Input columns: those named, or all that have no role, are not kept for something else and not ignored."""
     left_out, named = (
         _split_names(given, source, option) for given, option in ((ignore, "--ignore"), (features or [], "--features"))
     )
     for name in named:
         if name in roles:
-            fail(f"--features names {name!r}, which is the {'target' if name == roles[0] else 'task'} column")
-    asked = named if features else [c for c in source.columns if c not in roles]
+            fail(f"--features names {name!r}, which is the {roles[name]} column")
+    asked = named if features else [c for c in source.columns if c not in (*roles, *keep)]
     used = list(dict.fromkeys(c for c in asked if c not in left_out))
     if not used:
-        fail(f"no input column is left beside {list_labels(roles)}; a model needs at least one")
+        hint = f"; --features can name {list_labels(list(keep))} too" if keep and not features else ""
+        fail(f"no input column is left beside {list_labels([*roles, *keep])}; a model needs at least one{hint}")
     return used
 
 
@@ -215,6 +265,23 @@ def as_inputs(source: Source, frame: pl.DataFrame) -> dict[str, pl.Series]:
     numbers = [n for n in frame.columns if n not in text or n in slips]
     out = as_numbers(source, frame.select(numbers), "correct it, leave it empty, or leave the column out with --ignore")
     return {n: out[n] if n in out else as_text(frame[n]) for n in frame.columns}
+
+
+def as_fitted(source: Source, frame: pl.DataFrame, encoder: Any, remedy: str, before: int = 0) -> dict[str, pl.Series]:
+    """Columns as a fitted encoder expects them: numbers where it has numbers, else text; without one, numbers.
+
+    `before` are the rows of the file before these.
+    """
+    from borrow.data.encode import Levels, Ordered
+    from borrow.data.encode import Numbers as NumberColumn  # a column of numbers that needs no more
+
+    plain, words = frame.columns, {}
+    if encoder is not None:
+        plain = [str(c.name) for c in encoder.columns_ if isinstance(c, NumberColumn)]
+        kept = {str(c.name): c.known for c in encoder.columns_ if isinstance(c, (Levels, Ordered))}
+        words = {name: has_words(pl.Series(known, dtype=pl.String)) for name, known in kept.items()}
+    numbers = as_numbers(source, frame.select(plain), remedy, before)
+    return {n: numbers[n] if n in numbers else as_text(frame[n], words.get(n, False)) for n in frame.columns}
 
 
 def as_numbers(source: Source, frame: pl.DataFrame, remedy: str, before: int = 0) -> dict[str, pl.Series]:
@@ -296,9 +363,20 @@ def present(column: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
     return text.set(text.is_in(missing).fill_null(True), None)
 
 
-def as_text(column: pl.Series) -> pl.Series:
-    """Text without what stands for no value; another column as it is."""
-    return present(column) if column.dtype == pl.String else column
+def has_words(column: pl.Series) -> bool:
+    """Whether some text is a word, which has no digit, rather than a number or a date."""
+    return bool(present(column).str.contains(r"^\D+$").any())
+
+
+def as_text(column: pl.Series, words: bool | None = None) -> pl.Series:
+    """Text without what stands for no value; another column as it is.
+
+    `words` says whether "none" is a word of the column; None looks for other words in it.
+    """
+    if column.dtype != pl.String:
+        return column
+    words = has_words(column) if words is None else words
+    return present(column, GAPS if words else MISSING)
 
 
 def whole_or_text(text: pl.Series, pattern: str) -> pl.Series:
@@ -315,7 +393,23 @@ def as_labels(column: pl.Series) -> pl.Series:
     if column.n_unique() > text.n_unique():
         padded = column.filter((column != text).fill_null(False))
         tell(f"labels of {column.name!r} differ in blanks alone, such as {padded[0]!r}, and are taken for the same")
+    distinct = text.drop_nulls().unique(maintain_order=True)
+    alike = distinct.filter(distinct.str.to_lowercase().is_duplicated())
+    if len(alike):
+        pair = alike.filter(alike.str.to_lowercase() == alike[0].lower())
+        tell(
+            f"labels of {column.name!r} differ in upper and lower case alone, such as {list_labels(pair.to_list())}, "
+            "and are taken for different ones; write them alike where they are one"
+        )
     return whole_or_text(text, r"^(0|-?[1-9]\d{0,17})$")
+
+
+def measured(text: pl.Series) -> bool:
+    """Whether a column holds numbers with a unit and nothing else."""
+    try:
+        return units_of(text.name, text.drop_nulls().to_list()) is not None
+    except ValueError:  # the library says what is wrong with them, where they are to be numbers
+        return False
 
 
 def as_target(column: pl.Series, source: Source) -> pl.Series:
@@ -334,7 +428,7 @@ def as_target(column: pl.Series, source: Source) -> pl.Series:
             f"--target {column.name!r} of {source.name} holds text ({short(column[found.odd])} "
             f"{source.place(found.odd)}) among numbers; correct it, or leave it empty where nothing was observed"
         )
-    return text
+    return as_text(column, words=not measured(text))
 
 
 def match_label(given: Any, labels: Sequence[Any]) -> Any:
@@ -352,10 +446,15 @@ def find_label(given: str | None, labels: Sequence[Any], option: str) -> Any:
     return label
 
 
-def said_dropped(n: int) -> str:
-    """What --drop-missing did."""
-    were = "row was left out: it lacks" if n == 1 else "rows were left out: they lack"
-    return f"{n:,} {were} an input or a task."
+def said_of_rows(result: dict[str, Any]) -> Iterator[str]:
+    """What --drop-missing did, which columns are no inputs, and how many of the rows that are left have no target."""
+    if n := result["dropped"]:
+        were = "row was left out: it lacks" if n == 1 else "rows were left out: they lack"
+        yield f"{n:,} {were} an input or a task."
+    for name, what in result.get("aside", {}).items():
+        yield f"Column {name!r} says the {what} and is no input; --features can name it as one."
+    if n := result["without_target"]:
+        yield f"{counted(n, 'row')} {'has' if n == 1 else 'have'} no target."
 
 
 def short(value: Any) -> str:

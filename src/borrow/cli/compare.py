@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 import borrow
 from borrow import __version__
 from borrow.cli import options as o
-from borrow.cli.columns import Table, as_numbers, chosen_kind, find_label, open_table, said_dropped
+from borrow.cli.columns import Table, as_fitted, chosen_kind, find_label, in_lines, open_table, said_of_rows
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -40,6 +41,7 @@ EXAMPLE = (
     "--store run.jsonl --report report.html --seed 0"
 )
 
+CALIBRATION = "the probability of the predicted class, on average, less the share that was right; above 0 is too sure."
 NAMES = {"store": "Results", "save": "Model", "report": "Report"}
 
 
@@ -70,10 +72,17 @@ def run(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", help="Column that says which rows belong together; folds keep them together."),
+        typer.Option(
+            "--group",
+            help="Column that says which rows belong together; folds keep them together. No input unless -x names it.",
+        ),
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", help="Column of numbers or dates: the past has to predict the future.")
+        str | None,
+        typer.Option(
+            "--time",
+            help="Column of numbers or dates: the past has to predict the future. No input unless -x names it.",
+        ),
     ] = None,
     wanted: Annotated[
         Path | None, typer.Option("--wanted", help="Table of the rows that will be asked for: the answer is for these.")
@@ -128,13 +137,13 @@ def run(
 
     files = {"--store": stored, "--save": save, "--report": report}
     check_files({"DATA": data, **({} if wanted is None else {"--wanted": wanted})}, files)
-    verdict: dict[str, Any] = {
+    verdict = {
         **files,
         "--wanted": wanted,
         "--minutes": minutes,
         "--rope": rope if rope != 0.02 else None,
+        "--unseen": unseen if unseen != "error" else None,
     }
-    verdict["--unseen"] = unseen if unseen != "error" else None
     idle = " and ".join(name for name, value in verdict.items() if value is not None)
     refuse(
         {
@@ -148,17 +157,17 @@ def run(
     )
     if report is not None:
         import jinja2  # noqa: F401  # asked for before the work rather than after it
-    extra = [name for name in (group, time) if name is not None]
-    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, extra, order)
+    keep = {name: what for name, what in ((group, "group"), (time, "time")) if name is not None}
+    table = open_table(data, delimiter, target, task, features, ignore, drop_missing, targets, keep, order)
     target, task, kind = table.target, table.task, chosen_kind(table, kind, labels, numbers)
     if task is None:
         fail("--task is missing: the column that names the task of a row; or --targets, a column per task")
     label = find_label(primary, table.labels, "--primary")
     chosen: Any = "auto" if methods == "auto" else [m.strip() for m in methods.split(",") if m.strip()]
-    with library_warnings() as seen:
+    with library_warnings() as seen, in_lines(table.lines):
         problem = read_problem(table.frame, target, task, table.features, kind, group=group, time=time)
     if quick:
-        look(problem, label, chosen, scoring, seed, as_json)
+        look(problem, table, label, chosen, scoring, seed, as_json)
         return
     with (
         library_warnings() as warned,
@@ -177,7 +186,7 @@ def run(
             random_state=seed,
             store=kept,
             progress=told,
-            wanted=None if wanted is None else rows_wanted(wanted, delimiter),
+            wanted=None if wanted is None else rows_wanted(wanted, delimiter, problem),
             max_minutes=minutes,
             unseen=unseen,
             rope=rope,
@@ -185,13 +194,16 @@ def run(
     with library_warnings() as more:
         parts = explained(found, table, problem) if save is not None or report is not None else {}
         if save is not None:
-            method = found.verdict().method
-            about = {"target": target, "kind": found.kind, "method": method, "seed": seed}
-            borrow.store.save(
-                parts["model"],
-                save,
-                {**about, "rows": to_json(list(found.rows.items())), "encoding": encoding_of(problem.encoder)},
-            )
+            about = {
+                "target": target,
+                "kind": found.kind,
+                "method": found.verdict().method,
+                "primary": label,
+                "seed": seed,
+                "rows": to_json(list(found.rows.items())),
+                "encoding": encoding_of(problem.encoder),
+            }
+            borrow.store.save(parts["model"], save, about)
         if report is not None:
             call = command_line(
                 "compare",
@@ -212,17 +224,26 @@ def run(
             borrow.report.write(report, borrow.report.summary(**parts, command=call))
     warned[:] = dict.fromkeys([*seen, *warned, *more])
     written = {name.removeprefix("--"): str(path) for name, path in files.items() if path is not None}
-    tables = {"table": found.table().rows(), "verdicts": [v.to_dict() for v in found.verdicts().values()]}
-    result = {**described(found), "skipped": found.skipped, **tables}
-    encoding = encoding_of(problem.encoder)
-    result |= {"dropped": table.dropped, "files": written, "encoding": encoding, "warnings": warned}
-    print_result(result, as_json, lambda: lines_of(found, table.dropped, encoding, written))
+    result = {
+        **described(found),
+        "skipped": found.skipped,
+        "table": found.table().rows(),
+        "verdicts": [v.to_dict() for v in found.verdicts().values()],
+        "dropped": table.dropped,
+        "without_target": table.without_target,
+        "aside": {} if features else keep,
+        "files": written,
+        "encoding": encoding_of(problem.encoder),
+        "warnings": warned,
+    }
+    print_result(result, as_json, lambda: lines_of(found, result))
 
 
-def rows_wanted(place: Path, delimiter: str | None) -> Any:
-    """The rows that will be asked for, as columns of numbers."""
-    source = open_source(str(place), delimiter)
-    return as_numbers(source, source.read(), remedy="leave it out of the file")
+def rows_wanted(place: Path, delimiter: str | None, problem: Any) -> Any:
+    """The inputs that will be asked for, as they stand in the table that is compared; other columns are passed over."""
+    source = open_source(str(place), delimiter, problem.columns)
+    source.require(problem.columns, "--wanted")
+    return as_fitted(source, source.read(problem.columns), problem.encoder, "the table has numbers there")
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
@@ -258,16 +279,12 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 
-def lines_of(found: borrow.Comparison, dropped: int, encoding: list[str], written: dict[str, str]) -> list[Any]:
+def lines_of(found: borrow.Comparison, result: dict[str, Any]) -> Iterator[Any]:
     """The verdict, what it rests on, what to do, and the files that were written."""
-    left_out = [said_dropped(dropped)] if dropped else []
-    answer = every_primary(found) if len(found.primaries) > 1 else one_primary(found)
-    return [
-        *left_out,
-        *((line, DIM) for line in encoding),
-        *answer,
-        *((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in written.items()),
-    ]
+    yield from said_of_rows(result)
+    yield from ((line, DIM) for line in result["encoding"])
+    yield from every_primary(found) if len(found.primaries) > 1 else one_primary(found)
+    yield from ((f"{NAMES[name]}: {place}", UNBROKEN) for name, place in result["files"].items())
 
 
 def one_primary(found: borrow.Comparison) -> list[Any]:
@@ -275,7 +292,7 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
     from borrow.transfer.methods import label_of
 
     verdict, secondaries = found.verdict(), []
-    covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else ""
+    covers = "Covers: share of rows inside their 90 % band." if found.kind == "regression" else f"Calib.: {CALIBRATION}"
     expected = "; of methods that relate the tasks, the one to expect at new rows" if verdict.by_all_rows else ""
     errors = (
         f"Error: {found.scoring} over rows held out. Difference: from the best {found.beside} "
@@ -388,7 +405,7 @@ def every_primary(found: borrow.Comparison) -> list[Any]:
     ]
 
 
-def look(problem: Any, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
+def look(problem: Any, table: Table, primary: Any, methods: Any, scoring: str | None, seed: int, as_json: bool) -> None:
     """Print the quick look: a table, said to be optimistic for numbers and coarse for labels."""
     from borrow.transfer.methods import label_of
 
@@ -413,9 +430,14 @@ def look(problem: Any, primary: Any, methods: Any, scoring: str | None, seed: in
         "fitted anew, and there is a verdict."
     )
     if last == "calibration":
-        why = "coarse: three folds, dealt once. Without --quick there are more of them, and a verdict."
+        why = (
+            "coarse: three folds, dealt once. Without --quick there are more of them, and a verdict. "
+            f"Calibration: {CALIBRATION}"
+        )
+    result = {"quick": True, "table": rows, "dropped": table.dropped, "without_target": table.without_target}
     shown = [
+        *said_of_rows(result),
         SafeTable(["method"], ["error", "log density", last, "seconds"], cells),
         (f"A quick look, and {why}", DIM),
     ]
-    print_result({"quick": True, "table": rows, "warnings": warned}, as_json, lambda: shown)
+    print_result({**result, "warnings": warned}, as_json, lambda: shown)

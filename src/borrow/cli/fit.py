@@ -12,7 +12,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, chosen_kind, find_label, open_table, said_dropped
+from borrow.cli.columns import Table, chosen_kind, find_label, in_lines, open_table, said_of_rows
 from borrow.cli.output import (
     BOLD,
     DIM,
@@ -31,6 +31,8 @@ from borrow.cli.output import (
 from borrow.data.labels import counted
 from borrow.data.plain import to_json
 
+#: What the file of a model says beside the model.
+STORED = ("target", "kind", "method", "primary", "rows", "seed", "encoding")
 #: Rows in one matrix from which on a word is said before the wait.
 MANY = 3000
 
@@ -57,8 +59,8 @@ def run(
         typer.Option(
             "--method",
             "-m",
-            help="auto (weigh all that apply), single, pooled, symmetric, focused, hierarchical, rbf or ivm; "
-            "default: focused with a primary, else symmetric.",
+            help="auto (weigh all that apply), single, pooled, symmetric, rank1, focused, hierarchical, rbf, ivm or "
+            "clusters; default: focused with a primary, else symmetric.",
             autocompletion=lambda: _methods(),
         ),
     ] = "",
@@ -82,28 +84,36 @@ def run(
     label = find_label(primary, table.labels, "--primary")
     tell_large(table, method, label)
     start = time.perf_counter()
-    with library_warnings() as warned, progress("fitting", counted=False):
+    with library_warnings() as warned, progress("fitting", counted=False), in_lines(table.lines):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    borrow.store.save(model, save, {k: about[k] for k in ("target", "kind", "method", "rows", "seed", "encoding")})
-    about |= {"model": str(save), "dropped": table.dropped, "warnings": warned, "relatedness": related(model)}
+    borrow.store.save(model, save, {k: about[k] for k in STORED})
+    about |= {"model": str(save), "dropped": table.dropped, "without_target": table.without_target}
+    about |= {"warnings": warned, "relatedness": related(model)}
     print_result(about, as_json, lambda: lines_of(about))
 
 
 def tell_large(table: Table, method: str, primary: Any) -> None:
     """Say a word before the wait: exact methods take the cube of the rows of a task, or of all tasks."""
-    joint = method in ("symmetric", "hierarchical") or (not method and primary is None)
+    from borrow import models
+    from borrow.estimators import registry
+
+    models.load()
+    matrix = {e.key: e.matrix for e in registry.entries()}
+    of_this = matrix.get(method, "task") if method or primary is not None else "all"
+    joint, suited = of_this == "all", [key for key, rows in matrix.items() if key is not None and rows == "few"]
     counts = [table.frame.height] if joint or table.task is None else table.frame[table.task].value_counts()["count"]
-    if max(counts) > MANY and method not in ("pooled", "rbf", "ivm"):
+    if max(counts) > MANY and of_this != "few":
         tell(
             f"{max(counts):,} rows {'in all' if joint else 'of one task'} may take long and much memory; "
-            "--method pooled, rbf or ivm suits many rows"
+            f"--method {', '.join(suited[:-1])} or {suited[-1]} suits many rows"
         )
 
 
 def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """The fitted model, and what there is to say of it."""
     from borrow.data.encoder import encode_frame
+    from borrow.estimators import registry
     from borrow.estimators.base import with_encoder
     from borrow.transfer.methods import LABELS, build
     from borrow.transfer.problem import read_target
@@ -114,9 +124,12 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         method = "single" if len(labels) < 2 else "focused" if primary is not None else "symmetric"
     if method not in ("auto", *LABELS):
         fail(f"--method {method!r}: expected auto, {', '.join(LABELS)}")
-    if method in ("auto", "focused") and primary is None and len(labels) > 1:
+    found = registry.by_key(method, kind)
+    about_one = method == "auto" or (found is not None and found.takes("primary"))
+    if about_one and primary is None and len(labels) > 1:
         fail(f"--method {method} needs --primary, the task that matters; tasks are {', '.join(map(repr, labels))}")
-    X, task = table.inputs(), table.task
+    task = table.task
+    X = table.frame.select(table.features if task is None else [*table.features, task])
     if table.wide and kind == "regression":  # the answer then has a column per task, as the table has
         blocks = y.reshape(len(table.wide), -1)
         X, y, task = table.frame.select(table.features).head(blocks.shape[1]), pl.DataFrame(blocks.T, table.wide), None
@@ -155,11 +168,12 @@ def related(model: Any) -> list[dict[str, Any]]:
 def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     """What was fitted, in words and a table."""
     n = len(about["rows"])
-    words = f"{about['class']} fitted to {counted(sum(k for _, k in about['rows']), 'row')}"
-    words += f" of {n} tasks" if n > 1 else ""
-    yield f"{words} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target {about['target']!r}."
-    if about["dropped"]:
-        yield said_dropped(about["dropped"])
+    learnt = counted(sum(k for _, k in about["rows"]), "row") + (f" of {n} tasks" if n > 1 else "")
+    yield (
+        f"{about['class']} fitted to {learnt} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target "
+        f"{about['target']!r}."
+    )
+    yield from said_of_rows(about)
     yield from ((line, DIM) for line in about["encoding"])
     if about.get("verdict"):
         yield about["verdict"], BOLD

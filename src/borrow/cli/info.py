@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import as_text, to_numbers
+from borrow.cli.columns import NONE, as_text, has_words, in_lines, to_numbers
 from borrow.cli.compare import described
 from borrow.cli.output import BOLD, SafeTable, number, print_result
-from borrow.cli.read import file_kind, open_source
+from borrow.cli.read import Source, file_kind, open_source
 from borrow.data.labels import counted
 from borrow.data.plain import to_json
 
@@ -50,7 +51,7 @@ def model_lines(about: dict[str, Any]) -> Iterator[Any]:
             "target": about.get("target"),
             "inputs": listed(about.get("features")),
             "task": about.get("task"),
-            "primary": about.get("settings", {}).get("primary"),
+            "primary": about.get("primary", about.get("settings", {}).get("primary")),
             "tasks": listed(about.get("tasks")),
             "classes": listed(about.get("classes")),
             "rows": sum(n for _, n in about["rows"]) if "rows" in about else None,
@@ -108,18 +109,19 @@ def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
         rows += part.height
         for values in part:
             columns[values.name].take(values, source.separator)
-    becomes = {values.name: as_input(values, source.separator) for values in pl.concat(first)}
+    becomes = {values.name: as_input(values, source) for values in pl.concat(first)}
     about = [{**column.about(rows), **becomes[name]} for name, column in columns.items()]
     return {"rows": rows, "delimiter": source.separator or None, "columns": about}
 
 
-def as_input(column: pl.Series, separator: str) -> dict[str, str]:
+def as_input(column: pl.Series, source: Source) -> dict[str, str]:
     """What a model would make of a column, by its first rows, or why it cannot be read; and what the text in it is."""
     from borrow.data.encode import Dates, Measured, Times, decide
 
-    found = to_numbers(column, separator)
+    found = to_numbers(column, source.separator)
     try:
-        decision = decide(column.name, found.values if found.odd is None else as_text(column))
+        with in_lines(source.lines(np.arange(len(column)))):
+            decision = decide(column.name, found.values if found.odd is None else as_text(column))
     except ValueError as problem:
         return {"becomes": str(problem)}
     kinds = {Dates: "dates", Times: "times", Measured: "numbers"}
@@ -135,11 +137,15 @@ class Column:
     dtype: Any = None
     portions: list[tuple[Any, ...]] = field(default_factory=list)
     values: dict[Any, None] = field(default_factory=dict)  # distinct ones in order, up to COUNTED
+    words: bool = False  # whether there are any, among which "none" is one
+    nones: int = 0
 
     def take(self, column: pl.Series, separator: str) -> None:
         """Take note of the next portion."""
         found, self.dtype = to_numbers(column, separator), column.dtype
-        values = as_text(column)
+        values = as_text(column, words=True)
+        self.words |= column.dtype == pl.String and has_words(column)
+        self.nones += int(values.is_in(NONE).sum()) if column.dtype == pl.String else 0
         flags = found.odd is None, found.doubtful is not None, found.decimal
         finite = found.values.filter(found.values.is_finite()) if found.values.dtype.is_float() else found.values
         infinite = len(found.values.drop_nulls()) - len(finite.drop_nulls())
@@ -150,14 +156,22 @@ class Column:
 
     def about(self, rows: int) -> dict[str, Any]:
         """The column: numbers or text, missing, distinct (COUNTED stands for that many or more), range or values."""
-        numbers, doubtful, decimal, missing, infinite, least, most = zip(*self.portions, strict=True)
-        about = {"name": self.name, "missing": sum(missing), "distinct": min(len(self.values), COUNTED)}
-        if all(numbers) and sum(missing) < rows and (any(decimal) or not any(doubtful)):
+        numbers, doubtful, decimal, nulls, infinite, least, most = zip(*self.portions, strict=True)
+        missing = sum(nulls) + (0 if self.words else self.nones)
+        values = [v for v in self.values if self.words or v not in NONE]
+        about = {"name": self.name, "missing": missing, "distinct": min(len(values), COUNTED)}
+        if all(numbers) and missing < rows and (any(decimal) or not any(doubtful)):
             low = min((v for v in least if v is not None), default=None)
             high = max((v for v in most if v is not None), default=None)
             return {**about, "kind": "numbers", "infinite": sum(infinite), "least": low, "most": high}
         kind = "text" if all(numbers) or self.dtype == pl.String else str(self.dtype)
-        return {**about, "kind": kind, "values": to_json(list(self.values)[:LISTED])}
+        return {**about, "kind": kind, "values": to_json(values[:LISTED])}
+
+
+def in_full(value: float | None) -> str:
+    """A whole number with all its digits, up to 15 of them, as years and identifiers need; others in three digits."""
+    whole = value is not None and abs(value) < 1e15 and value == value // 1
+    return f"{value:.0f}" if whole else number(value)
 
 
 def table_lines(about: dict[str, Any]) -> Iterator[Any]:
@@ -166,7 +180,7 @@ def table_lines(about: dict[str, Any]) -> Iterator[Any]:
     table = SafeTable(["column", "kind"], ["missing", "distinct"])
     table.add_column("values", overflow="ellipsis", no_wrap=True, max_width=36)
     for c in about["columns"]:
-        shown = f"{number(c['least'])} to {number(c['most'])}" if "least" in c else ", ".join(map(str, c["values"]))
+        shown = f"{in_full(c['least'])} to {in_full(c['most'])}" if "least" in c else ", ".join(map(str, c["values"]))
         shown += f", {c['infinite']:,} infinite" if c.get("infinite") else ""
         distinct = f"{c['distinct']:,}" + "+" * (c["distinct"] == COUNTED)
         table.add_row(c["name"], c["kind"], f"{c['missing']:,}", distinct, shown)

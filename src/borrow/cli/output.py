@@ -181,13 +181,11 @@ def resumable(stored: Path | None, *settings: Any) -> Iterator[Path]:
     try:
         yield place
     except KeyboardInterrupt:
+        stored = place  # it stays
         fail(f"interrupted; the same command goes on from {str(place)!r}", INTERRUPTED)
-    except BaseException:
+    finally:
         if stored is None:
             place.unlink(missing_ok=True)
-        raise
-    if stored is None:
-        place.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import as_labels, as_numbers, as_text, find_label, match_label
+from borrow.cli.columns import as_fitted, as_labels, find_label, match_label
 from borrow.cli.output import check_files, fail, library_warnings, print_json, tell_warnings
 from borrow.cli.read import CLOSENESS, Source, open_source, refuse_absent
 from borrow.data.labels import did_you_mean, list_labels
@@ -55,6 +55,8 @@ def run(
     The columns of the data are kept, the predictions come after them. A row that lacks an input gets no prediction,
     unless the model learnt what to do about gaps. Rows are read, predicted and written in portions.
     """
+    from scipy.special import ndtri
+
     if not 0 < level < 1:
         fail(f"--level {level:g}: expected a share between 0 and 1, such as 0.9")
     check_files({"MODEL": model_file, "DATA": data}, {"--output": output})
@@ -64,28 +66,26 @@ def run(
             fail(f"--unseen {unseen!r}: expected error or population")
         for part in (model, getattr(model, "model_", model)):  # an automatic one answers by the one that it chose
             part.set_params(unseen=unseen)
-    reader = open_rows(model, data, delimiter, task, task_is)
-    wanted = reader.needed if only or as_json else None
+    reader = RowReader(model, data, delimiter, task, task_is, primary=stored_primary(model, model_file))
+    answers = Answers(model, float(ndtri(0.5 + level / 2.0)), not function, prefix)
     with library_warnings() as warned:
-        parts = Portions(model, reader, wanted, level, not function, prefix)
+        parts = answers.portions(reader, reader.needed if only or as_json else None)
         if as_json:
             found = pl.concat([answer for _, answer in parts])
         else:
-            write_table((_beside(rows, answer, only) for rows, answer in parts), output)
-    if parts.lacking:
-        warned.append(f"{parts.lacking:,} of {parts.n_rows:,} rows lack an input: their predictions are empty")
+            write_table((answer if only else beside(rows.frame, answer, reader) for rows, answer in parts), output)
+    if reader.lacking:
+        warned.append(f"{reader.lacking:,} of {reader.n_rows:,} rows lack an input: their predictions are empty")
     tell_warnings(warned)
     if as_json:
-        print_json({"rows": parts.n_rows, "columns": found.to_dict(as_series=False), "warnings": warned})
+        print_json({"rows": reader.n_rows, "columns": found.to_dict(as_series=False), "warnings": warned})
 
 
-def _beside(rows: Rows, answer: pl.DataFrame, only: bool) -> pl.DataFrame:
+def beside(frame: pl.DataFrame, answer: pl.DataFrame, reader: RowReader) -> pl.DataFrame:
     """The columns of the data and the new ones."""
-    if only:
-        return answer
-    if clash := [name for name in answer.columns if name in rows.frame.columns]:
-        fail(f"{rows.source.name} has a column {clash[0]!r} already; give --prefix, or --only")
-    return pl.concat([rows.frame, answer], how="horizontal")
+    if clash := [name for name in answer.columns if name in frame.columns]:
+        fail(f"{reader.source.name} has a column {clash[0]!r} already; give --prefix, or --only")
+    return pl.concat([frame, answer], how="horizontal")
 
 
 def load_model(path: Path) -> Any:
@@ -97,48 +97,67 @@ def load_model(path: Path) -> Any:
     return model
 
 
+def stored_primary(model: Any, path: Path) -> Any:
+    """The task that mattered when a model was fitted, where its file says so; None where it says none of its tasks."""
+    return match_label(borrow.store.describe(path).get("primary"), model.fitted_.schema.tasks)
+
+
 class Rows(NamedTuple):
     """Rows of a file as a model needs them."""
 
-    source: Source
     frame: pl.DataFrame  # the columns that were read
-    inputs: pl.DataFrame  # those that the model needs, as numbers unless it encodes them itself
+    X: Any  # those that the model needs, as numbers unless it encodes them itself: a frame where it was fitted to one
     tasks: Any  # the model's labels, where the file or the call names tasks, else None
     whole: Any  # which rows the model can answer for
-    cost: str | None  # the column of costs, where one is asked for
 
-    def given(self, model: Any, at: Any = slice(None)) -> tuple[Any, ...]:
-        """X and tasks of some rows; X is a frame where the model was fitted to one."""
-        X = self.inputs[at]
-        tasks = None if self.tasks is None else self.tasks[at]
-        return X.to_numpy() if model.fitted_.schema.names is None else X, tasks
+    def some(self, at: Any) -> tuple[Any, Any]:
+        """X and tasks of some rows."""
+        return self.X[at], None if self.tasks is None else self.tasks[at]
 
 
-@dataclass(frozen=True)
 class RowReader:
-    """What a model needs of a file, and how it is read."""
+    """What a model needs of a file: its inputs and tasks, and a column of costs beside these.
 
-    source: Source
-    schema: Any
-    names: list[str]  # of the input columns
-    named: list[str]  # the task column, where it is read
-    label: Any  # the task of every row, where the call says it
-    costs: list[str]
-    open: bool  # whether the model answers for tasks that it never saw
+    Where neither the file nor the call names tasks, rows are of the `primary`, if one is given.
+    Rows are read in their order; `n_rows` have been, of which so many are `lacking` an input.
+    """
 
-    @property
-    def needed(self) -> list[str]:
-        """The columns that are needed, each once."""
-        return list(dict.fromkeys([*self.names, *self.named, *self.costs]))
+    def __init__(
+        self,
+        model: Any,
+        data: str,
+        delimiter: str | None,
+        task: str | None,
+        task_is: str | None,
+        cost: Sequence[str] = (),
+        primary: Any = None,
+    ) -> None:
+        self.model, self.schema = model, model.fitted_.schema
+        self.source = source = open_source(data, delimiter, [str(n) for n in self.schema.inputs or ()])
+        source.require([] if task is None else [task], "--task")
+        column = task if task is not None else self.schema.task if isinstance(self.schema.task, str) else None
+        self.names = [str(n) for n in self.schema.inputs or ()]
+        if self.schema.names is None:
+            self.names = [c for c in source.columns if c != column]
+        if self.schema.encoder is None and len(self.names) != self.schema.n_features:
+            fail(
+                f"the model was fitted to {self.schema.n_features} inputs without names and {source.name} has "
+                f"{len(self.names)}: {list_labels(self.names)}"
+            )
+        source.require(self.names)
+        self.named = [c for c in source.columns if c == column and task_is is None]
+        self.costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
+        source.require(self.costs, "--cost")
+        self.label = find_label(task_is, self.schema.tasks, "--as")
+        if not self.named and self.label is None and self.schema.wide is None:
+            self.label = primary
+        self.needed = list(dict.fromkeys([*self.names, *self.named, *self.costs]))
+        self.n_rows = self.lacking = 0
 
-    def rows(self, frame: pl.DataFrame, before: int = 0) -> Rows:
-        """Rows that were read, which stand behind so many others."""
-        from borrow.data.encode import Numbers
-
-        source, encoder, remedy = self.source, self.schema.encoder, "the model expects a number there"
-        plain = self.names if encoder is None else [str(d.name) for d in encoder.columns_ if isinstance(d, Numbers)]
-        numbers = as_numbers(source, frame.select(plain), remedy, before)
-        columns = {n: numbers[n] if n in numbers else as_text(frame[n]) for n in self.names}
+    def rows(self, frame: pl.DataFrame) -> Rows:
+        """The next rows of the file, as they were read."""
+        encoder, remedy = self.schema.encoder, "the model expects a number there"
+        columns = as_fitted(self.source, frame.select(self.names), encoder, remedy, self.n_rows)
         inputs = pl.DataFrame([c.alias(n) for n, c in columns.items()])
         tasks, whole = None, np.ones(len(frame), dtype=bool)
         if encoder is None:
@@ -147,31 +166,12 @@ class RowReader:
         if self.label is not None:
             tasks = np.full(len(frame), self.label, dtype=object)
         elif self.named:
-            labels = labels_of(frame[self.named[0]], self.schema.tasks, source, before, self.open)
+            others = self.model.get_params()["unseen"] == "population"
+            labels = labels_of(frame[self.named[0]], self.schema.tasks, self.source, self.n_rows, others)
             tasks = np.array(labels, dtype=object)
-        return Rows(source, frame, inputs, tasks, whole, self.costs[0] if self.costs else None)
-
-
-def open_rows(
-    model: Any, data: str, delimiter: str | None, task: str | None, task_is: str | None, cost: Sequence[str] = ()
-) -> RowReader:
-    """What the model needs of a file: its inputs and tasks, and a column of costs beside these."""
-    schema = model.fitted_.schema
-    source = open_source(data, delimiter, [str(n) for n in schema.inputs or ()])
-    source.require([] if task is None else [task], "--task")
-    column = task if task is not None else schema.task if isinstance(schema.task, str) else None
-    names = [c for c in source.columns if c != column] if schema.names is None else [str(n) for n in schema.inputs]
-    if schema.encoder is None and len(names) != schema.n_features:
-        fail(
-            f"the model was fitted to {schema.n_features} inputs without names and {source.name} has {len(names)}: "
-            f"{list_labels(names)}"
-        )
-    source.require(names)
-    named = [c for c in source.columns if c == column and task_is is None]
-    costs = [c for c in cost if len(cost) == 1 and ("=" not in c or c in source.columns)]
-    source.require(costs, "--cost")
-    label = None if task_is is None else find_label(task_is, schema.tasks, "--as")
-    return RowReader(source, schema, names, named, label, costs, model.get_params()["unseen"] == "population")
+        self.n_rows += len(frame)
+        self.lacking += int((~whole).sum())
+        return Rows(frame, inputs.to_numpy() if self.schema.names is None else inputs, tasks, whole)
 
 
 def labels_of(
@@ -193,67 +193,63 @@ def labels_of(
     return [found[value] for value in values.to_list()]
 
 
-class Portions:
-    """The rows of a file with what the model says of them, portion by portion; null where a row has no prediction."""
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of rows, as new columns; null where a row has no prediction."""
 
-    def __init__(
-        self, model: Any, reader: RowReader, wanted: list[str] | None, level: float, noise: bool, prefix: str
-    ) -> None:
-        from scipy.special import ndtri
+    model: Any
+    z: float  # low and high are so many deviations away
+    noise: bool  # of a measurement, else of the function
+    prefix: str  # of the names of the columns
 
-        self.model, self.reader, self.wanted, self.prefix = model, reader, wanted, prefix
-        self.z, self.noise = float(ndtri(0.5 + level / 2.0)), noise
-        self.n_rows, self.lacking = 0, 0
-
-    def __iter__(self) -> Iterator[tuple[Rows, pl.DataFrame]]:
+    def portions(self, reader: RowReader, wanted: list[str] | None) -> Iterator[tuple[Rows, pl.DataFrame]]:
+        """The rows of a file with the new columns, portion by portion."""
         waiting: list[Rows] = []  # for a portion that has predictions, whose columns are then known
         nothing: pl.DataFrame | None = None
-        for part in self.reader.source.parts(self.wanted):
-            rows = self.reader.rows(part, self.n_rows)
-            self.n_rows += len(part)
-            self.lacking += int((~rows.whole).sum())
+        for part in reader.source.parts(wanted):
+            rows = reader.rows(part)
             waiting.append(rows)
-            found = self._answer(rows) if rows.whole.any() else None
+            found = self.of(rows) if rows.whole.any() else None
             nothing = found if nothing is None else nothing
             if nothing is not None:
                 for held in waiting:
                     yield held, nothing.clear(len(held.whole)) if held is not rows or found is None else found
                 waiting = []
-        if not self.n_rows:
-            fail(f"{self.reader.source.name} has column names and no rows")
+        if not reader.n_rows:
+            fail(f"{reader.source.name} has column names and no rows")
         if nothing is None:
             fail("every row lacks an input; there is nothing to predict")
 
-    def _answer(self, rows: Rows) -> pl.DataFrame:
+    def of(self, rows: Rows) -> pl.DataFrame:
         """The new columns of some rows."""
         at = np.flatnonzero(rows.whole)
-        parts = [self._some(rows.given(self.model, at[i : i + PORTION])) for i in range(0, len(at), PORTION)]
+        parts = [self._some(rows.some(at[i : i + PORTION])) for i in range(0, len(at), PORTION)]
         found = {self.prefix + n: np.concatenate([p[n] for p in parts]).tolist() for n in parts[0]}
         order = pl.Series(np.cumsum(rows.whole) - 1).set(pl.Series(~rows.whole), None)
         return pl.DataFrame(found, strict=False).select(pl.all().gather(order)).fill_nan(None)
 
-    def _some(self, given: tuple[Any, ...]) -> dict[str, Any]:
+    def _some(self, arguments: tuple[Any, Any]) -> dict[str, Any]:
         """Columns for some of the rows: of a function and of a measurement where these are numbers."""
         model = self.model
         if hasattr(model, "predict_proba"):
-            share = model.predict_proba(*given)
+            share = model.predict_proba(*arguments)
             best = model.classes_[np.argmax(share, axis=1)]
             return {"class": best, **{f"p_{c}": share[:, k] for k, c in enumerate(model.classes_.tolist())}}
-        mean, function = model.predict(*given, return_std=True)
-        measurement = np.sqrt(function**2 + model.noise_at(*given))
+        mean, function = model.predict(*arguments, return_std=True)
+        measurement = np.sqrt(function**2 + model.noise_at(*arguments))
+        half = self.z * (measurement if self.noise else function)
+        found = {
+            "mean": mean,
+            "std_function": function,
+            "std_measurement": measurement,
+            "low": mean - half,
+            "high": mean + half,
+        }
         if np.ndim(mean) == 1:
-            return self._columns(mean, function, measurement)
-        columns: dict[str, Any] = {}
-        for j, label in enumerate(model.fitted_.schema.labels[t] for t in model.fitted_.schema.wide):
-            found = self._columns(mean[:, j], function[:, j], measurement[:, j])
-            columns |= {f"{label}_{name}": values for name, values in found.items()}
-        return columns
-
-    def _columns(self, mean: Any, function: Any, measurement: Any) -> dict[str, Any]:
-        """One task: low and high are of a measurement, or of the function where that is asked for."""
-        z, std = self.z, measurement if self.noise else function
-        low_high = {"low": mean - z * std, "high": mean + z * std}
-        return {"mean": mean, "std_function": function, "std_measurement": measurement, **low_high}
+            return found
+        schema = model.fitted_.schema
+        labels = enumerate(schema.labels[t] for t in schema.wide)  # one column of each per task
+        return {f"{label}_{name}": values[:, j] for j, label in labels for name, values in found.items()}
 
 
 def write_table(parts: Iterable[pl.DataFrame], output: Path) -> None:
@@ -263,17 +259,15 @@ def write_table(parts: Iterable[pl.DataFrame], output: Path) -> None:
     """
     from borrow.numerics.files import write_atomically
 
+    separator = "\t" if output.suffix.lower() == ".tsv" else ","
+    lines = (part.write_csv(include_header=i == 0, separator=separator) for i, part in enumerate(parts))
     if str(output) == "-":
         if sys.stdout is None:
             fail("standard output is closed; give --output with the name of a file")
-        for i, part in enumerate(parts):
-            sys.stdout.write(part.write_csv(include_header=i == 0))
-        return
-    if output.suffix.lower() in (".parquet", ".pq"):
+        sys.stdout.writelines(lines)
+    elif output.suffix.lower() in (".parquet", ".pq"):
         out = io.BytesIO()
         pl.concat(parts).write_parquet(out)
         write_atomically(output, out.getvalue())
-        return
-    separator = "\t" if output.suffix.lower() == ".tsv" else ","
-    lines = (part.write_csv(include_header=i == 0, separator=separator).encode() for i, part in enumerate(parts))
-    write_atomically(output, lines)
+    else:
+        write_atomically(output, (line.encode() for line in lines))

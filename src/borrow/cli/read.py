@@ -112,10 +112,15 @@ class Source:
     def place(self, row: int | None) -> str:
         """Where a row stands: the line of a text file (the header is line 1), the row of another (the first is 0)."""
         at = row or 0
+        lines = self.lines(np.array([at]))
+        return f"in row {at}" if lines is None else f"in line {lines[0]}"
+
+    def lines(self, at: NDArray[np.intp]) -> NDArray[np.intp] | None:
+        """The lines of a text file that rows stand in, after these were read; None for a file without lines."""
         if not self.separator:
-            return f"in row {at}"
+            return None
         rows, gaps = (np.concatenate(parts) for parts in zip(*self.ahead, strict=True))
-        return f"in line {at + gaps[np.searchsorted(rows, at, 'right') - 1]}"
+        return at + gaps[np.searchsorted(rows, at, "right") - 1]
 
     def read(self, wanted: Sequence[str] | None = None) -> pl.DataFrame:
         """These columns (all, if none are named), in this order; there must be rows."""

@@ -67,13 +67,11 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
     wide = (found.target, found.task) == (VALUE, TASK) and not {VALUE, TASK} <= set(open_source(data).columns)
     target, task, targets = (None, None, found.tasks) if wide else (found.target, found.task, None)
     table = open_table(data, delimiter, target, task, found.features, drop_missing=None, targets=targets)
-    problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
-    if problem.digest() != found.digest:  # unless rows were left out by --drop-missing
-        table = replace(table, frame=table.frame.drop_nulls(found.features))
-        problem = read_problem(table.frame, found.target, found.task, found.features, found.kind)
-    if problem.digest() != found.digest:
-        fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
-    return explained(found, table, problem)
+    for rows in (table.frame, table.frame.drop_nulls(found.features)):  # all, or without those of --drop-missing
+        problem = read_problem(rows, found.target, found.task, found.features, found.kind)
+        if problem.digest() == found.digest:
+            return explained(found, replace(table, frame=rows), problem)
+    fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
 
 
 def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import Table, as_numbers, find_label
 from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, library_warnings, number, print_result
-from borrow.cli.predict import Rows, load_model, open_rows, write_table
+from borrow.cli.predict import RowReader, load_model, stored_primary, write_table
 from borrow.data.labels import did_you_mean
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
@@ -44,7 +44,7 @@ def run(
         str, typer.Option("--goal", help="learn the primary everywhere, minimise or maximise it, or decide.")
     ] = "learn",
     primary: Annotated[
-        str | None, typer.Option("--primary", "-p", help="The task that matters, where the model does not know it.")
+        str | None, typer.Option("--primary", "-p", help="The task that matters; default: the one of the model.")
     ] = None,
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Column that names the task; default: the one of the model.")
@@ -67,25 +67,24 @@ def run(
 
     check_files({"MODEL": model_file, "CANDIDATES": candidates}, {"--output": output})
     model = load_model(model_file)
-    reader = open_rows(model, candidates, delimiter, task, task_is, cost=cost or [])
+    known = stored_primary(model, model_file)
+    reader = RowReader(model, candidates, delimiter, task, task_is, cost or [], known)
     rows = reader.rows(reader.source.read(reader.needed))
-    if not rows.whole.all():
+    if reader.lacking:
         fail(
-            f"{int((~rows.whole).sum()):,} of {len(rows.whole):,} candidates lack an input, the first of them row "
-            f"{int(np.argmin(rows.whole))}"
+            f"{reader.lacking:,} of {reader.n_rows:,} candidates lack an input, the first of them "
+            f"{reader.source.place(int(np.argmin(rows.whole)))}"
         )
-    labels = model.fitted_.schema.tasks
-    main = find_label(primary, labels, "--primary")
-    price = prices(cost or [], rows, labels)
+    main = known if primary is None else find_label(primary, reader.schema.tasks, "--primary")
+    price = prices(cost or [], reader, rows.frame)
     if goal not in GOALS:
         fail(f"--goal {goal!r}: expected one of {', '.join(GOALS)}{did_you_mean(goal, GOALS)}")
-    X, tasks = rows.given(model)
     with library_warnings() as warned:
-        found = borrow.suggest(model, X, n, price, tasks=tasks, primary=main, goal=goal)
+        found = borrow.suggest(model, rows.X, n, price, tasks=rows.tasks, primary=main, goal=goal)
     if output is not None:
         write_table([pl.DataFrame(dict(found), strict=False)], output)
-    result = {"rows": found.rows(), "candidates": len(rows.inputs), "warnings": warned}
-    print_result(result, as_json, lambda: lines_of(found, len(rows.inputs), price is not None))
+    result = {"rows": found.rows(), "candidates": reader.n_rows, "warnings": warned}
+    print_result(result, as_json, lambda: lines_of(found, reader.n_rows, price is not None))
 
 
 def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
@@ -100,10 +99,11 @@ def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
     return borrow.suggest(model, rest, n, tasks=primary, primary=primary)
 
 
-def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
+def prices(cost: list[str], reader: RowReader, rows: pl.DataFrame) -> Any:
     """Costs by row or by task, or None."""
-    if rows.cost is not None:
-        return as_numbers(rows.source, rows.frame.select([rows.cost]), "a cost is a number")[rows.cost].to_numpy()
+    if reader.costs:
+        (values,) = as_numbers(reader.source, rows.select(reader.costs), "a cost is a number").values()
+        return values.to_numpy()
     out = {}
     for text in cost:
         label, sign, value = text.rpartition("=")
@@ -113,16 +113,20 @@ def prices(cost: list[str], rows: Rows, labels: Any) -> Any:
             price = float("nan")
         if not sign or not price > 0:
             fail(f"--cost {text!r}: expected a column, or task=cost with a positive number")
-        out[find_label(label, labels, "--cost")] = price
+        out[find_label(label, reader.schema.tasks, "--cost")] = price
     return out or None
 
 
 def lines_of(found: Any, n_candidates: int, priced: bool) -> list[Any]:
     """The rows chosen, best first."""
     gain = next(name for name in MEANT if name in found)
-    more_numbers = {"reduction": ["remaining"], "improvement": ["mean", "std"], "log_odds": ["borrowing", "alone"]}
-    numbers = {gain: gain.replace("_", " "), "cost": "cost", f"{gain}_per_cost": "per cost"}
-    numbers |= {name: name for name in more_numbers[gain]}
+    after = {"reduction": ["remaining"], "improvement": ["mean", "std"], "log_odds": ["borrowing", "alone"]}[gain]
+    numbers = {
+        gain: gain.replace("_", " "),
+        "cost": "cost",
+        f"{gain}_per_cost": "per cost",
+        **{name: name for name in after},
+    }
     inputs = [c for c in found if c not in ("rank", "row", "task", *numbers)]
     more = f" {len(inputs) - MOST_INPUTS} more inputs are not shown (--json)." if len(inputs) > MOST_INPUTS else ""
     right = {c: c for c in inputs[:MOST_INPUTS]} | {c: n for c, n in numbers.items() if priced or "cost" not in c}

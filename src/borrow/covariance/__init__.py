@@ -2,9 +2,9 @@
 
 from borrow.covariance.contracts import Adjoints, Covariance, Moments, Posterior, Prediction, Sites
 from borrow.covariance.dense import DensePosterior, DenseTasks, evidence_of_rows
-from borrow.covariance.design import Design
 from borrow.covariance.inducing import LOG_2PI, Basis, choose_inducing, spread_inducing
 from borrow.covariance.kronecker import CompleteTasks
+from borrow.covariance.layout import Design
 from borrow.covariance.lowrank import LowRankTasks
 from borrow.covariance.shared import SharedCovariance, SharedPosterior
 

@@ -9,12 +9,13 @@ own. Sites are unit-noise observations s = w f + noise (see `shared`): with A = 
 
 Q is needed in sums with symmetric matrices only: it is kept folded, twice its strict upper triangle and its diagonal.
 K = B[t, t'] k is linear in either factor: bB[t, t'] = sum over the block of bK k, bk = bK B[t, t'].
-Where inputs repeat, k is evaluated once for each distinct input and its adjoint gathered there.
+Where inputs repeat, k is evaluated once for each distinct input and its adjoint gathered there. On a device the own
+kernels of one form are evaluated together (`layout`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -22,9 +23,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction, Sites
-from borrow.covariance.design import Design, Rebuilt
 from borrow.covariance.inducing import LOG_2PI, marginal_variances, unit_noise
+from borrow.covariance.layout import Block, Design, Rebuilt
 from borrow.kernels import Kernel
+from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 
@@ -51,11 +53,7 @@ class DenseTasks(Rebuilt):
         self.index: Any = design.put(design.index) if repeated else None
         self.inputs = design.put(design.inputs) if repeated else self.X
         self.Kx, self.back = self.kernel.evaluate(self.inputs)
-        self.own_parts = [self._own(t) for t in range(len(self.specific))]
-
-    def specific_of(self, t: int) -> Any:
-        """The kernel of task t's own, None where it has none."""
-        return self.specific[t] if self.specific else None
+        self.own_parts = [(block, *own.evaluate(self.own_inputs(block))) for block, own in self.own_kernels()]
 
     @cached_property
     def Kx_at_rows(self) -> Array:
@@ -79,12 +77,15 @@ class DenseTasks(Rebuilt):
         A = wBw * self.Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):
-                at = self.design.rows(t)
+                at = self.design.of(t)
                 A[at, at] += (self.intercept * w[at])[:, None] * w[at]
-        for t, (block, _) in enumerate(self.own_parts):
-            if block is not None:
-                at = self.design.rows(t)
-                A[at, at] += w[at][:, None] * block * w[at]
+        for block, K, _ in self.own_parts:
+            if block.size is None:
+                A[block.at, block.at] += w[block.at][:, None] * K * w[block.at]
+                continue
+            v = self.padded(block, w)
+            for at, part in zip(map(self.design.of, block.tasks), v[..., None] * K * v[:, None], strict=True):
+                A[at, at] += part[: at.stop - at.start, : at.stop - at.start]
         return A
 
     def at_tasks(self, A: Array) -> Array:
@@ -99,11 +100,40 @@ class DenseTasks(Rebuilt):
             return K[self.index][:, self.index]
         return K.take(self.index, axis=0).take(self.index, axis=1)
 
-    def _own(self, t: int) -> tuple[Array | None, Any]:
-        kernel, at = self.specific[t], self.design.rows(t)
-        if kernel is None or at.start == at.stop:
-            return None, None
-        return kernel.evaluate(self.X[at])
+    def own_kernels(self, together: Callable[[Any], bool] = lambda _: True) -> Iterator[tuple[Block, Any]]:
+        """The tasks that have a kernel of their own and rows, each by itself; on a device those of one form stacked.
+
+        Stacked are those of which `together` holds.
+        """
+        alone = {t: k for t, k in enumerate(self.specific) if k is not None}
+        if alone and is_tensor(self.X):
+            kernels = TaskKernels.of(self.specific)
+            self.layout = self.design.layout(tuple(kernels.forms())).beside(self.X)
+            for block in self.layout.blocks:
+                if block.size is not None and together(alone[block.tasks[0]]):
+                    yield block, kernels.stacked(block.tasks, self.X)
+                    alone = {t: k for t, k in alone.items() if t not in block.tasks}
+        for t, kernel in alone.items():
+            at = self.design.of(t)
+            if at.stop > at.start:
+                yield Block((t,), at), kernel
+
+    def own_inputs(self, block: Block) -> Array:
+        """The inputs of a block's rows."""
+        return self.X[block.at] if block.size is None else block.of(self.X[self.layout.index])
+
+    def padded(self, block: Block, v: Array) -> Array:
+        """One number for each row of the block's tasks, a row per task; zeros where smaller tasks are padded."""
+        return block.of(self.layout.at_places(v, self.X))
+
+    def on_diagonal(self, block: Block, Q: Any, w: Array) -> Any:
+        """The part of w Q w that is of a block's tasks, each with itself; zeros where smaller tasks are padded."""
+        if block.size is None:
+            return w[block.at][:, None] * Q[block.at, block.at] * w[block.at]
+        v, out = self.padded(block, w), Q.new_zeros((len(block.tasks), block.size, block.size))
+        for part, at in zip(out, map(self.design.of, block.tasks), strict=True):
+            part[: at.stop - at.start, : at.stop - at.start] = Q[at, at]
+        return v[..., None] * out * v[:, None]
 
     def condition(self, sites: AnySites) -> DensePosterior:
         """Condition on sites N(f; nu/tau, 1/tau)."""
@@ -144,18 +174,17 @@ class DensePosterior(Rebuilt):
     def adjoints(self, inducing: bool = False) -> Adjoints:
         """Derivatives of the evidence by theta, B, intercept, specific kernels, and the noise of each row."""
         prior, w = self.prior, self.w
-        Q = linalg.gram_minus_inverse_folded(self.alpha, self.L)
+        Q: Any = linalg.gram_minus_inverse_folded(self.alpha, self.L)
         Q *= 0.5
         noise = to_host(w * w * linalg.diagonal(Q))
-        intercept, specific = 0.0, []
-        for t in range(len(prior.B)) if prior.intercept or prior.specific else ():
-            at = prior.design.rows(t)
-            block = w[at][:, None] * Q[at, at] * w[at]
-            intercept += float(block.sum())
-            kernel, back = prior.specific_of(t), prior.own_parts[t][1] if prior.specific else None
-            specific.append(
-                back(block).theta if back is not None else None if kernel is None else np.zeros(kernel.n_theta)
-            )
+        each = [Block((t,), prior.design.of(t)) for t in range(len(prior.B)) if prior.intercept or prior.specific]
+        own_kernels = prior.specific or [None] * len(each)
+        specific = [None if kernel is None else np.zeros(kernel.n_theta) for kernel in own_kernels]
+        for block, _, back in prior.own_parts:
+            theta = back(prior.on_diagonal(block, Q, w)).theta
+            for t, own in zip(block.tasks, theta[None] if block.size is None else theta, strict=True):
+                specific[t] = own
+        intercept = float(sum(prior.on_diagonal(block, Q, w).sum() for block in each))
         onto = as_type_of(Q, _membership(prior.task, to_host(w), len(prior.B)))
         bB = to_host(onto @ ((prior.Kx_at_rows * Q) @ onto.T))
         Q *= self.wBw
@@ -170,12 +199,12 @@ class DensePosterior(Rebuilt):
         Given the others, the observations of task t are Gaussian with precision P_tt, the block of A^-1, and s_t less
         their mean is P_tt^-1 alpha_t.
         """
-        P, blocks = linalg.inverse_from_factor(self.L), map(self.prior.design.rows, range(len(self.prior.B)))
+        P, blocks = linalg.inverse_from_factor(self.L), map(self.prior.design.of, range(len(self.prior.B)))
         return [self._given_others(at, linalg.copy(P[at, at])) for at in blocks]
 
     def evidence_given(self, t: int) -> float:
         """The same of one task: P_tt from the columns of L^-1 that are the task's, without the rest of A^-1."""
-        at, n = self.prior.design.rows(t), len(self.prior.task)
+        at, n = self.prior.design.of(t), len(self.prior.task)
         W = linalg.solve_lower(self.L, as_type_of(self.L, np.eye(n, at.stop - at.start, -at.start)))
         return self._given_others(at, W.T @ W)
 
@@ -226,14 +255,15 @@ class DensePosterior(Rebuilt):
         B = as_type_of(X, prior.B[task][:, task] if full else np.diagonal(prior.B)[task])
         K = (prior.kernel(X) if full else prior.kernel.diag(X)) * B  # covariance or variances of the new rows
         for t in np.unique(task) if prior.intercept or prior.specific else ():
-            at, here, own = prior.design.rows(int(t)), np.flatnonzero(task == t), prior.specific_of(t)
+            at, here = prior.design.of(int(t)), np.flatnonzero(task == t)
+            own = prior.specific[t] if prior.specific else None
             both: Any = np.ix_(here, here) if full else here
             cross[here, at] += prior.intercept
             K[both] += prior.intercept
             if own is not None:
                 cross[here, at] += own(X[here], prior.X[at])
                 K[both] += own(X[here]) if full else own.diag(X[here])
-        mean = cross @ self.coefficients
+        mean = cross @ self.coefficients  # eq. 2
         half = linalg.solve_lower(self.L, linalg.rows_first((cross * self.w).T))
         if full:
             K -= half.T @ half

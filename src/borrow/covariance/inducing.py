@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from borrow.data.cells import spaced
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
@@ -67,10 +68,6 @@ class InducingBasis:
     def on(self, device: Device | None) -> InducingBasis:
         """The same where some rows are computed."""
         return self if self.device == device else replace(self, device=device)
-
-    def at(self, X: Array) -> CarriedRows:
-        """The functions at some rows."""
-        return CarriedRows(self, X)
 
     def pullback(self, S: Array, inputs: bool) -> tuple[Array, Array | None]:
         """To the kernel's parameters (and Z) through k(Z, Z); S is V'bV over all rows."""
@@ -145,6 +142,7 @@ REDUNDANT = 1e-10
 TOLERANCE = 0.01
 #: So many of the other tasks' inputs at most, and of the primary's; `Inducing.left` says what these leave unexplained.
 MOST, MOST_FIRST = 300, 2000
+#: At most so many rows, evenly spaced, are candidates: the greedy rule needs a cover, not all of a very long table.
 CANDIDATES = 20_000
 
 
@@ -170,7 +168,7 @@ def spread_inducing(
     `first` are the primary's inputs, labelled or not. Dropping those that the others determine to 1e-10 of the prior
     variance keeps k(Z, Z) factorisable without jitter and changes nothing else.
     """
-    first, others = _thin(first, CANDIDATES), _thin(others, CANDIDATES)
+    first, others = (X[spaced(slice(0, len(X)), CANDIDATES)] for X in (first, others))
     candidates = np.vstack([first, others])
     prior = kernel.diag(candidates)
     left = prior.copy()
@@ -193,10 +191,3 @@ def spread_inducing(
             left[i] = 0.0
             chosen.append(i)
     return Inducing(candidates[chosen], float((left / np.maximum(prior, tiny)).max(initial=0.0)))
-
-
-def _thin(X: Array, most: int) -> Array:
-    """At most `most` rows, evenly spaced: the greedy rule needs a cover, not every row of a very long table."""
-    if len(X) <= most:
-        return X
-    return X[np.linspace(0, len(X) - 1, most).astype(np.intp)]

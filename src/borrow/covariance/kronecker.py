@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
-from borrow.covariance.design import Design, Rebuilt
 from borrow.covariance.inducing import LOG_2PI
+from borrow.covariance.layout import Design, Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
@@ -109,7 +109,7 @@ class CompletePosterior(Rebuilt):
         prior = self.prior
         X = as_type_of(prior.Kx, X)
         cross = prior.kernel(X, prior.inputs)
-        mean = linalg.row_dots(cross, (prior.B_beside @ self.coefficients)[task])
+        mean = linalg.row_dots(cross, (prior.B_beside @ self.coefficients)[task])  # eq. 2
         p = (prior.B_beside * self.by_task) @ self.V
         q = (cross * self.by_input) @ self.U
         if full:

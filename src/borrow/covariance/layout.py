@@ -1,4 +1,6 @@
-"""How the rows of all tasks lie in memory, and which of them are factored together.
+"""Where the rows of all tasks lie: distinct inputs, which row is at which, and which rows are factored together.
+
+Matrices over all rows are made again from a `Design` where they are needed, and do not travel (`Rebuilt`).
 
 On the host every task is a block of its own and rows lie as they came. On a GPU many small factorisations cost mostly
 their launching, so tasks whose kernels have one form and whose sizes are near each other are one block (T, n, ...):
@@ -11,16 +13,18 @@ Factors are of A = I + w E w, the covariance of a task's unit-noise observations
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from borrow.data.cells import Codes
+from borrow.data.cells import Cells, Codes, Stacked
 from borrow.numerics import linalg
-from borrow.numerics.device import Device
-from borrow.numerics.linalg import Array, is_tensor, namespace
+from borrow.numerics.device import Device, place
+from borrow.numerics.linalg import Array, is_tensor, namespace, rows_first, sparse_product
 
 
 @dataclass(frozen=True)
@@ -157,11 +161,6 @@ class Layout:
         """One entry per row, in the order that rows came in, of an array with one per place: `at_places` undone."""
         return v if self.index is None else v[self.position]
 
-    def place_of(self, t: int) -> tuple[int, int | None]:
-        """Number of the block of task t, and of its part there."""
-        b, block = next((b, block) for b, block in enumerate(self.blocks) if t in block.tasks)
-        return b, block.tasks.index(t) if block.size is not None else None
-
 
 def by_task(starts: Codes) -> Layout:
     """Every task a block, rows as they are."""
@@ -180,25 +179,25 @@ def by_size(starts: Codes, forms: Sequence[Hashable]) -> Layout:
         if sizes[t]:
             groups.setdefault(forms[t], []).append(t)
     blocks: list[Block] = []
-    first, places, real, task = np.zeros(len(sizes), dtype=np.intp), [], [], []
-    end = 0
+    order: list[int] = []
+    widths: list[int] = []
     for form, members in groups.items():
         for tasks in [members] if form == "none" else alike(members, sizes):
             size = None if form == "none" or len(tasks) == 1 else int(sizes[tasks[0]])
-            begin = end
-            for t in tasks:
-                n, width = int(sizes[t]), int(sizes[t] if size is None else size)
-                places.append(np.minimum(np.arange(width), n - 1) + starts[t])
-                real.append(np.arange(width) < n)
-                task.append(np.full(width, t))
-                first[t], end = end, end + width
-            blocks.append(Block(tuple(tasks), slice(begin, end), size))
-    index = np.concatenate(places) if places else np.zeros(0, dtype=np.intp)
-    kept = np.flatnonzero(np.concatenate(real)) if real else np.zeros(0, dtype=np.intp)
+            begin = blocks[-1].at.stop if blocks else 0
+            wide = sizes[tasks].tolist() if size is None else [size] * len(tasks)
+            blocks.append(Block(tuple(tasks), slice(begin, begin + sum(wide)), size))
+            order += tasks
+            widths += wide
+    first = np.zeros(len(sizes), dtype=np.intp)
+    first[order] = np.cumsum([0, *widths])[:-1]
+    task = np.repeat(np.array(order, dtype=np.intp), np.array(widths, dtype=np.intp))
+    row = np.arange(len(task)) - first[task]  # of its task; beyond the last one it is padding
+    index = starts[task] + np.minimum(row, sizes[task] - 1)
+    real = np.flatnonzero(row < sizes[task])
     position = np.empty(int(starts[-1]), dtype=np.intp)
-    position[index[kept]] = kept
-    codes = np.concatenate(task) if task else np.zeros(0, dtype=np.intp)
-    return Layout(starts, first, blocks, index, position, task=codes)
+    position[index[real]] = real
+    return Layout(starts, first, blocks, index, position, task=task)
 
 
 def alike(members: list[int], sizes: Codes) -> list[list[int]]:
@@ -212,3 +211,73 @@ def alike(members: list[int], sizes: Codes) -> list[list[int]]:
         else:
             out.append([t])
     return out
+
+
+@dataclass(frozen=True)
+class Design(Stacked):
+    """Rows of all tasks, stacked by task; within a task inputs are distinct. Found once for a fit."""
+
+    X: Array  # (n, d)
+    starts: Codes  # (M + 1,)
+    inputs: Array  # (N, d), distinct
+    index: Codes  # (n,): row i is at inputs[index[i]]
+    count: Array  # (n,)
+    device: Device | None = None  # None: the host
+
+    @classmethod
+    def from_cells(cls, cells: Cells, device: Device | None = None) -> Design:
+        """The design of merged cells, whose matrices are computed on a device."""
+        inputs, index = np.unique(cells.X, axis=0, return_inverse=True)
+        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, device)
+
+    def put(self, array: Any) -> Any:
+        """The array where matrices are computed."""
+        return place(array, self.device)
+
+    @cached_property
+    def _layouts(self) -> dict[Any, Layout]:
+        return {}
+
+    def layout(self, forms: tuple[Hashable, ...]) -> Layout:
+        """How tasks whose own kernels have these forms are put together on a device; still on the host."""
+        if forms not in self._layouts:
+            self._layouts[forms] = by_size(self.starts, forms)
+        return self._layouts[forms]
+
+    @cached_property
+    def task(self) -> Codes:
+        """Task code of every row, found once."""
+        return super().task
+
+    def gather(self, A: Any) -> Array:
+        """(n, n) summed over the rows at each pair of distinct inputs, (N, N)."""
+        n = len(A)
+        onto = sparse.csr_array((np.ones(n), (self.index, np.arange(n))), shape=(len(self.inputs), n))
+        return sparse_product(rows_first(sparse_product(A, onto).T), onto)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Every distinct input seen in every task, with counts that are a product of one by task and one by input."""
+        M, N = self.n_tasks, len(self.inputs)
+        if len(self.X) != M * N:
+            return False
+        count = self.count.reshape(M, N)
+        return bool(np.array_equal(count * count[0, 0], np.multiply.outer(count[:, 0], count[0])))
+
+
+class Rebuilt:
+    """A dataclass that computes matrices from its fields in `__post_init__`. Only the fields travel.
+
+    Closures and what lies on a device cannot travel; hyper-parameters, rows and sites can. What is missing in a copy
+    is computed again when it is first asked for.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return state | {"sites": state["sites"].on_host()} if "sites" in state else state
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or len(self.__dict__) > len(fields(self)):  # type: ignore[arg-type]
+            raise AttributeError(name)
+        self.__post_init__()
+        return getattr(self, name)

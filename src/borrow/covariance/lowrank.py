@@ -24,13 +24,12 @@ import numpy as np
 from scipy import sparse
 
 from borrow.covariance.contracts import AnySites, Codes
-from borrow.covariance.design import Design
-from borrow.covariance.inducing import Basis, InducingBasis, unit_noise
+from borrow.covariance.inducing import Basis, CarriedRows, InducingBasis, unit_noise
+from borrow.covariance.layout import Design
 from borrow.covariance.two_pass import Shared, TwoPassCovariance
 from borrow.kernels import Kernel
-from borrow.numerics import linalg
 from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, as_type_of, row_dots, to_host
+from borrow.numerics.linalg import Array, as_type_of, right_solve_transposed, row_dots, sparse_product, to_host
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
 #: Rows whose marginals are found at a time: the joint coefficients of a block are held at once.
@@ -42,10 +41,10 @@ class ShardPrior:
 
     def __init__(self, parameters: LowRankParameters, shard: TaskShard) -> None:
         cells, carrier = shard.cells, parameters.carriers[0]
-        self.design = shard.kept("design") or shard.keep("design", Design.of(cells))
+        self.design = shard.kept("design") or shard.keep("design", Design.from_cells(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
         self.carrier = carrier.on(shard.device)
-        self.carried = self.carrier.at(place(self.design.inputs, shard.device))
+        self.carried = CarriedRows(self.carrier, place(self.design.inputs, shard.device))
         self.residual = to_host(self.carried.residual)
 
 
@@ -86,7 +85,7 @@ class FirstPass:
         d = self.prior.design
         S = sparse.csr_array((values, (d.task, d.index)), shape=(d.n_tasks, len(d.inputs)))
         S = sparse.csr_array(S.T) if transposed else S
-        return linalg.sparse_product(V, S)
+        return sparse_product(V, S)
 
     def by_input(self, values: Array) -> Array:
         """Sums of the rows' values by input."""
@@ -163,7 +162,7 @@ class SecondPass:
         """R (x) (v - kappa v_t) of rows, through LB: their squares sum to the variance that u leaves."""
         V = V - as_type_of(V, self.first.kappa[task])[:, None] * self.first.v[task]
         J = (as_type_of(V, R)[:, :, None] * V[:, None, :]).reshape(len(V), -1)
-        return linalg.right_solve_transposed(J, self.LB)
+        return right_solve_transposed(J, self.LB)
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every row: tau v = 1 - diag A^-1, for sites not too weak."""
@@ -178,13 +177,9 @@ class SecondPass:
         return mean, (1.0 - self._inverse_diagonal() + first.tau * first.D**2 * quadratic) / first.tau
 
     def at_new(self, X: Array, task: Codes, full: bool) -> tuple[Array, ...]:
-        """Mean and variance of the functions at new rows.
-
-        If `full`: the mean; J, whose J J' is the covariance that the shared functions leave; that of the tasks' own
-        parts.
-        """
+        """Mean and variance of the functions at new rows; if `full`, mean, J and own parts as of `shared`."""
         prior, first = self.prior, self.first
-        new = prior.carrier.at(as_type_of(prior.carried.V, X))
+        new = CarriedRows(prior.carrier, as_type_of(prior.carried.V, X))
         by_task = np.bincount(prior.design.task, first.w * self.alpha, minlength=prior.design.n_tasks)
         mean = self._shared_mean(prior.R[task], new.V, np.arange(len(X))) + prior.intercept * by_task[task]
         J = self._coefficients(prior.R[task], new.V, task)

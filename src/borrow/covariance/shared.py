@@ -34,7 +34,7 @@ import numpy as np
 
 from borrow.covariance import layout as layouts
 from borrow.covariance.contracts import AnySites, Codes
-from borrow.covariance.inducing import LOG_2PI, Basis, InducingBasis, marginal_variances, unit_noise
+from borrow.covariance.inducing import LOG_2PI, Basis, CarriedRows, InducingBasis, marginal_variances, unit_noise
 from borrow.covariance.layout import DenseFactor, DiagonalFactor
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior, columns_of
 from borrow.kernels import Kernel
@@ -64,7 +64,7 @@ class ShardPrior:
         self.X: Any = X if self.layout.index is None else X[self.layout.index]
         X = self.X
         self.carriers = [c.on(shard.device) for c in parameters.carriers]
-        self.carried = [c.at(X) for c in self.carriers]
+        self.carried = [CarriedRows(c, X) for c in self.carriers]
         self.G = self.loadings([c.V for c in self.carried], None)
         self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))
         for q, b in enumerate(self.basis_of):
@@ -99,7 +99,7 @@ class FirstPass:
         self.w, s = unit_noise(at_places(sites.nu, prior.X), at_places(sites.tau, prior.X))
         w, e = self.w, prior.residual
         W, r = prior.G * w[:, None], s + 0.0
-        self.factors: list[DenseFactor | DiagonalFactor] = []
+        self.factors: list[Any] = []  # of each block: dense, or diagonal
         for block, K in zip(blocks, prior.K_specific, strict=True):
             near = block.of(e), block.of(w)
             factor = DiagonalFactor.of(e[block.at], w[block.at]) if K is None else DenseFactor.of(K, *near)
@@ -115,12 +115,14 @@ class FirstPass:
     def factor_of(self, t: int) -> Any:
         """The factor of one task; None where it has no row and no block."""
         layout = self.prior.layout
+        if layout.index is None:
+            return self.factors[t]
         at = layout.rows(t)
-        if at.start == at.stop or layout.index is None:
-            return self.factors[t] if layout.index is None else None
-        b, i = layout.place_of(t)
-        begin = at.start - layout.blocks[b].at.start
-        return self.factors[b].only(i, slice(begin, begin + at.stop - at.start))
+        for block, factor in zip(layout.blocks, self.factors, strict=True):
+            if t in block.tasks:
+                i = None if block.size is None else block.tasks.index(t)
+                return factor.only(i, slice(at.start - block.at.start, at.stop - block.at.start))
+        return None
 
 
 class SecondPass:
@@ -184,7 +186,6 @@ class SecondPass:
         starts, r = self.prior.starts, to_host(self.prior.layout.collect(self.first.r))
         found = np.diff(starts) * LOG_2PI + np.add.reduceat(r * r, starts[:-1])
         for block, factor in zip(self.prior.layout.blocks, self.first.factors, strict=True):
-            assert isinstance(factor, DenseFactor)  # it has a kernel
             found[list(block.tasks)] += factor.log_determinants()
         return (-0.5 * found,)
 
@@ -251,12 +252,12 @@ class SecondPass:
             if K is None:
                 gain = e[at] * w[at]
                 mean[at] += gain * self.alpha[at]
-                variance[at] = e[at] / factor.root**2  # type: ignore[union-attr]
+                variance[at] = e[at] / factor.root**2
                 J[at] -= gain[:, None] * self.H[at]
                 continue
             eb, known = block.of(e), wb * block.of(self.alpha)
             mean[at] += ((K @ known[..., None])[..., 0] + eb * known).reshape(-1)
-            block.put(variance, marginal_variances(K, factor.L, wb, eb))  # type: ignore[union-attr]
+            block.put(variance, marginal_variances(K, factor.L, wb, eb))
             if J.shape[1]:
                 wH = wb[..., None] * block.of(self.H)
                 block.put(J, block.of(J) - K @ wH - eb[..., None] * wH)
@@ -273,7 +274,7 @@ class SecondPass:
         """
         prior, w = self.prior, self.first.w
         X = as_type_of(prior.X, X)
-        carried = [c.at(X) for c in prior.carriers]
+        carried = [CarriedRows(c, X) for c in prior.carriers]
         J = prior.loadings([c.V for c in carried], task)
         mean = J @ self.a
         own = mean * 0.0

@@ -56,9 +56,9 @@ class Parameters(Protocol):
     q is carried by `carriers[basis_of[q]]`.
     """
 
-    prior: ClassVar[Callable[..., Any]]
-    first: ClassVar[Callable[..., Any]]
-    second: ClassVar[Callable[..., Any]]
+    prior: ClassVar[Callable[..., object]]
+    first: ClassVar[Callable[..., object]]
+    second: ClassVar[Callable[..., object]]
 
     def part(self, tasks: slice) -> Parameters:
         """Those of some tasks."""
@@ -70,16 +70,9 @@ def columns_of(carriers: Sequence[InducingBasis], basis_of: Sequence[int]) -> li
     return [slice(int(i), int(j)) for i, j in pairwise(ends)]
 
 
-@dataclass(frozen=True)
-class NewRows:
-    """Inputs and task codes of rows that are asked about."""
-
-    X: Array
-    task: Codes
-
-    def at(self, tasks: slice) -> Codes:
-        """Which of them are of these tasks."""
-        return np.flatnonzero((self.task >= tasks.start) & (self.task < tasks.stop))
+def rows_of(task: Codes, tasks: slice) -> Codes:
+    """Which rows, of which the task codes are given, are of these tasks."""
+    return np.flatnonzero((task >= tasks.start) & (task < tasks.stop))
 
 
 @dataclass(frozen=True)
@@ -90,14 +83,15 @@ class Question:
     sites: AnySites
     starts: Codes
     keys: tuple[CacheKey, CacheKey]  # of the prior, and of what follows from the sites
-    new: NewRows | None = None
+    new: tuple[Array, Codes] | None = None  # inputs and task codes of rows that are asked about
 
     def part(self, tasks: slice) -> Question:
         """What the shard of these tasks is told."""
         rows, new = slice(int(self.starts[tasks.start]), int(self.starts[tasks.stop])), self.new
         if new is not None:
-            at = new.at(tasks)
-            new = NewRows(new.X[at], new.task[at] - tasks.start)
+            X, task = new
+            at = rows_of(task, tasks)
+            new = X[at], task[at] - tasks.start
             if not len(at):  # this shard is not asked
                 return replace(self, new=new)
         return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
@@ -129,20 +123,12 @@ def _answer(shard: TaskShard, common: tuple[Shared, str, tuple[Any, ...]], quest
     """A shard's terms of the evidence, and its answer; nothing where it is asked about no row of its own."""
     shared, what, arguments = common
     if question.new is not None:
-        if not len(question.new.task):
+        if not len(question.new[1]):
             return None
-        arguments = (question.new.X, question.new.task, *arguments)
+        arguments = (*question.new, *arguments)
     second = _second(shard, shared, question)
     answer = getattr(second, what)(*arguments) if what else ()
     return *second.terms, *answer
-
-
-def posterior_of_shared(sums: tuple[Array, Array]) -> Shared:
-    """The factor of B = I + sum W'W, and a = B^-1 b, from the sums over all tasks."""
-    B, b = sums[0] + 0.0, sums[1]
-    linalg.add_diagonal(B, 1.0)
-    LB = linalg.cholesky(B, overwrite=True)
-    return Shared(LB, linalg.solve(LB, b))
 
 
 class TwoPassCovariance:
@@ -168,22 +154,25 @@ class TwoPassCovariance:
 class TwoPassPosterior:
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 
-    _terms: tuple[float, float] | None = None
     _key: CacheKey | None = None
 
     def __init__(self, prior: Any, sites: AnySites) -> None:
         self.prior, self.sites = prior, sites
-        self.shared = posterior_of_shared(prior.tasks.total(_sums, None, self._question()))
+        B, b = prior.tasks.total(_sums, None, self._question())
+        B = B + 0.0
+        linalg.add_diagonal(B, 1.0)  # B = I + sum W'W
+        LB = linalg.cholesky(B, overwrite=True)
+        self.shared = Shared(LB, linalg.solve(LB, b))
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy of the prior has no key: shards let go of what they made of it.
         return {"prior": copy(self.prior), "sites": self.sites.on_host(), "shared": self.shared}
 
-    def _question(self, new: NewRows | None = None) -> Question:
+    def _question(self, new: tuple[Array, Codes] | None = None) -> Question:
         prior, self._key = self.prior, self._key or CacheKey()
         return Question(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
 
-    def _ask(self, what: str, *arguments: Any, new: NewRows | None = None) -> list[Any]:
+    def _ask(self, what: str, *arguments: Any, new: tuple[Array, Codes] | None = None) -> list[Any]:
         """The answers of all shards, one after the other; None of those that were not asked."""
         found = self.prior.tasks.each(_answer, (self.shared, what, arguments), self._question(new))
         if new is None:
@@ -196,21 +185,21 @@ class TwoPassPosterior:
         self._terms = found[:2]
         return found[2:]
 
-    def _known(self) -> tuple[float, float]:
-        if self._terms is None:
-            self._total("")
-        assert self._terms is not None
-        return self._terms
+    @cached_property
+    def _terms(self) -> tuple[float, float]:
+        """What the tasks add to evidence and log determinant; every other answer comes with it."""
+        found: tuple[float, float] = self.prior.tasks.total(_answer, (self.shared, "", ()), self._question())
+        return found
 
     @property
     def log_determinant(self) -> float:
         """log |I + w K w| of all rows: the tasks' own factors, and that of the shared functions' precision."""
-        return self._known()[1] + linalg.log_determinant(self.shared.LB)
+        return self._terms[1] + linalg.log_determinant(self.shared.LB)
 
     @property
     def evidence(self) -> float:
         """log N(s; 0, I + w K w) of the sites as unit-noise observations."""
-        quadratic = float(self._known()[0] + self.shared.a @ self.shared.a)
+        quadratic = float(self._terms[0] + self.shared.a @ self.shared.a)
         return -0.5 * (quadratic + self.log_determinant + len(self.prior.tasks.cells.y) * LOG_2PI)
 
     def adjoints(self, inducing: bool = False) -> Adjoints:
@@ -244,9 +233,8 @@ class TwoPassPosterior:
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
         bounds = self.prior.tasks.bounds
-        new = NewRows(X, task)
-        asked = self._ask("at_new", full, new=new)
-        parts = [(new.at(at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
+        asked = self._ask("at_new", full, new=(X, task))
+        parts = [(rows_of(task, at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
         if len(parts) == 1:  # one place knows all of it; on a device it stays there to the end
             mean, second = parts[0][1][:2]
             if not full:

@@ -108,12 +108,15 @@ def spaced(at: slice, most: int) -> Codes:
     return np.linspace(0, n - 1, min(n, most)).astype(np.intp) + at.start
 
 
-def thin(cells: Cells, most: int) -> Cells:
-    """At most `most` cells of every task, evenly spaced in their order; what is kept of their rows shrinks alike."""
+def thin(cells: Cells, most: int | Codes) -> Cells:
+    """At most `most` cells of every task, evenly spaced in their order; what is kept of their rows shrinks alike.
+
+    One number for all tasks, or one for each.
+    """
     sizes = np.diff(cells.starts)
-    if sizes.max(initial=0) <= most:
+    if np.all(sizes <= most):
         return cells
-    kept = [spaced(cells.of(t), most) for t in range(len(sizes))]
+    kept = [spaced(cells.of(t), int(n)) for t, n in enumerate(np.broadcast_to(most, sizes.shape))]
     at, lengths = np.concatenate(kept), np.array([len(k) for k in kept])
     share = lengths / np.maximum(sizes, 1)
     starts = np.concatenate([[0], np.cumsum(lengths)])

@@ -21,13 +21,13 @@ import datetime
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from borrow.data.labels import list_labels
+from borrow.data.labels import counted, list_labels
 from borrow.data.plain import is_missing, name_some, to_floats
 from borrow.data.written import (
     Units,
@@ -57,15 +57,15 @@ WAYS = {"sine": np.sin, "cosine": np.cos}
 HALF_A_DAY = 12.0
 #: What stands for no value where levels are listed.
 MISSING = "(missing)"
-#: The reason for leaving out a column that `drop` names.
-AS_ASKED = "as asked"
+#: The reasons for leaving out a column that `drop` names, and one that is empty.
+AS_ASKED, NO_VALUE = "as asked", "it holds no value"
 
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class Decision(ABC):
-    """What a column becomes; as it is, unless a kind says otherwise. Abstract."""
+    """What a column becomes; as it is, unless a kind says otherwise. Inputs are `Filled` or `Levels`. Abstract."""
 
     name: Hashable
 
@@ -82,113 +82,151 @@ class Decision(ABC):
         """The decision in words; nothing where the column stays as it is."""
         return ""
 
-    def written(self, numbers: Array) -> str:
-        """What stood in the column, from the numbers of one row that it became."""
-        return f"{numbers[0]:.4g}"
-
 
 @dataclass(frozen=True)
 class Filled(Decision):
-    """Some kind of number: gaps get the median, and a column that marks them where `fit` saw some. Abstract."""
+    """Some kind of number: gaps get the median, and a column that marks them where `fit` saw some. Abstract.
 
-    fill: float
-    gaps: int
+    A kind says how its entries are read, what they are in words, and which cycles they go round.
+    """
 
-    def marked(self, *names: str) -> tuple[str, ...]:
-        """These names, and that of the column which marks gaps."""
-        return (*names, *([f"{self.name} missing"] if self.gaps else []))
+    fill: float = np.nan
+    gaps: int = 0
 
-    def filled(self, found: Array, told: bool = False) -> Array:
-        """Gaps filled, beside a column that marks them; a gap where `fit` saw none is warned of."""
-        gaps = np.isnan(found)
-        if gaps.any() and not self.gaps and not told:
-            rows = name_some(np.flatnonzero(gaps).tolist())
-            warn(f"column {self.name!r} has a gap in {rows} and had none in fit; the median is taken")
-        filled = np.where(gaps, self.fill, found)
-        return np.column_stack([filled, gaps]) if self.gaps else filled[:, None]
+    #: What the name of a column ends with that holds something else than stood there.
+    ending: ClassVar[str] = ""
+    #: The word for an entry, where a column that has the same one in every row is left out.
+    entry: ClassVar[str] = ""
+    warns_of_gaps: ClassVar[bool] = True
 
-    def written(self, numbers: Array) -> str:
-        """What stood there, or that nothing did."""
-        return MISSING if self.gaps and numbers[-1] else self.value(float(numbers[0]))
+    @abstractmethod
+    def read(self, values: Any) -> Array:
+        """The entries as numbers, NaN in gaps."""
+
+    def words(self) -> str:
+        """What the entries are; nothing for plain numbers."""
+        return ""
+
+    def periods(self) -> dict[str, tuple[float, float]]:
+        """Where the numbers start in each cycle that they go round, and how long it is."""
+        return {}
 
     def value(self, number: float) -> str:
         """A number as it may have been written."""
         return f"{number:.4g}"
 
-    def told(self, before: str = "", value: str = "") -> str:
-        """What became of the gaps, where there were some."""
+    def learnt(self, known: Array) -> dict[str, Any]:
+        """What a kind keeps of the numbers that it is fitted to, beside their median."""
+        return {}
+
+    def fitted(self, values: Any) -> Decision:
+        """The same decision with the median of these values for gaps; a column that says nothing is left out."""
+        found = self.read(values)
+        known = found[~np.isnan(found)]
+        if not len(known):
+            return LeftOut(self.name, NO_VALUE)
+        if self.entry and np.ptp(known) == 0.0:
+            return LeftOut(self.name, f"it is one {self.entry} in every row")
+        median, gaps = float(np.median(known)), len(found) - len(known)
+        return replace(self, **{"fill": median, "gaps": gaps, **self.learnt(known)})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The numbers, two columns per cycle, and the column that marks gaps."""
+        turns = [f"{self.name} ({cycle}, {way})" for cycle in self.periods() for way in WAYS]
+        return (f"{self.name}{self.ending}", *turns, *([f"{self.name} missing"] if self.gaps else []))
+
+    def encode(self, values: Any) -> Array:
+        """Gaps filled, sine and cosine of the cycles, and a mark for gaps; one where `fit` saw none is warned of."""
+        found = self.read(values)
+        gaps = np.isnan(found)
+        if gaps.any() and not self.gaps and self.warns_of_gaps:
+            rows = name_some(np.flatnonzero(gaps).tolist())
+            warn(f"column {self.name!r} has a gap in {rows} and had none in fit; the median is taken")
+        filled = np.where(gaps, self.fill, found)
+        angles = [2.0 * np.pi * (filled + start) / period for start, period in self.periods().values()]
+        turns = [way(angle) for angle in angles for way in WAYS.values()]
+        return np.column_stack([filled, *turns, *([gaps] if self.gaps else [])])
+
+    def written(self, numbers: Array) -> str:
+        """What stood in the column, or that nothing did, from the numbers of one row that it became."""
+        return MISSING if self.gaps and numbers[-1] else self.value(float(numbers[0]))
+
+    def sentence(self) -> str:
+        """What the entries are, and what became of the gaps, where there were some."""
+        median = "" if self.ending else f" {self.fill:.4g}"
         has = "gaps have" if self.gaps > 1 else "gap has"
-        return f"{before}{self.gaps:,} {has} the median{value}, and a column marks them" if self.gaps else ""
+        told = f"{self.gaps:,} {has} the median{median}, and a column marks them" if self.gaps else ""
+        return "; ".join(part for part in (self.words(), told) if part)
 
 
 @dataclass(frozen=True)
 class Numbers(Filled):
     """A column of numbers, taken as they are; gaps have the median, and a column of their own marks them."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The column itself, and the one that marks its gaps."""
-        return self.marked(str(self.name))
-
-    def encode(self, values: Any) -> Array:
-        """The column as numbers, gaps filled."""
-        return self.filled(as_floats(values, self.name))
-
-    def sentence(self) -> str:
-        """How many gaps there were."""
-        return self.told(value=f" {self.fill:.4g}")
+    def read(self, values: Any) -> Array:
+        """The column as it is."""
+        return as_floats(values, self.name)
 
 
 @dataclass(frozen=True)
 class Measured(Filled):
     """Numbers that are written with a unit or with decimal commas; numbers themselves are taken to be in the unit."""
 
-    units: Units
+    units: Units = field(default_factory=Units)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The column itself, and the one that marks its gaps."""
-        return self.marked(str(self.name))
+    def read(self, values: Any) -> Array:
+        """Numbers in the unit of the column."""
 
-    def encode(self, values: Any) -> Array:
-        """The column as numbers in its unit, gaps filled."""
-        return self.filled(_measures(values, self.name, self.units))
+        def number(value: Any) -> float:
+            return self.units.read(value) if isinstance(value, str) else float(value)
+
+        return _each(values, self.name, number, self.words())
+
+    def words(self) -> str:
+        """How they are written."""
+        return f"numbers with {self.units}"
 
     def value(self, number: float) -> str:
         """A number and the unit, as the column writes it."""
         return f"{self.units.before}{number:.4g} {self.units.after}".strip()
-
-    def sentence(self) -> str:
-        """How they are written, and how many gaps there were."""
-        return f"numbers with {self.units}{self.told('; ', f' {self.fill:.4g}')}"
 
 
 @dataclass(frozen=True)
 class Times(Filled):
     """Times of day: hours since midnight, and where in the day they are where they go round it."""
 
-    round: bool
+    round: bool = False
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Hours, the cycle, and the column that marks gaps."""
-        turns = [f"{self.name} (day, {way})" for way in WAYS if self.round]
-        return self.marked(f"{self.name} (hours)", *turns)
+    ending = " (hours)"
+    entry = "time"
 
-    def encode(self, values: Any) -> Array:
-        """Hours, and sine and cosine of the day."""
-        filled = self.filled(_hours(values, self.name))
-        turns = [way(2.0 * np.pi * filled[:, 0] / 24.0) for way in WAYS.values() if self.round]
-        return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+    def read(self, values: Any) -> Array:
+        """Hours since midnight."""
+
+        def hours(value: Any) -> float:
+            if isinstance(value, str):
+                return read_time(value)
+            return float(value.hour + value.minute / 60.0 + (value.second + 1e-6 * value.microsecond) / 3600.0)
+
+        return _each(values, self.name, hours, "times of day")
+
+    def learnt(self, known: Array) -> dict[str, Any]:
+        """Whether they go round the day."""
+        return {"round": bool(np.ptp(known) > HALF_A_DAY)}
+
+    def periods(self) -> dict[str, tuple[float, float]]:
+        """The day, if they go round it."""
+        return {"day": (0.0, 24.0)} if self.round else {}
+
+    def words(self) -> str:
+        """Whether the day is a cycle."""
+        return f"times of day, as hours{', and where in the day' if self.round else ''}"
 
     def value(self, number: float) -> str:
         """A time of day as hours and minutes, to the nearest minute."""
         minutes = round(60.0 * number)
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
-
-    def sentence(self) -> str:
-        """Whether the day is a cycle."""
-        return f"times of day, as hours{', and where in the day' if self.round else ''}{self.told('; ')}"
 
 
 @dataclass(frozen=True)
@@ -197,6 +235,11 @@ class Levels(Decision):
 
     levels: tuple[str, ...]
     rare: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> list[str]:
+        """The levels that `fit` saw, gaps aside."""
+        return [v for v in (*self.levels, *self.rare) if v != MISSING]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -213,13 +256,10 @@ class Levels(Decision):
     def encode(self, values: Any) -> Array:
         """0 and 1; a level that `fit` did not see is 0 in every column, and between the two where there is one."""
         place = {v: i for i, v in enumerate(self.levels)} | dict.fromkeys(self.rare, len(self.levels))
-        codes = np.array([place.get(v, -1) for v in read_levels(values)], dtype=np.intp)
-        _warn_unseen(
-            self.name,
-            read_levels(values),
-            place,
-            "it counts as between the two" if self._two else "all its columns are 0 there",
-        )
+        found = read_levels(values)
+        codes = np.array([place.get(v, -1) for v in found], dtype=np.intp)
+        what = "it counts as between the two" if self._two else "all its columns are 0 there"
+        _warn_unseen(self.name, found, place, what)
         if self._two:
             return np.where(codes < 0, 0.5, codes)[:, None]
         return (codes[:, None] == np.arange(len(self.names))).astype(float)
@@ -243,62 +283,83 @@ class Levels(Decision):
 class Ordered(Filled):
     """Levels that have an order: their place in it."""
 
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = ()
+
+    ending = " (order)"
+    warns_of_gaps = False
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The place, and the column that marks gaps."""
-        return self.marked(f"{self.name} (order)")
+    def known(self) -> list[str]:
+        """The levels of the order."""
+        return list(self.levels)
 
-    def encode(self, values: Any) -> Array:
-        """Every level's place in the order, from 0; gaps and levels never seen have the median place."""
+    def read(self, values: Any) -> Array:
+        """Every level's place in the order, from 0; NaN in gaps and for levels that are not in it, which are named."""
         place = {v: float(i) for i, v in enumerate(self.levels)}
         found = read_levels(values)
         _warn_unseen(self.name, [v for v in found if v != MISSING], place, "the median place is taken")
-        return self.filled(np.array([place.get(v, np.nan) for v in found]), told=True)
+        return np.array([place.get(v, np.nan) for v in found])
+
+    def words(self) -> str:
+        """The ends of the order."""
+        last = len(self.levels) - 1
+        return f"ordered levels, from 0 for {self.levels[0]!r} to {last} for {self.levels[last]!r}"
 
     def value(self, number: float) -> str:
         """The level at a place."""
         return self.levels[round(number)]
-
-    def sentence(self) -> str:
-        """The ends of the order."""
-        last = len(self.levels) - 1
-        ends = f"from 0 for {self.levels[0]!r} to {last} for {self.levels[last]!r}"
-        return f"ordered levels, {ends}{self.told('; ')}"
 
 
 @dataclass(frozen=True)
 class Dates(Filled):
     """Dates or times: days since the first, and where they stand in the cycles that they go round."""
 
-    origin: float  # days since 1970
-    cycles: tuple[str, ...]
+    origin: float = 0.0  # days since 1970
+    cycles: tuple[str, ...] = ()
     day_first: bool | None = None  # of text such as 31/12/2020
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Days, two columns per cycle, and the column that marks gaps."""
-        turns = [f"{self.name} ({cycle}, {way})" for cycle in self.cycles for way in WAYS]
-        return self.marked(f"{self.name} (days)", *turns)
+    ending = " (days)"
+    entry = "date"
 
-    def encode(self, values: Any) -> Array:
-        """Days since the first date of `fit`, and the cycles."""
-        filled = self.filled(_days(values, self.name, self.day_first) - self.origin)
-        angles = [2.0 * np.pi * (filled[:, 0] + self.origin) / CYCLES[cycle][0] for cycle in self.cycles]
-        turns = [way(angle) for angle in angles for way in WAYS.values()]
-        return np.column_stack([filled[:, 0], *turns, *filled.T[1:]])
+    def read(self, values: Any) -> Array:
+        """Days since the first date of `fit`; since 1970 before it."""
+
+        def days(value: Any) -> float:
+            if isinstance(value, np.datetime64):
+                return float((value - np.datetime64(0, "D")) / np.timedelta64(1, "D"))
+            if isinstance(value, str):
+                value = read_date(value, self.day_first)
+            if isinstance(value, datetime.datetime):
+                clock = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+                return (clock - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+            return float((value - _EPOCH).days)
+
+        return _each(values, self.name, days, "dates") - self.origin
+
+    def learnt(self, known: Array) -> dict[str, Any]:
+        """The first day, and the cycles that the dates go round."""
+        cycles = tuple(
+            cycle
+            for cycle, (period, part) in CYCLES.items()
+            if np.ptp(known) >= SPANNED * period and len(np.unique(np.floor(known % period / part))) >= PARTS
+        )
+        origin = float(known.min())
+        return {"fill": float(np.median(known)) - origin, "origin": origin, "cycles": cycles}
+
+    def periods(self) -> dict[str, tuple[float, float]]:
+        """The cycles, which are counted from 1970."""
+        return {cycle: (self.origin, CYCLES[cycle][0]) for cycle in self.cycles}
+
+    def words(self) -> str:
+        """From when, and which cycles."""
+        first = _EPOCH + datetime.timedelta(days=int(np.floor(self.origin)))
+        round_them = f", and where in the {' and in the '.join(self.cycles)}" if self.cycles else ""
+        return f"dates, as days since {first}{round_them}"
 
     def value(self, number: float) -> str:
         """The date, with its time where it has one."""
         at = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=round((number + self.origin) * 1440.0) / 1440.0)
         return at.isoformat(" ", "minutes").removesuffix(" 00:00")
-
-    def sentence(self) -> str:
-        """From when, and which cycles."""
-        first = _EPOCH + datetime.timedelta(days=int(np.floor(self.origin)))
-        round_them = f", and where in the {' and in the '.join(self.cycles)}" if self.cycles else ""
-        return f"dates, as days since {first}{round_them}{self.told('; ')}"
 
 
 @dataclass(frozen=True)
@@ -335,12 +396,7 @@ class TaskColumn(Decision):
 def read_days(values: Any, name: Hashable) -> Array:
     """A column of dates as days since 1970, NaN in gaps, however they are written."""
     texts = [v.strip() for v in plain_list(values) if isinstance(v, str) and v.strip()]
-    return _days(values, name, day_first(name, texts))
-
-
-def said(decision: Decision) -> str:
-    """A column and what becomes of it."""
-    return f"{decision.name!r}: {decision.sentence()}"
+    return Dates(name, day_first=day_first(name, texts)).read(values)
 
 
 def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
@@ -357,25 +413,26 @@ def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
 
 def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_levels: int = MOST_LEVELS) -> Decision:
     """What becomes of a column, from what it holds."""
-    order = _own_order(values) if order is None else order
+    series = _series(values)
+    dtype: Any = getattr(None if series is None else series.to_native(), "dtype", None)
+    if order is None and (getattr(dtype, "ordered", None) is True or type(dtype).__name__ == "Enum"):
+        order = list(dtype.categories)  # of an ordered categorical of pandas, or an enumeration of polars
     if order is not None:
         return _ordered_of(name, values, tuple(map(str, order)))
-    series = _series(values)
     if series is not None and series.dtype in (nw.Categorical, nw.Enum):
         return decide_levels(name, values, max_levels)
     stored = _floats(values)
     if stored is not None and np.isfinite(stored).any():
-        return _numbers_of(name, values)
+        return Numbers(name).fitted(values)
     entries = [v for v in plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
     if not entries:
-        return LeftOut(name, "it holds no value")
-    text = [v for v in entries if isinstance(v, str)]
-    if not text:
+        return LeftOut(name, NO_VALUE)
+    if not any(isinstance(v, str) for v in entries):
         if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
-            return _dates_of(name, values, None)
+            return Dates(name).fitted(values)
         if all(isinstance(v, datetime.time) for v in entries):
-            return _times_of(name, values)
-        return _numbers_of(name, values)
+            return Times(name).fitted(values)
+        return Numbers(name).fitted(values)
     return _of_text(name, values, entries, max_levels)
 
 
@@ -383,7 +440,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     """Text: numbers that were written out, dates, levels, or what only names the row."""
     numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
     if all(numeric):
-        return _numbers_of(name, values)
+        return Numbers(name).fitted(values)
     if sum(numeric) >= len(entries) / 2:
         odd = entries[numeric.index(False)]
         row = plain_list(values).index(odd)
@@ -393,11 +450,11 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
         )
     texts = [str(v).strip() for v in entries]
     if looks_like_dates(texts):
-        return _dates_of(name, values, day_first(name, texts))
+        return Dates(name, day_first=day_first(name, texts)).fitted(values)
     if are_times(texts):
-        return _times_of(name, values)
+        return Times(name).fitted(values)
     if (units := units_of(name, texts)) is not None:
-        return _measured_of(name, values, units)
+        return Measured(name, units=units).fitted(values)
     distinct = Counter(texts)
     if len(distinct) == 1:
         return LeftOut(name, f"it is {texts[0]!r} in every row" + (" that has one" if len(texts) < len(values) else ""))
@@ -416,64 +473,23 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     return decide_levels(name, values, max_levels)
 
 
-def _numbers_of(name: Hashable, values: Any) -> Numbers:
-    """Numbers, their median, and how many are missing."""
-    found = as_floats(values, name)
-    return Numbers(name, float(np.nanmedian(found)), int(np.isnan(found).sum()))
-
-
-def _measured_of(name: Hashable, values: Any, units: Units) -> Measured:
-    """Numbers with a unit, their median, and how many are missing."""
-    found = _measures(values, name, units)
-    return Measured(name, float(np.nanmedian(found)), int(np.isnan(found).sum()), units)
-
-
-def _times_of(name: Hashable, values: Any) -> Decision:
-    """Hours, and whether they go round the day."""
-    found = _hours(values, name)
-    known = found[np.isfinite(found)]
-    if np.ptp(known) == 0.0:
-        return LeftOut(name, "it is one time in every row")
-    median, gaps = float(np.median(known)), len(found) - len(known)
-    return Times(name, median, gaps, bool(np.ptp(known) > HALF_A_DAY))
-
-
 def decide_levels(name: Hashable, values: Any, max_levels: int) -> Levels:
     """The levels in the order of their letters, gaps last."""
     counts = Counter(read_levels(values))
     kept = sorted(counts, key=lambda v: (-counts[v], v))
     rare = kept[max_levels - 1 :] if len(kept) > max_levels else []
-    kept = [v for v in kept if v not in rare]
-    own = sorted(v for v in kept if v != MISSING)
-    return Levels(name, (*own, *([MISSING] if MISSING in kept else [])), tuple(sorted(rare)))
+    own = sorted(set(kept) - set(rare), key=lambda v: (v == MISSING, v))
+    return Levels(name, tuple(own), tuple(sorted(rare)))
 
 
 def _ordered_of(name: Hashable, values: Any, levels: tuple[str, ...]) -> Decision:
     """A column of levels as their places in the order given."""
-    place = {v: i for i, v in enumerate(levels)}
-    found = [v for v in read_levels(values) if v != MISSING]
-    if unknown := sorted({v for v in found if v not in place}):
+    found = {v for v in read_levels(values) if v != MISSING}
+    if unknown := sorted(found.difference(levels)):
         raise ValueError(
             f"column {name!r} holds {list_labels(unknown)}; its order has the levels {list_labels(levels)}"
         )
-    if not found:
-        return LeftOut(name, "it holds no value")
-    return Ordered(name, float(np.median([place[v] for v in found])), len(values) - len(found), levels)
-
-
-def _dates_of(name: Hashable, values: Any, day_first: bool | None) -> Decision:
-    """Days since the first, and the cycles that the dates go round."""
-    days = _days(values, name, day_first)
-    known = days[np.isfinite(days)]
-    if np.ptp(known) == 0.0:
-        return LeftOut(name, "it is one date in every row")
-    cycles = tuple(
-        cycle
-        for cycle, (period, part) in CYCLES.items()
-        if np.ptp(known) >= SPANNED * period and len(np.unique(np.floor(known % period / part))) >= PARTS
-    )
-    origin = float(known.min())
-    return Dates(name, float(np.median(known)) - origin, len(days) - len(known), origin, cycles, day_first)
+    return Ordered(name, levels=levels).fitted(values)
 
 
 def _series(values: Any) -> Any:
@@ -483,12 +499,14 @@ def _series(values: Any) -> Any:
 
 
 def plain_list(values: Any) -> list[Any]:
-    """The entries of a column; dates of NumPy stay NumPy's."""
+    """The entries of a column; dates of NumPy stay NumPy's, and a period of pandas is the time when it begins."""
     series = _series(values)
-    if series is not None:
-        return list(series.to_list())
-    array = np.asarray(values)
-    return list(array) if array.dtype.kind in "mM" else list(array.tolist())
+    if series is None:
+        array = np.asarray(values)
+        entries = list(array) if array.dtype.kind in "mM" else array.tolist()
+    else:
+        entries = series.to_list()
+    return [v.start_time if type(v).__name__ == "Period" else v for v in entries]
 
 
 def as_floats(values: Any, name: Hashable) -> Array:
@@ -530,17 +548,7 @@ def _is_number(value: Any) -> bool:
 
 def read_levels(values: Any) -> list[str]:
     """Entries as text, without blanks around it."""
-    out = [MISSING if is_missing(v) else str(v).strip() for v in plain_list(values)]
-    return [v or MISSING for v in out]
-
-
-def _own_order(values: Any) -> Sequence[Any] | None:
-    """The levels of an ordered categorical of pandas, or of an enumeration of polars, in their order."""
-    series = _series(values)
-    dtype: Any = getattr(None if series is None else series.to_native(), "dtype", None)
-    if getattr(dtype, "ordered", None) is True or type(dtype).__name__ == "Enum":
-        return list(dtype.categories)
-    return None
+    return [MISSING if is_missing(v) else str(v).strip() or MISSING for v in plain_list(values)]
 
 
 def _each(values: Any, name: Hashable, read: Callable[[Any], float], expected: str) -> Array:
@@ -557,41 +565,7 @@ def _each(values: Any, name: Hashable, read: Callable[[Any], float], expected: s
     return np.array([found[v] for v in entries], dtype=float)
 
 
-def _measures(values: Any, name: Hashable, units: Units) -> Array:
-    """Numbers with a unit as floats."""
-    return _each(values, name, lambda v: units.read(v) if isinstance(v, str) else float(v), f"numbers with {units}")
-
-
-def _hours(values: Any, name: Hashable) -> Array:
-    """Times of day as hours since midnight."""
-
-    def hours(value: Any) -> float:
-        if isinstance(value, str):
-            return read_time(value)
-        return float(value.hour + value.minute / 60.0 + (value.second + 1e-6 * value.microsecond) / 3600.0)
-
-    return _each(values, name, hours, "times of day")
-
-
-def _days(values: Any, name: Hashable, day_first: bool | None) -> Array:
-    """Dates as days since 1970."""
-
-    def days(value: Any) -> float:
-        if isinstance(value, np.datetime64):
-            return float((value - np.datetime64(0, "D")) / np.timedelta64(1, "D"))
-        if isinstance(value, str):
-            value = read_date(value, day_first)
-        if isinstance(value, datetime.datetime):
-            clock = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
-            return (clock - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
-        return float((value - _EPOCH).days)
-
-    return _each(values, name, days, "dates")
-
-
 def _warn_unseen(name: Hashable, found: list[str], known: Mapping[str, Any], what: str) -> None:
-    unseen = Counter(v for v in found if v not in known)
-    if unseen:
-        listed = list_labels(list(unseen), 6)
-        rows = f"{sum(unseen.values()):,} row{'s' if sum(unseen.values()) > 1 else ''}"
+    if unseen := Counter(v for v in found if v not in known):
+        listed, rows = list_labels(list(unseen), 6), counted(unseen.total(), "row")
         warn(f"column {name!r} has {listed} in {rows}, which fit did not see; {what}")

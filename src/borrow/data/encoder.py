@@ -17,7 +17,9 @@ from borrow.data.encode import (
     MISSING,
     MOST_LEVELS,
     Decision,
+    Filled,
     LeftOut,
+    Levels,
     Numbers,
     TaskColumn,
     as_floats,
@@ -26,10 +28,9 @@ from borrow.data.encode import (
     needs_encoding,
     plain_list,
     read_levels,
-    said,
 )
 from borrow.data.labels import did_you_mean, list_labels
-from borrow.data.read import as_frame, identifier_columns
+from borrow.data.read import as_frame, warn_identifier_columns
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import log, warn
 
@@ -76,15 +77,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Decide what becomes of each column; y is not looked at."""
-        columns = _columns(X)
-        task = _task_of(self.task, columns)
-        orders = dict(self.orders or {})
+        columns, task, orders = _columns(X), self.task, dict(self.orders or {})
         drop = [self.drop] if isinstance(self.drop, str) else list(self.drop)
-        for argument, names in (("drop", drop), ("orders", list(orders))):
-            for name in names:
-                if name not in columns:
-                    near = did_you_mean(name, columns)
-                    raise ValueError(f"{argument} names {name!r}; columns are {list_labels(list(columns))}{near}")
+        named = [(f"task={task!r} is not a column of X", task)] if task is not None else []
+        named += [(f"drop names {name!r}", name) for name in drop]
+        named += [(f"orders names {name!r}", name) for name in orders]
+        for told, name in named:
+            if name not in columns:
+                near = did_you_mean(name, columns)
+                raise ValueError(f"{told}; columns are {list_labels(list(columns))}{near}")
         if isinstance(self.max_levels, bool) or not isinstance(self.max_levels, int) or self.max_levels < 2:
             raise ValueError(f"max_levels={self.max_levels!r}: expected a whole number of at least 2")
         decisions: dict[Hashable, Decision] = {}
@@ -101,9 +102,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"the encoded columns would have the name {list_labels(twice)} twice; rename a column")
         n_tasks = 1 if task is None else len(set(plain_list(columns[task])))
         plain = {n: as_floats(columns[n], n) for n, d in decisions.items() if isinstance(d, Numbers)}
-        left_out = [f"column {said(d)}" for d in decisions.values() if _unasked(d)]
-        for text in [*left_out, *identifier_columns(plain, n_tasks)]:
+        left_out = [f"column {d.name!r}: {d.sentence()}" for d in decisions.values() if _unasked(d)]
+        for text in left_out:
             warn(text)
+        warn_identifier_columns(plain, n_tasks)
         self.columns_ = tuple(decisions.values())
         self.n_features_in_ = len(columns)
         if as_frame(X) is not None and all(isinstance(n, str) for n in columns):
@@ -114,11 +116,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _keep_one(self, decisions: dict[Hashable, Decision], columns: Mapping[Hashable, Any]) -> None:
         """The last input is never left out, unless it was asked for or holds nothing."""
-        if any(d.names for d in decisions.values() if not isinstance(d, TaskColumn)):
+        if any(isinstance(d, (Filled, Levels)) for d in decisions.values()):
             return
         for name, decision in reversed(decisions.items()):
-            found = Counter(v for v in read_levels(columns[name]) if v != MISSING)
-            if _unasked(decision) and found:
+            if _unasked(decision) and any(v != MISSING for v in read_levels(columns[name])):
                 decisions[name] = decide_levels(name, columns[name], self.max_levels)
                 return
         raise ValueError(f"nothing is left of the columns {list_labels(list(decisions))}; a model needs one input")
@@ -162,13 +163,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def inputs_(self) -> tuple[Hashable, ...]:
         """The columns that `transform` needs, without the task column."""
-        return tuple(d.name for d in self.columns_ if d.names and not isinstance(d, TaskColumn))
+        return tuple(d.name for d in self.columns_ if isinstance(d, (Filled, Levels)))
 
     def written(self, row: Array) -> dict[str, str]:
         """What the columns held, by name, from the numbers of one row; without those that are left out."""
         at, out = 0, {}
         for decision in self.columns_:
-            if decision.names and not isinstance(decision, TaskColumn):
+            if isinstance(decision, (Filled, Levels)):
                 out[str(decision.name)] = decision.written(row[at : at + len(decision.names)])
                 at += len(decision.names)
         return out
@@ -176,7 +177,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def report(self) -> str:
         """What became of the columns, one line per column that did not stay as it was."""
         check_is_fitted(self)
-        return "\n".join(said(d) for d in self.columns_ if d.sentence())
+        return "\n".join(f"{d.name!r}: {said}" for d in self.columns_ if (said := d.sentence()))
 
 
 def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
@@ -187,10 +188,8 @@ def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
     columns = {c: frame.get_column(c) for c in frame.columns if c != task}
     if not needs_encoding(columns):
         n_tasks = len(set(frame.get_column(task).to_list())) if task in frame.columns else 1
-        for text in identifier_columns(
-            {c: as_floats(v, c) for c, v in columns.items()} if n_tasks > 1 else {}, n_tasks
-        ):
-            warn(text)
+        if n_tasks > 1:
+            warn_identifier_columns({c: as_floats(v, c) for c, v in columns.items()}, n_tasks)
         return X, None
     encoder = TableEncoder(task if task in frame.columns else None).fit(X)
     return encoder.transform(X), encoder
@@ -198,21 +197,13 @@ def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
 
 def _columns(X: Any) -> dict[Hashable, Any]:
     """The columns of a table by name, or by position."""
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # one kind of sparse matrix is a dict
         return dict(X)
     frame = as_frame(X)
     if frame is not None:
         return {c: frame.get_column(c) for c in frame.columns}
     array = X if hasattr(X, "dtype") or hasattr(X, "toarray") else np.array(X, dtype=object)
     return dict(enumerate(check_array(array, dtype=None, ensure_all_finite=False, input_name="X").T))
-
-
-def _task_of(task: Any, columns: Mapping[Hashable, Any]) -> Any:
-    """The task column, where there is one."""
-    if task is not None and task not in columns:
-        near = did_you_mean(task, columns)
-        raise ValueError(f"task={task!r} is not a column of X; columns are {list_labels(list(columns))}{near}")
-    return task
 
 
 def _unasked(decision: Any) -> bool:

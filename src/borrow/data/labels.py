@@ -32,8 +32,7 @@ def sort_labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
 def encode(values: Sequence[Any], labels: tuple[Hashable, ...]) -> Codes:
     """Codes of labels; a label that is not among them is an error that lists those that are."""
     codes = {label: i for i, label in enumerate(labels)}
-    unknown = [v for v in dict.fromkeys(values) if v not in codes]
-    if unknown:
+    if unknown := [v for v in dict.fromkeys(values) if v not in codes]:
         raise ValueError(
             f"unknown task {list_labels(unknown)}: fit saw no row of it; tasks are {list_labels(sort_labels(labels))} "
             "(in cross-validation, shuffle or stratify by task, so that every fold trains on all of them; where new "

@@ -52,8 +52,8 @@ def to_floats(values: Any, where: str) -> Array:
         raise ValueError(f"Complex data not supported: {where} holds complex numbers")
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    dates = values.dtype.kind in "mM"
-    entries = [np.nan if is_missing(v) else v for v in (list(values) if dates else values.tolist())]
+    found = list(values) if values.dtype.kind in "mM" else values.tolist()  # dates of NumPy stay NumPy's
+    entries = [np.nan if is_missing(v) else v for v in found]
     for i, v in enumerate(entries):
         if isinstance(v, (complex, np.complexfloating)):
             raise ValueError(f"Complex data not supported: {where} holds the complex number {v} in row {i}")

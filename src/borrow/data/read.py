@@ -119,8 +119,10 @@ def read_table(
     wide = targets.ndim == 2
     if wide:
         if values is not None:
-            text = f"y has {targets.shape[1]} columns, one per task, and X or tasks= names tasks too"
-            raise ValueError(f"{text}; give one or the other")
+            raise ValueError(
+                f"y has {targets.shape[1]} columns, one per task, and X or tasks= names tasks too; give one or the "
+                "other"
+            )
         values = list(range(targets.shape[1]) if heads is None else heads)
     labels = (0,) if values is None else sort_labels(values)
     codes = np.zeros(n, dtype=np.intp) if values is None else encode(values, labels)  # of rows, or of columns of y
@@ -131,7 +133,8 @@ def read_table(
         raise ValueError(f"nothing to learn from in {n} rows: {why}; {name} needs at least one number in y")
     if np.isfinite(table[wanted]).sum() == 1:
         warn(f"{name} is fitted to a single row: its answers away from it are those of its priors; give more rows")
-    if alike := _alike(labels):
+    stripped = Counter(label.strip() for label in labels if isinstance(label, str))
+    if alike := [label for label in labels if isinstance(label, str) and stripped[label.strip()] > 1]:
         warn(f"the tasks {list_labels(alike)} differ in blanks alone and are taken for different ones; mend the labels")
     if pooled and wide:
         seen = np.isfinite(table)
@@ -141,8 +144,7 @@ def read_table(
     task, y = codes[column if wide else number], table[number, column]
     rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
     if schema.names is not None:
-        for text in constant_columns(schema.names, inputs):
-            warn(text)
+        warn_constant_columns(schema.names, inputs)
     size = inputs.nnz if sparse.issparse(inputs) else inputs.size
     memory.require(8.0 * 11 * size, f"reading {n:,} rows of {inputs.shape[1]:,} columns", "leave some of them out")
     order, columns = content_order(inputs, rows, classes)
@@ -151,31 +153,25 @@ def read_table(
     return inputs, rows, replace(schema, labels=labels, wide=moved[codes] if wide else None, classes=found)
 
 
-def constant_columns(names: Sequence[Hashable], X: Array) -> list[str]:
-    """A sentence about each column that is the same in every row."""
-    one = [j for j in range(len(names)) if len(X) > 2 and X[0, j] == X[-1, j] and np.ptp(X[:, j]) == 0.0]
-    return [f"column {names[j]!r} is {X[0, j]:g} in every row, and says nothing" for j in one]
+def warn_constant_columns(names: Sequence[Hashable], X: Array) -> None:
+    """Name each column that is the same in every row."""
+    for j, name in enumerate(names):
+        if len(X) > 2 and X[0, j] == X[-1, j] and np.ptp(X[:, j]) == 0.0:
+            warn(f"column {name!r} is {X[0, j]:g} in every row, and says nothing")
 
 
-def identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> list[str]:
-    """A sentence about each column of numbers that may only name the rows: whole numbers that never repeat.
+def warn_identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> None:
+    """Name each column of numbers that may only name the rows: whole numbers that never repeat.
 
     With one task that may as well be the day; with several, days come back.
     """
-    return [
-        f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it out "
-        "(features=, or --ignore) if it only names the rows"
-        for name, values in columns.items()
-        if n_tasks > 1 and len(values) >= MANY_ROWS and bool(np.all(values == np.round(values)))
-        if len(np.unique(values)) == len(values)
-    ]
-
-
-def _alike(labels: tuple[Hashable, ...]) -> list[str]:
-    """Labels that would be the same without blanks around them."""
-    text = [label for label in labels if isinstance(label, str)]
-    seen = Counter(label.strip() for label in text)
-    return [label for label in text if seen[label.strip()] > 1]
+    for name, values in columns.items():
+        whole = n_tasks > 1 and len(values) >= MANY_ROWS and bool(np.all(values == np.round(values)))
+        if whole and len(np.unique(values)) == len(values):
+            warn(
+                f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it "
+                "out (features=, or --ignore) if it only names the rows"
+            )
 
 
 def read_new(
@@ -220,8 +216,7 @@ def read_new(
 def _with_unseen(estimator: Any, values: list[Any], labels: tuple[Hashable, ...]) -> Codes:
     """Codes of labels, -1 for tasks never seen, which a warning names with the nearest that were seen."""
     codes = {label: i for i, label in enumerate(labels)}
-    unknown = [v for v in dict.fromkeys(values) if v not in codes]
-    if unknown:
+    if unknown := [v for v in dict.fromkeys(values) if v not in codes]:
         name = type(estimator).__name__
         if len(labels) == 1:
             raise ValueError(f"fit never saw the task {list_labels(unknown)}, and one task is no population")
@@ -265,7 +260,6 @@ def read_inputs(
                 f"X has the column {list_labels(extra)}, which fit did not see, and no task column "
                 f"{schema.task!r}{did_you_mean(schema.task, extra)}"
             )
-        X = columns_of(frame, schema.names).to_native()
     inputs = _numbers(estimator, X, accept_sparse)
     return inputs, None if tasks is None else task_values(tasks, inputs.shape[0])
 
@@ -335,7 +329,8 @@ def _split_task(
     if tasks is not None or column is None:
         column, names = None, None if frame is None else tuple(frame.columns)
     elif frame is not None:
-        column, position = _find_column(column, list(frame.columns))
+        position = _position(column, len(frame.columns), list(frame.columns))
+        column = frame.columns[position]
         values, rest = frame.get_column(column).to_list(), frame.drop(column)
         names, without = tuple(rest.columns), rest.to_native()
     elif sparse.issparse(X):
@@ -348,7 +343,7 @@ def _split_task(
     elif X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must be rows by columns")
     else:
-        column = position = _position(column, X.shape[1])
+        column = position = _position(column, X.shape[1], None)
         values, without = X[:, column].tolist(), np.delete(X, column, axis=1)
     if position is not None and without.shape[1] == 0:
         raise ValueError(f"X has no column beside the task column {column!r}; give at least one input column")
@@ -358,18 +353,15 @@ def _split_task(
     return inputs, labels, Schema(column, position, names, inputs.shape[1], ())
 
 
-def _find_column(column: Any, columns: list[Any]) -> tuple[Any, int]:
-    """Name and position of the task column of a frame; a whole number that is no name is a position."""
-    if column not in columns and isinstance(column, (int, np.integer)):
-        column = columns[_position(column, len(columns))]
-    if column not in columns:
-        hint = did_you_mean(column, columns)
-        raise ValueError(f"task={column!r} is not a column of X; columns are {list_labels(columns)}{hint}")
-    return column, columns.index(column)
-
-
-def _position(column: Any, width: int) -> int:
-    if isinstance(column, bool) or not isinstance(column, (int, np.integer)) or not -width <= column < width:
+def _position(column: Any, width: int, names: list[Any] | None) -> int:
+    """Where the task column stands; a whole number that names no column of a frame is a position."""
+    number = isinstance(column, (int, np.integer))
+    if names is not None and column in names:
+        return names.index(column)
+    if names is not None and not number:
+        hint = did_you_mean(column, names)
+        raise ValueError(f"task={column!r} is not a column of X; columns are {list_labels(names)}{hint}")
+    if isinstance(column, bool) or not number or not -width <= column < width:
         raise ValueError(f"task={column!r} is not among the {width} columns of X, 0 to {width - 1}")
     return int(column) % width
 
@@ -451,11 +443,12 @@ def refuse_sizes(table: Array, names: Sequence[str], least: float = 0.0) -> None
     largest = size.max(axis=0, initial=0.0)
     for j in np.flatnonzero(largest > LARGEST)[:1]:
         rows = np.flatnonzero(size[:, j] > LARGEST).tolist()
-        what = f"{names[j]} holds {largest[j]:.3g}, {TOO_LARGE}, in {name_some(rows)}"
-        raise ValueError(f"{what}; choose other units")
+        raise ValueError(f"{names[j]} holds {largest[j]:.3g}, {TOO_LARGE}, in {name_some(rows)}; choose other units")
     for j in np.flatnonzero((largest > 0.0) & (largest < least))[:1]:
-        what = f"{names[j]} holds no number larger than {largest[j]:.3g}, too small to be computed with"
-        raise ValueError(f"{what}; choose other units")
+        raise ValueError(
+            f"{names[j]} holds no number larger than {largest[j]:.3g}, too small to be computed with; choose other "
+            "units"
+        )
 
 
 def _float_columns(columns: Any, names: list[str], table: str, n: int) -> Array:
@@ -545,8 +538,8 @@ def _per_row(values: Any, name: str, n: int, zero: bool) -> Array:
     return array
 
 
-def task_values(values: Any, n: int) -> list[Any]:
-    """Labels of the rows, checked; a single label stands for all rows."""
+def task_values(values: Any, n: int, what: str = "task") -> list[Any]:
+    """Labels of the rows, checked; a single label stands for all rows. `what` they name is said in messages."""
     if isinstance(values, (str, int, float, np.generic)):
         values = [values.item() if isinstance(values, np.generic) else values] * n
     series = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
@@ -558,14 +551,15 @@ def task_values(values: Any, n: int) -> list[Any]:
         values = (values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values).tolist()
     values = list(values)
     if len(values) != n:
-        raise ValueError(f"there are {len(values)} task labels for {n} rows; give one per row, or one for all")
+        raise ValueError(f"there are {len(values)} {what} labels for {n} rows; give one per row, or one for all")
     if missing := [i for i, v in enumerate(values) if is_missing(v)]:
         raise ValueError(
-            f"the task is missing (NaN) in {name_some(missing)}; every row needs one: name it, or drop these rows"
+            f"the {what} is missing (NaN) in {name_some(missing)}; every row needs one: name it, or drop these rows"
         )
     if odd := [i for i, v in enumerate(values) if not isinstance(v, Hashable)]:
         raise ValueError(
-            f"the task of row {odd[0]} is {values[odd[0]]!r}; a task label is text, a number, or another single value"
+            f"the {what} of row {odd[0]} is {values[odd[0]]!r}; a {what} label is text, a number, or another single "
+            "value"
         )
     return values
 

@@ -101,11 +101,15 @@ class TaskData:
         """Task t alone, in the units that it has among all."""
         cells, scale = self.cells.only(t), self.scaling.scale[[t]]
         n_rows = len(cells.y) + float(cells.dof[0])
-        scaling = Scaling(self.scaling.center[[t]], scale, n_rows * float(np.log(scale[0])))
-        number = None if self.number is None else self.number[self.cells.of(t)]
-        constant = tuple(label for label in self.constant if label == self.labels[t])
-        inputs = (self.unlabelled[t],)
-        return TaskData((self.labels[t],), cells, inputs, scaling, self.column_scales, number, constant, self.centred)
+        return replace(
+            self,
+            labels=(self.labels[t],),
+            cells=cells,
+            unlabelled=(self.unlabelled[t],),
+            scaling=Scaling(self.scaling.center[[t]], scale, n_rows * float(np.log(scale[0]))),
+            number=None if self.number is None else self.number[self.cells.of(t)],
+            constant=tuple(label for label in self.constant if label == self.labels[t]),
+        )
 
 
 def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskData:

@@ -68,12 +68,11 @@ class Table(dict[str, Any]):
     def __repr__(self) -> str:
         cells = self._cells()
         widths = [max(len(c) for c in column) for column in cells]
-        right = [self._numeric(name) for name in self]
-        lines = [
+        right = [np.asarray(column).dtype.kind in "iuf" for column in self.values()]
+        return "\n".join(
             "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
             for row in zip(*cells, strict=True)
-        ]
-        return "\n".join(lines)
+        )
 
     def to_html(self) -> str:
         """The table as HTML; everything in it is escaped."""
@@ -83,9 +82,6 @@ class Table(dict[str, Any]):
         return f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>"
 
     _repr_html_ = to_html
-
-    def _numeric(self, name: str) -> bool:
-        return np.asarray(self[name]).dtype.kind in "iuf"
 
     def _cells(self) -> list[list[str]]:
         return [[name, *(format_value(v) for v in self[name])] for name in self]

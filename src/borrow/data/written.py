@@ -85,30 +85,23 @@ def read_date(text: str, day_first: bool | None) -> datetime.datetime:
     if _ISO.fullmatch(text):
         return datetime.datetime.fromisoformat(f"{text}-01" if re.fullmatch(r"\d{4}-\d{2}", text) else text)
     found = _TIMED.fullmatch(text)
-    if found is None:
+    date = None if found is None else _numbers_of_date(found[1], day_first)
+    if found is None or date is None:
         raise ValueError(text)
-    year, month, day = _numbers_of_date(found[1], day_first)
     hours = 0.0 if found[2] is None else _hours(*found.groups()[1:])
-    return datetime.datetime(year, month, day) + datetime.timedelta(hours=hours)
+    return datetime.datetime(*date) + datetime.timedelta(hours=hours)
 
 
-def _numbers_of_date(text: str, day_first: bool | None) -> tuple[int, int, int]:
-    """Year, month and day; the first day of a month that has none."""
+def _numbers_of_date(text: str, day_first: bool | None) -> tuple[int, int, int] | None:
+    """Year, month and day, the first of a month that has none; the month may be a word, in English or German."""
     if found := _YEAR_FIRST.fullmatch(text):
         return int(found[1]), int(found[3]), int(found[4] or 1)
     if (found := _LOCAL.fullmatch(text)) and day_first is not None:
         day, month = (int(found[k]) for k in ((1, 3) if day_first else (3, 1)))
         return int(found[4]), month, day
-    if (named := _named(text)) is not None:
-        return named
-    raise ValueError(text)
-
-
-def _named(text: str) -> tuple[int, int, int] | None:
-    """A date whose month is a word, in English or German."""
     for pattern in _NAMED:
-        if (found := pattern.fullmatch(text)) and (month := _MONTHS.get(found["m"].lower())):
-            return int(found["y"]), month, int(found["d"] or 1)
+        if (found := pattern.fullmatch(text)) and (word := _MONTHS.get(found["m"].lower())):
+            return int(found["y"]), word, int(found["d"] or 1)
     return None
 
 
@@ -118,8 +111,7 @@ def _date_part(text: str) -> str | None:
         return text
     found = _TIMED.fullmatch(text)
     date = "" if found is None else found[1]
-    shaped = _ISO.fullmatch(date) or _YEAR_FIRST.fullmatch(date) or _LOCAL.fullmatch(date) or _named(date)
-    return date if shaped else None
+    return date if _ISO.fullmatch(date) or _numbers_of_date(date, True) else None
 
 
 def are_times(texts: Iterable[str]) -> bool:

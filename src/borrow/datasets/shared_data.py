@@ -180,8 +180,7 @@ def load_vowel() -> Vowels:
     """Deterding's vowels as in Lawrence & Platt (2004), section 5.2: 15 speakers, 11 vowels, 6 frames of each."""
     table = read_columns("vowel/vowel.csv")
     speaker, frame, vowel = (table[n].astype(np.intp) for n in ("speaker", "frame", "vowel"))
-    X = numbers(table, tuple(f"x{j}" for j in range(10)))
-    return Vowels(X, speaker, frame, vowel, table["vowel_word"])
+    return Vowels(numbers(table, tuple(f"x{j}" for j in range(10))), speaker, frame, vowel, table["vowel_word"])
 
 
 def load_spear() -> Responses:

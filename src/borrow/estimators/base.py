@@ -66,7 +66,9 @@ class TaskEstimator(BaseEstimator):
     #: Whether what is learnt from some tasks says something of another one.
     shares_tasks: ClassVar[bool] = True
 
-    _schema: Schema = field(init=False)  # no setting: of the table, on the copy that is being fitted
+    #: No settings: of the table, on the copy that is being fitted; and what the fit found.
+    _schema: Schema = field(init=False)
+    fitted_: Fitted = field(init=False)
 
     def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
         """Fit to a table of any form; y holds targets, or labels of any kind, None or NaN where a row has none."""
@@ -110,8 +112,7 @@ class TaskEstimator(BaseEstimator):
     def _fit_of(self) -> Fitted:
         """The fitted state; scikit-learn's error where there is none."""
         check_is_fitted(self)
-        fitted: Fitted = self.__dict__["fitted_"]
-        return fitted
+        return self.fitted_
 
     def plot(self, inputs: Any = None, tasks: Any = None, X: Any = None, ax: Any = None) -> Any:
         """Draw what the model predicts over one or two inputs; returns the Axes. Needs `borrow[plot]`.
@@ -208,21 +209,31 @@ def shown(attributes: Mapping[str, Any], labels: tuple[Hashable, ...]) -> dict[s
     return {name: in_order(value) for name, value in attributes.items()}
 
 
-def in_blocks(answer: Callable[[Any, Codes], Array], rows: Any, task: Codes) -> Array:
-    """What is answered for each row, so many rows at a time: what it takes does not grow with their number."""
-    return np.concatenate([answer(rows[i : i + BLOCK], task[i : i + BLOCK]) for i in range(0, len(task) or 1, BLOCK)])
+def over_tasks(
+    answer: Callable[[Any, Codes], Array],
+    rows: Any,
+    task: Codes,
+    n_tasks: int,
+    drawn: Callable[[Array], Array] | None = None,
+) -> Array:
+    """What is answered for rows with codes of tasks, so many rows at a time: memory does not grow with their number.
 
+    For the code -1, a task never seen, it is what `drawn` makes of the answers of all tasks seen; None is their mean.
+    """
 
-def over_tasks(answer: Callable[[Any, Codes], Array], rows: Any, task: Codes, n_tasks: int) -> Array:
-    """What is answered for rows with codes of tasks; for the code -1, a task never seen, the mean over all tasks."""
+    def in_blocks(rows: Any, task: Codes) -> Array:
+        starts = range(0, len(task) or 1, BLOCK)
+        return np.concatenate([answer(rows[i : i + BLOCK], task[i : i + BLOCK]) for i in starts])
+
     new = task < 0
     if not new.any():
-        return in_blocks(answer, rows, task)
-    mean = np.mean([in_blocks(answer, rows[new], np.full(int(new.sum()), t)) for t in range(n_tasks)], axis=0)
-    out = np.empty((len(task), *mean.shape[1:]))
-    out[new] = mean
+        return in_blocks(rows, task)
+    each = np.array([in_blocks(rows[new], np.full(int(new.sum()), t)) for t in range(n_tasks)])
+    population = each.mean(axis=0) if drawn is None else drawn(each)
+    out = np.empty((len(task), *population.shape[1:]))
+    out[new] = population
     if not new.all():
-        out[~new] = in_blocks(answer, rows[~new], task[~new])
+        out[~new] = in_blocks(rows[~new], task[~new])
     return out
 
 

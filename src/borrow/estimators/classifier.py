@@ -19,7 +19,7 @@ from scipy.special import expit, log_softmax, ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.contracts import Sites
+from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, column_scales
@@ -50,7 +50,7 @@ class BinaryModel(Protocol):
     def probability(self, X: Array, task: Codes) -> Array:
         """The probability of the label +1 in each row."""
 
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, object]:
         """The public attributes of this model, by name."""
 
 
@@ -135,10 +135,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     def _fit_binary(self, data: TaskData, place: Place) -> BinaryModel:
         """Fit to targets -1 and +1; `place` puts rows where they are computed."""
 
-    def _with_left_out(self, model: Any) -> Any:
-        """One of several models, with what it says about rows left out, from which classes are put together."""
-        return model
-
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         """The public attributes of the models, one per class against the rest."""
         each = [m.attributes(self._schema.labels) for m in models]
@@ -154,8 +150,10 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def _fit_classes(self, rows: Rows, place: Place) -> list[BinaryModel]:
         """One model where there are two classes, else one per class against the rest."""
-        models = [self._fit_binary(_against_rest(rows, k), place) for k in positives(self._schema.classes)]
-        return [self._with_left_out(m) for m in models] if len(models) > 1 else models
+        models: list[Any] = [self._fit_binary(_against_rest(rows, k), place) for k in positives(self._schema.classes)]
+        if len(models) > 1:  # what a model says about rows left out, from which classes are put together
+            models = [replace(m, left_out=m.without_each()) if hasattr(m, "without_each") else m for m in models]
+        return models
 
     def _published(self, schema: Schema, classes: Any, models: list[Any], link: ClassLink | None = None) -> Fitted:
         """Everything that is published of the models."""
@@ -332,22 +330,19 @@ class EPClassifier(GPClassifier):
 
     allowed: ClassVar[Allowed] = {"likelihood": one_of(*LIKELIHOODS, said="'probit' or 'logistic'")}
 
-    def _inference(self) -> EPInference:
-        """EP with the likelihood that the constructor names."""
-        return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
-
     def _arrange(self, data: TaskData) -> TaskData:
         """The rows as the model groups them."""
         return data
+
+    def _inference(self) -> EPInference:
+        """EP with the likelihood that the constructor names; studies put other priors in its place."""
+        return EPInference(LIKELIHOODS[self.likelihood](), tol=ROUGH)
 
     def _fit_binary(self, data: TaskData, place: Place = PlacedTasks) -> EPLabels:
         table, infer = self._arrange(data), self._inference()
         fit = self._fit_gp(table, place(table.cells), infer, {})
         bias = np.broadcast_to(class_bias(table.cells), len(data.labels))
         return EPLabels(fit, bias, infer.likelihood, fit.evidence, fit.n_iter, fit.converged)
-
-    def _with_left_out(self, model: Any) -> Any:
-        return replace(model, left_out=model.without_each())
 
 
 @dataclass(frozen=True)
@@ -399,16 +394,25 @@ class EPLabels(LabelModel):
 
     def without_each(self) -> LeftOut:
         """Every row from all others: its cavity, which EP has at hand."""
-        cells, posterior = self.posterior.cells, self.posterior.posterior
-        parts = [p.sites.on_host() for p in (posterior if isinstance(posterior, list) else [posterior])]
-        sites = Sites(*(np.concatenate([getattr(s, name) for s in parts]) for name in ("nu", "tau")))
-        mean, variance = self.posterior.marginals()
-        mean, variance = cavity(to_host(mean), to_host(variance), sites)
-        return LeftOut(self.probability_of(mean + self.bias[cells.task], variance), cells.y)
+        fit, cells = self.posterior, self.posterior.cells
+        found = _cavities(fit.posterior)
+        if fit.uncertainty is not None:
+            found = fit.uncertainty.left_out(found, _cavities)
+        return LeftOut(self.probability_of(found.mean + self.bias[cells.task], found.variance), cells.y)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
         return {**super().attributes(labels), **self.posterior.own_attributes(labels)}
+
+
+def _cavities(posterior: Any) -> Prediction:
+    """Mean and variance of the latent function at each row, from all others; a posterior may be one of each task."""
+    parts = posterior if isinstance(posterior, list) else [posterior]
+    each = []
+    for p in parts:
+        mean, variance = p.marginals()
+        each.append(cavity(to_host(mean), to_host(variance), p.sites.on_host()))
+    return Prediction(*(np.concatenate(v) for v in zip(*each, strict=True)))
 
 
 def at_final_tolerance(infer: Inference) -> Inference:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sklearn.base import RegressorMixin
 
@@ -20,9 +20,13 @@ Class = TypeVar("Class", bound=type)
 class Entry:
     """What an estimator declares of itself.
 
-    `key` names the method that it is in comparisons, `label` says it in words, `rank` is its place in every table.
-    Above `most_rows` rows in all, `methods="auto"` leaves it out: it would take minutes per fold. An estimator without
-    a key is public and stands in no comparison.
+    `key` names the method that it is in comparisons, `label` says it in words, `rank` is its place in every table, and
+    `about` is a line for readers who do not know it; one of the estimators of a method says it. Above `most_rows` rows
+    in all, `methods="auto"` leaves it out: it would take minutes per fold. `matrix` says what rows its largest matrix
+    has: those of one "task", of "all" tasks, or "few". `drops` says that it can drop a relation, so that data that do
+    not help need not hurt it: "the other data hurt" is said where all such methods lose. `not_in_auto` says why
+    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. An estimator without a
+    key is public and stands in no comparison.
     """
 
     estimator: type
@@ -30,6 +34,11 @@ class Entry:
     label: str = ""
     rank: int = 100
     most_rows: float = inf
+    about: str = ""
+    matrix: Literal["task", "all", "few"] = "task"
+    drops: bool = False
+    not_in_auto: str = ""
+    no_new_task: str = ""
 
     @property
     def name(self) -> str:
@@ -50,13 +59,11 @@ class Entry:
 _entries: dict[str, Entry] = {}
 
 
-def register(
-    key: str | None = None, label: str = "", rank: int = 100, most_rows: float = inf
-) -> Callable[[Class], Class]:
-    """Declare an estimator; used as a decorator of its class."""
+def register(key: str | None = None, label: str = "", **more: Any) -> Callable[[Class], Class]:
+    """Declare an estimator, by the fields of `Entry`; used as a decorator of its class."""
 
     def declare(estimator: Class) -> Class:
-        _entries[estimator.__name__] = Entry(estimator, key, label, rank, most_rows)
+        _entries[estimator.__name__] = Entry(estimator, key, label, **more)
         return estimator
 
     return declare

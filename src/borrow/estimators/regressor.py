@@ -11,16 +11,18 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
+from borrow.covariance.inducing import LOG_2PI
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import list_labels, places_of, sort_labels
+from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import BLOCK, Fitted, TaskEstimator, as_labels, in_blocks, shown
+from borrow.estimators.base import Fitted, TaskEstimator, as_labels, over_tasks, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
-from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask
+from borrow.inference.hyper_uncertainty import HyperUncertainty, OtherModel, UncertaintyByTask
+from borrow.inference.likelihoods import Gaussian
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import single_thread
@@ -49,7 +51,7 @@ class RegressionModel(Protocol):
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Posterior of the functions at new rows; `hyper=False` leaves out the hyper-parameters' uncertainty."""
 
-    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
+    def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, object]:
         """The public attributes of this model, by name."""
 
 
@@ -107,7 +109,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         M = len(schema.labels)
         center, scale = (np.broadcast_to(v, M) for v in (scaling.center, scaling.scale))
         noise = np.broadcast_to(model.noise, M) * scale**2
-        expected = np.broadcast_to(model.expected_noise if isinstance(model, GPFit) else model.noise, M) * scale**2
+        expected = np.broadcast_to(getattr(model, "expected_noise", model.noise), M) * scale**2
         attributes = {
             **self._read_attributes(),
             "tasks_": as_labels(schema.tasks),
@@ -127,25 +129,28 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     ) -> Any:
         """Posterior mean of each row's task; with its standard deviation or covariance if asked.
 
-        The standard deviation is of the function; `include_noise=True` adds the noise of a new observation.
+        The standard deviation is of the function; `include_noise=True` adds the noise of a new observation. It counts
+        that hyper-parameters were learnt; where an evaluation of the model costs more than that of 1,000 rows with all
+        pairs written out they are taken as known, which the log ("borrow", level INFO) says, and bands are narrower.
         Fitted on wide y and asked for no task in particular, the answer has the columns of y.
         """
         self._fit_of()
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
         rows, task = self._read_new(X, tasks, population=True)
-        if task is not None and (task < 0).any():
-            if return_cov:
-                raise ValueError("return_cov=True needs tasks that fit saw; ask for return_std instead")
-            found = self._answer_population(rows, task, include_noise)
-            return found if return_std else found[0]
         if task is None:
             if return_cov:
                 raise ValueError("return_cov=True needs one task for each row; give tasks=")
             return self._answer_wide(rows, return_std, include_noise)
-        if not (return_std or return_cov):
+        unseen = bool((task < 0).any())
+        if return_cov:
+            if unseen:
+                raise ValueError("return_cov=True needs tasks that fit saw; ask for return_std instead")
+            return self._answer(rows, task, True, include_noise)
+        if not (return_std or unseen):
             return self._mean(rows, task)
-        return self._answer(rows, task, return_cov, include_noise)
+        found = self._moments(rows, task, include_noise)
+        return found if return_std else found[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions; of the primary's rows alone where the model has a primary."""
@@ -153,22 +158,25 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     def _mean(self, rows: Any, task: Codes) -> Array:
         """The posterior mean alone, which other hyper-parameters do not move; some models have it cheaper."""
-        return self._answer(rows, task, False, False, hyper=False)[0]
+        return self._moments(rows, task, hyper=False)[0]
 
-    def _answer_population(self, rows: Any, task: Codes, include_noise: bool) -> tuple[Array, Array]:
+    def _moments(self, rows: Any, task: Codes, include_noise: bool = False, hyper: bool = True) -> tuple[Array, Array]:
         """Mean and standard deviation; a task never seen (code -1) is one drawn from the population of those seen.
 
         With means m_t and variances v_t of the M tasks seen, its mean is that of the m_t and its variance the mean of
         the v_t plus (1 + 1/M) times the variance between the m_t: the law of total variance, and the uncertainty of a
         mean of M.
         """
-        M, new = len(self._fit_of().schema.labels), task < 0
-        n, mean, std = int(new.sum()), np.empty(len(task)), np.empty(len(task))
-        each = np.array([self._answer(rows[new], np.full(n, t), False, include_noise) for t in range(M)])
-        mean[new] = each[:, 0].mean(axis=0)
-        std[new] = np.sqrt((each[:, 1] ** 2).mean(axis=0) + (1.0 + 1.0 / M) * each[:, 0].var(axis=0, ddof=1))
-        if n < len(task):
-            mean[~new], std[~new] = self._answer(rows[~new], task[~new], False, include_noise)
+
+        def answer(rows: Any, task: Codes) -> Array:
+            return np.column_stack(self._answer(rows, task, False, include_noise, hyper))
+
+        def drawn(each: Array) -> Array:
+            mean, variance = each[..., 0], each[..., 1] ** 2
+            total = variance.mean(axis=0) + (1.0 + 1.0 / len(each)) * mean.var(axis=0, ddof=1)
+            return np.column_stack([mean.mean(axis=0), np.sqrt(total)])
+
+        mean, std = over_tasks(answer, rows, task, len(self._fit_of().schema.labels), drawn).T
         return mean, std
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
@@ -176,7 +184,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         wide = self._fit_of().schema.wide
         assert wide is not None  # the only fit that may be asked for no task in particular
         M, n = len(wide), rows.shape[0]
-        mean, std = self._answer(np.repeat(rows, M, axis=0), np.tile(wide, n), False, include_noise)
+        mean, std = self._moments(np.repeat(rows, M, axis=0), np.tile(wide, n), include_noise)
         return (mean.reshape(-1, M), std.reshape(-1, M)) if return_std else mean.reshape(-1, M)
 
     def _answer(
@@ -187,10 +195,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         `hyper` counts what is not known about the hyper-parameters; `exact` makes a model so that is at some inputs.
         """
         fitted: Any = self._fit_of()
-        if not full and len(task) > BLOCK:
-            more = include_noise, hyper, exact
-            each = in_blocks(lambda X, t: np.column_stack(self._answer(X, t, False, *more)), rows, task)
-            return each[:, 0], each[:, 1]
         if full:
             memory.require(
                 8.0 * 3.5 * rows.shape[0] ** 2,
@@ -270,6 +274,10 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         return Table({"task": [labels[i] for i in t[at]], **{n: v[at].tolist() for n, v in columns.items()}})
 
 
+#: Precision of a row that is as good as not there.
+NOTHING = 1e-300
+
+
 @dataclass(frozen=True)
 class GPFit:
     """What the fit of every GP model holds, in units of scaled targets. A model adds its own."""
@@ -281,7 +289,7 @@ class GPFit:
     n_iter: int
     converged: bool
     posterior: Any
-    uncertainty: HyperUncertainty | UncertaintyByTask | None = field(default=None, kw_only=True)
+    uncertainty: HyperUncertainty | UncertaintyByTask | OtherModel | None = field(default=None, kw_only=True)
 
     @property
     def expected_noise(self) -> Array:
@@ -301,8 +309,24 @@ class GPFit:
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes: those that all GP regressors have, and the model's own."""
-        common = {"jitter_": self.jitter, "n_iter_": self.n_iter, "converged_": self.converged}
-        return {**common, **self.own_attributes(labels)}
+        return {
+            "jitter_": self.jitter,
+            "n_iter_": self.n_iter,
+            "converged_": self.converged,
+            **self.own_attributes(labels),
+        }
+
+    def evidence_of_relations(self, t: int) -> float:
+        """log p(y_t | the other tasks) - log p(y_t), at the hyper-parameters found.
+
+        With p and o the rows of task t and of the others, it is log p(y) - log p(y_o) - log p(y_p). Rows whose sites
+        are next to nothing are as good as not there: each is an observation of zero with unit noise.
+        """
+        own = self.cells.task == t
+        likelihood = Gaussian(self.cells, self.noise)
+        nu, tau, prior = likelihood.nu, likelihood.tau, self.posterior.prior
+        parts = [prior.condition(Sites(nu * at, np.where(at, tau, NOTHING))).evidence for at in (own, ~own)]
+        return float(self.posterior.evidence - sum(parts) - 0.5 * len(own) * LOG_2PI)
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes that this model has for numbers and for labels alike."""
@@ -337,6 +361,16 @@ class GPRegressor(TaskRegressor, GPEstimator):
 
     noise: Any = None
 
+    def evidence_of_relations(self, task: Hashable) -> float:
+        """Nats by which the rows of a task are likelier given those of the others than by themselves.
+
+        At the hyper-parameters found, and with the same prior of the task's function on both sides: what the relations
+        add, and nothing else.
+        """
+        fitted: Any = self._fit_of()
+        (t,) = encode([task], fitted.schema.labels)
+        return 0.0 if fitted.model.cells.n_tasks == 1 else fitted.model.evidence_of_relations(int(t))
+
     def _fit(self, data: TaskData, tasks: PlacedTasks) -> RegressionModel:
         """Fit the model to merged and scaled rows."""
         model: RegressionModel = self._fit_gp(data, tasks, EXACT, {"noise": np.log(self._start_noise(data))})
@@ -360,7 +394,11 @@ class GPRegressor(TaskRegressor, GPEstimator):
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
         data = self._arrange(rows)
-        warn_constant(data)
+        if data.constant:
+            warn(
+                f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can "
+                "be learnt, and its scale and noise are those of a typical task, or a guess where there is no other"
+            )
         largest = self._largest_block(data)
         with self._places(len(data.cells.y), largest, largest) as place:
             model = together(self._fit, data, place(data.cells))
@@ -378,12 +416,3 @@ class GPRegressor(TaskRegressor, GPEstimator):
                     raise ValueError(f"noise of task {data.labels[t]!r} is {value!r}; expected a positive variance")
                 start[t] = float(value) / data.scaling.scale[t] ** 2
         return start
-
-
-def warn_constant(data: TaskData) -> None:
-    """Name the tasks whose targets are all equal: they tell a level, and nothing of scale or noise."""
-    if data.constant:
-        warn(
-            f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can be "
-            "learnt, and its scale and noise are those of a typical task, or a guess where there is no other"
-        )

@@ -72,8 +72,7 @@ def is_matrix(value: Any, columns: int) -> bool:
 def by_label(value: Any, labels: tuple[Hashable, ...], name: str, default: Any) -> list[Any]:
     """One entry per task from a scalar, a dict by label, or nothing."""
     if isinstance(value, Mapping):
-        unknown = [k for k in value if k not in labels]
-        if unknown:
+        if unknown := [k for k in value if k not in labels]:
             raise ValueError(
                 f"{name} names the task {list_labels(unknown)}; tasks are {list_labels(sort_labels(labels))}"
             )

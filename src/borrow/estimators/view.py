@@ -108,9 +108,9 @@ class Points:
 
 def remembered(predictor: Predictor) -> Points | None:
     """The rows that a regressor keeps of its training, at least their inputs; None where it keeps none."""
-    if not predictor.regression:
-        return None
     fitted, X = predictor.model.fitted_, getattr(predictor.model, "X_", None)
+    if not predictor.regression or not hasattr(fitted.model, "cells"):
+        return None
     labels = fitted.schema.labels
     if X is not None:  # of the hierarchical model: its cells hold positions in it, which need not be numbers
         owner = predictor.labels[0] if predictor.primary is None else predictor.primary
@@ -167,25 +167,22 @@ def draw(model: Any, inputs: Any, tasks: Any, X: Any, ax: Any) -> Any:
     words = f"probability of {predictor.positive!r}" if not predictor.regression else "prediction"
     ax = plot.new_axes(ax)
     middle = np.median(points.X, axis=0)
+    n = GRID_MAP if len(at) == 2 else GRID_LINE
+    axes = [np.linspace(points.X[:, j].min(), points.X[:, j].max(), n) for j in at]
+    rows = np.tile(middle, (n ** len(at), 1))
+    rows[:, at] = np.column_stack([v.ravel() for v in np.meshgrid(*axes)])
     if len(at) == 2:
-        first, second = (np.linspace(points.X[:, j].min(), points.X[:, j].max(), GRID_MAP) for j in at)
-        rows = np.tile(middle, (GRID_MAP**2, 1))
-        rows[:, at[0]], rows[:, at[1]] = np.tile(first, GRID_MAP), np.repeat(second, GRID_MAP)
-        mean, std = (None if v is None else v.reshape(GRID_MAP, -1) for v in predictor.ask(rows, shown[0]))
-        plot.surface(ax, first, second, mean, std)
+        mean, std = (None if v is None else v.reshape(n, n) for v in predictor.ask(rows, shown[0]))
+        plot.surface(ax, axes[0], axes[1], mean, std)
         X_own, _ = points.of(shown[0])
         plot.points(ax, *X_own[:, at].T)
         ax.set_ylabel(predictor.features[at[1]])
         ax.set_title(f"{words} for {shown[0]}")
     else:
-        j = at[0]
-        grid = np.linspace(points.X[:, j].min(), points.X[:, j].max(), GRID_LINE)
-        rows = np.tile(middle, (GRID_LINE, 1))
-        rows[:, j] = grid
         for task, colour in zip(shown, plot.CYCLE, strict=False):
-            plot.between(ax, grid, *predictor.band(rows, task, plot.BAND), colour)
+            plot.between(ax, axes[0], *predictor.band(rows, task, plot.BAND), colour)
             X_own, y_own = points.of(task)
-            plot.points(ax, X_own[:, j], y_own, colour)
+            plot.points(ax, X_own[:, at[0]], y_own, colour)
             ax.lines[-1].set_label(str(task))
         title = f"the first {len(shown)} of {len(shown) + left} tasks" if left else None
         if len(predictor.labels) > 1:
@@ -226,9 +223,8 @@ def _tasks(predictor: Predictor, tasks: Any, most: int) -> tuple[list[Any], int]
     """The tasks to draw, the one that matters first, and how many are left out."""
     labels = list(predictor.labels)
     if tasks is None:
-        first = [t for t in labels if t == predictor.primary]
-        every = [*first, *(t for t in labels if t != predictor.primary)]
-        return every[:most], len(every) - len(every[:most])
+        labels.sort(key=lambda t: t != predictor.primary)  # the others stay in their order
+        return labels[:most], max(len(labels) - most, 0)
     wanted = [tasks] if tasks in labels else list(tasks)
     if not wanted or any(t not in labels for t in wanted):
         raise ValueError(f"tasks={tasks!r}: expected tasks of the model, which are {list_labels(labels)}")

@@ -17,41 +17,45 @@ every z, so tau is too.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 
+from borrow.data.cells import Codes
 from borrow.inference.likelihoods import probit_slopes
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, as_type_of, copy, namespace
 
 #: Site precisions stay above this: the probit's underflow at margins above 38.
 LEAST_PRECISION = 1e-300
+#: Which rows are meant.
+Where = slice | Codes
 
 
-class Factors(Protocol):
-    """p(y_n | f_n) of all rows. `at` selects rows; means and variances are theirs."""
+class Factors(ABC):
+    """p(y_n | f_n) of all rows. `at` selects rows; means and variances are theirs. Abstract.
 
-    def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
+    A factor is a dataclass whose fields have one entry per row.
+    """
+
+    @abstractmethod
+    def slopes(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Slope g of log Z by the mean, and nu = g² - 2 dlog Z/dvariance, of each row."""
 
-    def score(self, at: Any, nu: Array, variance: Array) -> Array:
+    @abstractmethod
+    def score(self, at: Where, nu: Array, variance: Array) -> Array:
         """Something that grows with the entropy gain and needs no logarithm."""
 
-    def gain(self, at: Any, nu: Array, variance: Array) -> Array:
+    @abstractmethod
+    def gain(self, at: Where, nu: Array, variance: Array) -> Array:
         """By how much the entropy would fall, up to rounding -1/2 log(1 - nu variance)."""
 
-    def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
+    @abstractmethod
+    def sites(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Precision tau and mean m of the Gaussian site that stands for each row."""
-
-    def part(self, at: slice, device: Device | None) -> Factors:
-        """Those of some rows, where their task is computed."""
-
-
-class RowFactors:
-    """A dataclass whose fields have one entry per row."""
 
     def part(self, at: slice, device: Device | None) -> Self:
         """Those of some rows, where their task is computed."""
@@ -59,50 +63,50 @@ class RowFactors:
 
 
 @dataclass(frozen=True)
-class GaussianFactors(RowFactors):
+class GaussianFactors(Factors):
     """y_n = f_n + noise of the given variance."""
 
     y: Array
     noise: Array
 
-    def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def slopes(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """g = nu (y - mean), nu = 1 / (variance + noise)."""
         nu = 1.0 / (variance + self.noise[at])
         return nu * (self.y[at] - mean), nu
 
-    def score(self, at: Any, nu: Array, variance: Array) -> Array:
+    def score(self, at: Where, nu: Array, variance: Array) -> Array:
         """The variance of the function over that of the noise: the gain grows with it."""
         return variance / self.noise[at]
 
-    def gain(self, at: Any, nu: Array, variance: Array) -> Array:
+    def gain(self, at: Where, nu: Array, variance: Array) -> Array:
         """1/2 log(1 + variance / noise): 1 - nu variance would cancel where the noise is small."""
         return 0.5 * np.log1p(variance / self.noise[at])
 
-    def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def sites(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """The observation itself, whatever was known before."""
         return 1.0 / self.noise[at], self.y[at]
 
 
 @dataclass(frozen=True)
-class ProbitFactors(RowFactors):
+class ProbitFactors(Factors):
     """p(y_n | f_n) = Phi(y_n (f_n + bias_n)), y_n = -1 or +1."""
 
     y: Array
     bias: Array
 
-    def slopes(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def slopes(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """g = y r / sqrt(1 + variance), nu = r (z + r) / (1 + variance)."""
         return probit_slopes(self.y[at], mean + self.bias[at], variance)[1:3]
 
-    def score(self, at: Any, nu: Array, variance: Array) -> Array:
+    def score(self, at: Where, nu: Array, variance: Array) -> Array:
         """nu variance, which is below 1."""
         return nu * variance
 
-    def gain(self, at: Any, nu: Array, variance: Array) -> Array:
+    def gain(self, at: Where, nu: Array, variance: Array) -> Array:
         """-1/2 log(1 - nu variance)."""
         return -0.5 * np.log1p(-nu * variance)
 
-    def sites(self, at: Any, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def sites(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """tau = nu / (1 - nu variance), m = mean + y sqrt(1 + variance) / (z + r)."""
         _, _, nu, ratio = probit_slopes(self.y[at], mean + self.bias[at], variance)
         return np.maximum(nu / (1.0 - nu * variance), LEAST_PRECISION), mean + ratio

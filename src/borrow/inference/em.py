@@ -4,14 +4,15 @@ A model gives `expect(state) -> (statistics, objective)`, the objective being th
 `maximise(state, statistics) -> state`. EM never lowers the objective; `accelerate=True` goes further along EM's step
 (R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003) by a factor that grows while
 it pays, and returns to EM's own step where the objective would fall or the state would leave its domain. One
-evaluation of `expect` an iteration either way, one more for a step that was taken back.
+evaluation of `expect` per iteration either way, one more for a step that was taken back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from borrow.numerics.linalg import NotPositiveDefiniteError
 from borrow.numerics.warned import log
@@ -36,11 +37,6 @@ class Run(Generic[State, Statistics]):
     converged: bool
     steps: list[float] = field(default_factory=list)  # length of each step in units of EM's own
 
-    @property
-    def n_iter(self) -> int:
-        """Number of steps taken."""
-        return len(self.trace) - 1
-
 
 def run(
     state: State,
@@ -54,33 +50,25 @@ def run(
 
     `stretch(old, new, factor)` is the state `factor` steps along from old to new; without it plain EM.
     """
-    statistics, first = expect(state)
-    value = float(first)
-    trace, evaluations, factor, converged = [value], 1, 1.0, False
+    statistics, value = expect(state)
+    trace, evaluations, factor, converged = [float(value)], 1, 1.0, False
     steps: list[float] = []
-    for _ in range(max_iter):
-        proposal = maximise(state, statistics)
-        taken: Any = None
+    while not converged and len(steps) < max_iter:
+        proposal, taken = maximise(state, statistics), None
         if stretch is not None and factor > 1.0:
-            try:
+            with suppress(NotPositiveDefiniteError):
                 longer = stretch(state, proposal, factor)
                 taken = (longer, *expect(longer))
                 evaluations += 1
-            except NotPositiveDefiniteError:
-                taken = None
             if taken is None or taken[2] < trace[-1]:
                 log.debug("EM step of %.2f taken back", factor)
                 taken, factor = None, 1.0
-        length = factor if taken is not None else 1.0
+        steps.append(1.0 if taken is None else factor)
         if taken is None:
             taken = (proposal, *expect(proposal))
             evaluations += 1
         state, statistics, value = taken
-        gain = value - trace[-1]
+        converged = value - trace[-1] < tol
         trace.append(float(value))
-        steps.append(length)
         factor = min(factor * GROWTH, LONGEST)
-        if gain < tol:
-            converged = True
-            break
     return Run(state, statistics, trace, evaluations, converged, steps)

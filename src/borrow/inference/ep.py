@@ -92,7 +92,7 @@ def ep(
             break
         if residual > last:
             step = max(0.5 * step, 1.0 / 16.0)
-            past.forget()
+            past = Past()  # the steps do not go towards a fixed point
         else:
             step = min(1.0, 1.25 * step)
         last = residual
@@ -115,10 +115,6 @@ class Past:
     def __init__(self) -> None:
         self._sites: list[Array] = []  # (2, n) each: nu and tau
         self._moves: list[Array] = []
-
-    def forget(self) -> None:
-        """Begin again, where the steps do not go towards a fixed point."""
-        self._sites, self._moves = [], []
 
     def next(self, sites: Sites, new: Sites, step: float, sd: Array) -> Sites:
         """The sites of the next sweep."""
@@ -161,10 +157,9 @@ def class_bias(cells: Cells) -> Array:
 
     The paper says the ratio of positives to negatives, which is infinite at 1 : 1.
     """
-    M = len(cells.starts) - 1
     n = np.diff(cells.starts)
-    positive = np.bincount(cells.task, cells.y > 0, minlength=M)
-    share = np.divide(positive, n, out=np.full(M, 0.5), where=n > 0)
+    positive = np.bincount(cells.task, cells.y > 0, minlength=len(n))
+    share = np.divide(positive, n, out=np.full(len(n), 0.5), where=n > 0)
     return ndtri(np.clip(share, CLIP, 1.0 - CLIP))
 
 

@@ -9,54 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
-from borrow.data.cells import Cells
 from borrow.inference.likelihoods import Gaussian
-from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks
-
-
-@dataclass(frozen=True)
-class NoiseSites:
-    """The sites of a Gaussian likelihood, made where the rows lie: what travels is the noise of each task."""
-
-    noise: Array  # (M,)
-    cells: Cells | None  # None on the way
-
-    @cached_property
-    def _made(self) -> Sites:
-        assert self.cells is not None  # has arrived
-        return Sites(*Gaussian(self.cells, self.noise).sites())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"noise": self.noise, "cells": self.cells}
-
-    @property
-    def nu(self) -> Array:
-        """Precision times mean of each site."""
-        return self._made.nu
-
-    @property
-    def tau(self) -> Array:
-        """Precision of each site."""
-        return self._made.tau
-
-    def part(self, tasks: slice, rows: slice) -> NoiseSites:
-        """The noise of some tasks."""
-        return NoiseSites(self.noise[tasks], None)
-
-    def at(self, cells: Cells) -> NoiseSites:
-        """The sites of these rows."""
-        return self if self.cells is not None else NoiseSites(self.noise, cells)
-
-    def by_parameters(self, by_variance: Array) -> Array:
-        """Derivative by the log noise of each task."""
-        assert self.cells is not None  # has arrived
-        return Gaussian(self.cells, self.noise).pullback(by_variance, self.tau)
-
-    def on_host(self) -> NoiseSites:
-        """They are made there."""
-        return self
 
 
 @dataclass(frozen=True)
@@ -81,7 +36,7 @@ class Exact:
 
 def exact(covariance: Covariance, likelihood: Gaussian) -> Exact:
     """Posterior and evidence of all tasks."""
-    return Exact(covariance.condition(NoiseSites(likelihood.noise, likelihood.cells)), likelihood)
+    return Exact(covariance.condition(likelihood), likelihood)
 
 
 @dataclass(frozen=True)

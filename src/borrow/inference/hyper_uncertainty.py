@@ -38,7 +38,8 @@ from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, pack, unpack
 from borrow.numerics.warned import log
 
-#: Above this many rows in all the hyper-parameters are taken as known: they nearly are, and a point costs as they do.
+#: Where one evaluation costs more than that of so many rows with all pairs written out, hyper-parameters are taken as
+#: known: they nearly are, and every prediction makes the posteriors at the points again.
 MOST_ROWS = 1000
 #: Pairs of points for each direction beyond the first; degrees of freedom of their spread, a heavy-tailed Student's t.
 PAIRS, DOF = 4, 5.0
@@ -81,6 +82,10 @@ class HyperUncertainty:
         covariance = found.covariance * np.multiply.outer(stretch, stretch) + moved.T @ moved
         return Prediction(found.mean, variance, covariance)
 
+    def left_out(self, found: Prediction, without_each: Callable[[Any], Prediction]) -> Prediction:
+        """Labels that are left out are predicted at the optimum, as they were found."""
+        return found
+
 
 @dataclass(frozen=True)
 class UncertaintyByTask:
@@ -111,6 +116,40 @@ class UncertaintyByTask:
             if covariance is not None:
                 covariance[np.ix_(at, at)] = wider.covariance
         return Prediction(found.mean, variance, covariance)
+
+    left_out = HyperUncertainty.left_out
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """Another model that may hold instead, and how probable it is: what is predicted is the average of both.
+
+    Functions have the mean and variance of the mixture, with p the probability and d the difference of the means
+
+        mean = m + p d,   variance = (1 - p) v + p v' + p (1 - p) d^2.
+    """
+
+    posterior: Any
+    probability: float
+    noise: None = None  # of labels, which have none
+
+    def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
+        """The average of a prediction of the model itself and of the other's."""
+        return self.mix(found, self.posterior.predict(X, task, found.covariance is not None))
+
+    def left_out(self, found: Prediction, without_each: Callable[[Any], Prediction]) -> Prediction:
+        """The average, each row predicted without itself by either model."""
+        return self.mix(found, without_each(self.posterior))
+
+    def mix(self, found: Prediction, other: Prediction) -> Prediction:
+        """The average of two predictions of the same rows."""
+        p, d = self.probability, other.mean - found.mean
+        mean = found.mean + p * d
+        variance = found.variance + p * (other.variance - found.variance) + p * (1.0 - p) * d**2
+        if found.covariance is None or other.covariance is None:
+            return Prediction(mean, variance)
+        covariance = found.covariance + p * (other.covariance - found.covariance)
+        return Prediction(mean, variance, covariance + p * (1.0 - p) * np.multiply.outer(d, d))
 
 
 def stretch_of_tasks(cells: Cells, noise: Array, moments: tuple[Array, Array]) -> Array:
@@ -168,15 +207,12 @@ def hyper_uncertainty(
         moved = unpack(x + U @ z, found)
         return {n: np.maximum(v, least[n]) if n in least else v for n, v in moved.items()}
 
-    def value(z: Array) -> tuple[float, Any]:
-        return _evaluate(evaluate, at(z))
-
-    e, V = np.linalg.eigh(curvature_of_values(lambda z: value(z)[0], len(moves)))
+    e, V = np.linalg.eigh(curvature_of_values(lambda z: _evaluate(evaluate, at(z))[0], len(moves)))
     # C = L L', spread = L^-T: unlike eigenvectors it has no signs to choose.
     L = np.linalg.cholesky((V * np.maximum(e, LEAST_CURVATURE)) @ V.T)
     spread = WIDER * np.linalg.inv(L).T
     T = student_points(len(moves))
-    reached = [value(spread @ t) for t in T]
+    reached = [_evaluate(evaluate, at(spread @ t)) for t in T]
     likely = np.array([v for v, _ in reached]) + 0.5 * (DOF + 1.0) * np.log1p(T**2 / DOF).sum(axis=1)
     if not np.isfinite(likely).any():
         return None

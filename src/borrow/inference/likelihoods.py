@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +20,42 @@ class Gaussian:
     A cell of several rows with the same input and task contributes its mean, of variance noise/count, and the scatter
     within it: -dof/2 log(2 pi noise) - scatter/(2 noise) + constant. Both together are the likelihood of the rows
     written out, to the last digit.
+
+    It is the sites that a covariance is conditioned on, made where the rows lie: what travels is the noise.
     """
 
-    cells: Cells
+    cells: Cells | None  # None on the way
     noise: Array  # (M,)
 
-    def sites(self) -> tuple[Array, Array]:
-        """nu and tau of every cell."""
-        tau = self.cells.count / self.noise[self.cells.task]
-        return tau * self.cells.y, tau
+    def __getstate__(self) -> dict[str, Any]:
+        return {"cells": self.cells, "noise": self.noise}
+
+    @property
+    def _rows(self) -> Cells:
+        assert self.cells is not None  # has arrived
+        return self.cells
+
+    @cached_property
+    def tau(self) -> Array:
+        """Precision of each site."""
+        return self._rows.count / self.noise[self._rows.task]
+
+    @cached_property
+    def nu(self) -> Array:
+        """Precision times mean of each site."""
+        return self.tau * self._rows.y
+
+    def part(self, tasks: slice, rows: slice) -> Gaussian:
+        """The noise of some tasks."""
+        return Gaussian(None, self.noise[tasks])
+
+    def at(self, cells: Cells) -> Gaussian:
+        """The sites of these rows."""
+        return self if self.cells is not None else Gaussian(cells, self.noise)
+
+    def on_host(self) -> Gaussian:
+        """They are made there."""
+        return self
 
     def log_normaliser(self, tau: Array) -> float:
         """What turns the evidence of unit-noise observations into the evidence of the rows as they were given."""
@@ -34,15 +63,15 @@ class Gaussian:
 
     def log_normalisers(self, tau: Array) -> Array:
         """The same, task by task."""
-        c = self.cells
+        c = self._rows
         scatter = -0.5 * (c.dof * (LOG_2PI + np.log(self.noise)) + c.scatter / self.noise)
         by_rows = np.bincount(c.task, np.log(tau), minlength=len(self.noise))
         return np.asarray(0.5 * by_rows + scatter + c.log_count)
 
-    def pullback(self, bvariance: Array, tau: Array) -> Array:
+    def by_parameters(self, by_variance: Array) -> Array:
         """Derivative by log noise of each task, from the adjoint of every cell's variance 1/tau."""
-        c = self.cells
-        by_cells = np.bincount(c.task, bvariance / tau, minlength=len(self.noise))
+        c = self._rows
+        by_cells = np.bincount(c.task, by_variance / self.tau, minlength=len(self.noise))
         return by_cells - 0.5 * (c.dof - c.scatter / self.noise)
 
 

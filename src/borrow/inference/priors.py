@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from borrow.kernels import Kernel
 from borrow.numerics.linalg import Array
@@ -20,7 +19,6 @@ VARIANCE_SD = 2.0  # log variance around 0, or around where the likelihood says 
 NOISE_MEAN, NOISE_SD = float(np.log(0.1)), 2.0  # log noise
 NOISE_SPREAD, NOISE_DOF = 0.5, 4.0  # log noise of a task against the common one; the spread is learnt, from here
 OTHER_SD = 1.5  # alpha, period, bias: around where they start
-ALIKE = 0.0  # correlation of two tasks' log lengthscales of the same column
 
 
 class Prior(Protocol):
@@ -99,79 +97,19 @@ def _lengthscales(scales: Array, size: int) -> GaussianPrior:
     return GaussianPrior(_entries(column, size), np.full(size, 1.0 / a), ((slice(0, size), b / (a * (a + size * b))),))
 
 
-@dataclass(frozen=True)
-class ExchangeablePrior:
-    """N(mean, A) on each of T parts of a vector, any two of them correlated alike; the other entries have `rest`.
-
-    Part t is mean + common + own_t with common ~ N(0, r A) and own_t ~ N(0, (1 - r) A). The common one integrated out,
-    the parts have the covariance R (x) A, R = (1 - r) I + r 11'. With z_t the part less its mean, and their average z,
-
-        log p = -1/2 sum_t z_t'g_t,   g_t = A^-1 (z_t - r T / (1 - r + r T) z) / (1 - r),   d log p / d z_t = -g_t.
-
-    One part has the prior N(mean, A), whatever r; with r = 0 they are independent.
-    """
-
-    rest: GaussianPrior
-    index: npt.NDArray[np.intp]  # (T, d): where the parts lie
-    part: GaussianPrior  # N(mean, A), of d entries
-    correlation: float  # r, below 1
-
-    def log_density(self, value: Array) -> tuple[float, Array]:
-        """Up to a constant, with its derivative."""
-        total, by = self.rest.log_density(value)
-        Z, r, T = value[self.index] - self.part.mean, self.correlation, len(self.index)
-        pull = self.part.pull(Z - r * T / (1.0 - r + r * T) * Z.mean(axis=0)) / (1.0 - r)
-        by[self.index] -= pull
-        return total - 0.5 * float((Z * pull).sum()), by
-
-    def curvature(self, value: Array) -> Array:
-        """R^-1 (x) A^-1, and that of the rest."""
-        P, r, T = self.rest.curvature(value), self.correlation, len(self.index)
-        own, all_of = self.part.curvature(value) / (1.0 - r), self.index.ravel()
-        P[np.ix_(all_of, all_of)] += np.kron(np.eye(T) - r / (1.0 - r + r * T), own)
-        return P
-
-
-def exchangeable_lengthscales(
-    kernels: Sequence[Kernel], scales: Array, log_variance: float = 0.0, correlation: float = ALIKE
-) -> Prior:
-    """Weak prior on the thetas of several tasks' kernels, one after the other: the relevance of columns is in common.
-
-    Each kernel by itself has `kernel_prior`. The log lengthscales of kernels with one per column are correlated from
-    task to task: which columns matter is learnt from all tasks, and a task with rows enough may say otherwise. Where
-    fewer than two kernels have one lengthscale per column this is the product of their own priors.
-    """
-    d, at = len(scales), 0
-    parts, own = [], []
-    alike = {id(k): kernel_prior(k, scales, log_variance) for k in {id(k): k for k in kernels}.values()}
-    for kernel in kernels:
-        prior, first = alike[id(kernel)], True
-        for leaf in kernel.leaves():
-            for name, size in leaf.free:
-                if name == "lengthscale" and size == d and first:
-                    parts.append(np.arange(at, at + size))
-                    first = False
-                at += size
-        own.append(prior)
-    joined = join_priors(own)
-    if len(parts) < 2:
-        return joined
-    index = np.stack(parts)
-    held = np.ones(len(joined.mean))
-    held[index] = 0.0
-    others = tuple((at, weight) for at, weight in joined.groups if at.start not in index)
-    rest = GaussianPrior(joined.mean, held * joined.precision, others)
-    return ExchangeablePrior(rest, index, _lengthscales(scales, d), correlation)
+def kernel_priors(kernels: Sequence[Kernel], scales: Array, log_variance: float = 0.0) -> GaussianPrior:
+    """Weak prior on the thetas of several kernels, one after the other: each has its `kernel_prior`."""
+    known = {id(k): kernel_prior(k, scales, log_variance) for k in {id(k): k for k in kernels}.values()}
+    return join_priors([known[id(k)] for k in kernels])
 
 
 def join_priors(priors: list[GaussianPrior]) -> GaussianPrior:
     """Independent priors on vectors that stand one after the other."""
-    if not priors:
-        return GaussianPrior(np.zeros(0), np.zeros(0))
-    precision = np.concatenate([p.precision for p in priors])
+    mean = np.concatenate([np.zeros(0), *(p.mean for p in priors)])
+    precision = np.concatenate([np.zeros(0), *(p.precision for p in priors)])
     starts = np.cumsum([0, *(len(p.mean) for p in priors)]).tolist()
     groups = [(slice(at.start + i, at.stop + i), w) for p, i in zip(priors, starts, strict=False) for at, w in p.groups]
-    return GaussianPrior(np.concatenate([p.mean for p in priors]), precision, tuple(groups))
+    return GaussianPrior(mean, precision, tuple(groups))
 
 
 @dataclass(frozen=True)

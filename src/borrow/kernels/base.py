@@ -119,12 +119,17 @@ class Kernel(ABC):
     def tangents(self, X: Array, weight: Array, v: Array) -> Array:
         """(weight * dk(X, X)/dtheta_j) v, elementwise product, one column for each entry of `theta`.
 
-        By difference quotients, which serve a preconditioner; a kernel that knows better says so.
+        By difference quotients, which serve a preconditioner; a kernel that `knows_tangents` has them exactly, stacked
+        for blocks of X and v.
         """
         theta, K = self.theta, self(X)
         moved = (self.with_theta(theta + TANGENT_STEP * e)(X) for e in np.eye(len(theta)))
         columns = [(weight * (other - K)) @ v / TANGENT_STEP for other in moved]
         return namespace(X).stack(columns, axis=1) if columns else K[:, :0]
+
+    def knows_tangents(self, columns: int) -> bool:
+        """Whether `tangents` are exact, of stacked kernels too, for inputs of so many columns."""
+        return False
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         """The matrix K(X, Z) alone."""

@@ -124,7 +124,11 @@ class Sum(Composite):
 
     def tangents(self, X: Array, weight: Array, v: Array) -> Array:
         """Those of the parts, one after the other."""
-        return namespace(X).concatenate([k.tangents(X, weight, v) for k in self.parts], axis=1)
+        return namespace(X).concatenate([k.tangents(X, weight, v) for k in self.parts], axis=-1)
+
+    def knows_tangents(self, columns: int) -> bool:
+        """Whether all parts know theirs."""
+        return all(k.knows_tangents(columns) for k in self.parts)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))

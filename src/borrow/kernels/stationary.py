@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,12 +13,6 @@ from borrow.kernels.base import Gradient, Homogeneous, Pullback
 from borrow.numerics.linalg import Array, column_dots, inner, namespace, squared_distances, to_host, weigh_rows
 
 Slope = Callable[[], Array]
-
-
-def _sum_of_products(fresh: Array, other: Array) -> Any:
-    """`inner` that uses up its first matrix instead of making a third."""
-    fresh *= other
-    return fresh.sum(axis=(-2, -1))
 
 
 def _centred(X: Array, Z: Array | None) -> tuple[Array, Array | None]:
@@ -64,7 +58,7 @@ class Stationary(Homogeneous):
         K = self.variance * profile if self.stacked or self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            by = {n: self._once("variance") * _sum_of_products(d(), bK) for n, d in extra.items()}
+            by = {n: self._once("variance") * inner(d(), bK) for n, d in extra.items()}
             if "variance" not in self.fixed:
                 by["variance"] = self._once("variance") * inner(bK, profile)
             S = slope()  # a fresh array
@@ -81,24 +75,28 @@ class Stationary(Homogeneous):
 
         return K, pullback
 
+    def knows_tangents(self, columns: int) -> bool:
+        """With one lengthscale per column, and no further parameter but the variance."""
+        free = dict(self.free)
+        return free.pop("lengthscale", 0) == columns and not free.keys() - {"variance"}
+
     def tangents(self, X: Array, weight: Array, v: Array) -> Array:
         """dk/d log l_j = -2 S (a_j - c_j)^2 with the square expanded: two thin matrix products for all columns."""
-        free = dict(self.free)
-        if free.pop("lengthscale", 0) != X.shape[1] or free.keys() - {"variance"}:
+        if not self.knows_tangents(X.shape[-1]):
             return super().tangents(X, weight, v)
         X, _ = _centred(X, None)
         A = X / self._columns("lengthscale", X)
         parts = self._profile(squared_distances(A, A))
-        profile, S = parts[0] if free else None, parts[1]()
+        profile, S = parts[0] if "variance" in dict(self.free) else None, parts[1]()
         del parts  # each is as large as all pairs of inputs
         S *= weight
-        A2 = A * A
-        squares = A2 * (S @ v)[:, None] + S @ (v[:, None] * A2)
-        by_lengthscale = -2.0 * self.variance * (squares - 2.0 * A * (S @ (v[:, None] * A)))
+        A2, v = A * A, v[..., None]
+        squares = A2 * (S @ v) + S @ (v * A2)
+        by_lengthscale = -2.0 * self.variance * (squares - 2.0 * A * (S @ (v * A)))
         if profile is None:
             return by_lengthscale
         by_variance = self.variance * ((weight * profile) @ v)
-        return namespace(X).concatenate([by_variance[:, None], by_lengthscale], axis=1)
+        return namespace(X).concatenate([by_variance, by_lengthscale], axis=-1)
 
 
 @dataclass(frozen=True, repr=False)

@@ -104,7 +104,7 @@ def require(device: Device | None, n_bytes: float, what: str, remedy: str) -> No
     if device is None:
         memory.require(n_bytes + BESIDE, what, remedy)
     else:
-        memory.compare(n_bytes, device.free(), what, f"{remedy}, or use device='cpu'", " on the GPU")
+        memory.require(n_bytes, what, f"{remedy}, or use device='cpu'", device.free(), " on the GPU")
 
 
 @dataclass(frozen=True)

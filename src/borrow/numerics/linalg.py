@@ -160,8 +160,6 @@ def inverse_from_factor(L: Array) -> Array:
 @twinned
 def diagonal_of_inverse(L: Array) -> Array:
     """The diagonal of (L L')^-1: column sums of squares of L^-1."""
-    if len(L) == 0:
-        return np.zeros(0)
     half = lower_inverse(L)
     return np.einsum("ij,ij->j", half, half)
 
@@ -179,9 +177,8 @@ def symmetric_eigen(A: Array) -> tuple[Array, Array]:
 
 def cholesky_pullback(L: Array, bL: Array) -> Array:
     """Adjoint of a symmetric A from its factor's: 1/2 L^-T (low + low') L^-1, low = tril(L'bL), half its diagonal."""
-    low = np.tril(L.T @ bL)
-    low.flat[:: len(L) + 1] *= 0.5
-    return 0.5 * right_solve(solve_lower_transposed(L, low + low.T), L)
+    mirrored = symmetric_from_lower(np.tril(L.T @ bL))
+    return 0.5 * right_solve(solve_lower_transposed(L, mirrored), L)
 
 
 def symmetric_from_lower(P: Array) -> Array:
@@ -246,46 +243,48 @@ def as_type_of(array: Any, value: Any) -> Any:
     return array.new_tensor(np.ascontiguousarray(value)) if np.ndim(value) else value
 
 
-@twinned
 def row_dots(A: Array, B: Array) -> Array:
     """Inner product of each row of A with that of B."""
-    return np.einsum("ij,ij->i", A, B)
+    return (A * B).sum(axis=-1) if is_tensor(A) else np.einsum("ij,ij->i", A, B)
 
 
-@twinned
 def column_dots(A: Array, B: Array) -> Array:
     """Inner product of each column of A with that of B."""
-    return np.einsum("ij,ij->j", A, B)
+    return (A * B).sum(axis=-2) if is_tensor(A) else np.einsum("ij,ij->j", A, B)
 
 
-@twinned
 def weigh_rows(w: Array, A: Array) -> Array:
     """The sum w'A of the rows of A, weighted."""
-    return w @ A
+    return (w[..., None, :] @ A)[..., 0, :] if is_tensor(A) else w @ A
 
 
-@twinned
-def inner(A: Array, B: Array) -> Any:
+def inner(A: Any, B: Array) -> Any:
     """Sum of all products of entries, for each pair of matrices."""
-    return float(np.vdot(A, B))
+    return (A * B).sum(axis=(-2, -1) if A.ndim > 1 else -1) if is_tensor(A) else float(np.vdot(A, B))
 
 
-@twinned
-def diagonal(A: Array) -> Array:
-    """The diagonal, not to be changed."""
-    return np.diagonal(A)
+def diagonal(A: Any) -> Any:
+    """The diagonal of each matrix, not to be changed where it is NumPy's."""
+    return A.diagonal(dim1=-2, dim2=-1) if is_tensor(A) else np.diagonal(A)
 
 
-@twinned
-def add_diagonal(A: Array, value: Any) -> None:
-    """Add to the diagonal, in place."""
-    A.flat[:: len(A) + 1] += value
+def add_diagonal(A: Any, value: Any) -> None:
+    """Add to the diagonal of each matrix, in place."""
+    if is_tensor(A):
+        A.diagonal(dim1=-2, dim2=-1).add_(value)
+    else:
+        A.flat[:: len(A) + 1] += value
 
 
-@twinned
-def add_at(A: Array, index: tuple[Any, ...], values: Array) -> None:
-    """Add to the entries that the arrays of `index` name, in place; no entry is named twice, but in a tensor."""
-    A[index] += values
+def add_at(A: Any, index: tuple[Any, ...], values: Array) -> None:
+    """Add to the entries that the arrays of `index` name, in place; where a tensor's is named twice, in a fixed order.
+
+    In a NumPy array no entry may be named twice.
+    """
+    if is_tensor(A):
+        A.index_put_(index, values, accumulate=True)
+    else:
+        A[index] += values
 
 
 def log_ndtr(z: Array) -> Array:
@@ -303,10 +302,9 @@ def _special(z: Any) -> Any:
     return namespace(z).special if is_tensor(z) else special
 
 
-@twinned
-def log_sum_exp(A: Array) -> Array:
+def log_sum_exp(A: Any) -> Array:
     """log of the sum of exponentials along each row."""
-    return np.logaddexp.reduce(A, axis=1)
+    return A.logsumexp(dim=-1) if is_tensor(A) else np.logaddexp.reduce(A, axis=1)
 
 
 @twinned
@@ -315,10 +313,9 @@ def copy(A: Array) -> Array:
     return A.copy()
 
 
-@twinned
-def rows_first(A: Array) -> Array:
+def rows_first(A: Any) -> Array:
     """The same entries, rows one after the other in memory."""
-    return np.ascontiguousarray(A)
+    return A.contiguous() if is_tensor(A) else np.ascontiguousarray(A)
 
 
 @twinned

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from borrow.numerics.linalg import GEMM_COLUMNS, NotPositiveDefiniteError
+from borrow.numerics.linalg import GEMM_COLUMNS, NotPositiveDefiniteError, diagonal
 
 Tensor: TypeAlias = Any  # torch.Tensor; types are checked without PyTorch
 
@@ -84,8 +84,8 @@ def _fill_inverse(L: Tensor, X: Tensor, unit: Tensor) -> None:
     h = n // 2
     _fill_inverse(L[..., :h, :h], X[..., :h, :h], unit)
     _fill_inverse(L[..., h:, h:], X[..., h:, h:], unit)
-    below = _lower_transposed_times(X[..., :h, :h], L[..., h:, :h].mT).mT  # L21 X11
-    X[..., h:, :h] = _lower_times(X[..., h:, h:], below).neg_()
+    below = _triangle_times(X[..., :h, :h], L[..., h:, :h].mT, turned=True).mT  # L21 X11
+    X[..., h:, :h] = _triangle_times(X[..., h:, h:], below).neg_()
 
 
 def _add_product(out: Tensor, A: Tensor, B: Tensor) -> None:
@@ -96,15 +96,19 @@ def _add_product(out: Tensor, A: Tensor, B: Tensor) -> None:
         out += A @ B
 
 
-def _lower_times(X: Tensor, M: Tensor) -> Tensor:
-    """X M with X lower triangular."""
+def _triangle_times(X: Tensor, M: Tensor, turned: bool = False) -> Tensor:
+    """X M with X lower triangular; X'M where it is turned."""
     n = X.shape[-1]
     if n <= LEAF:
-        return X @ M
-    h, out = n // 2, torch.empty_like(M)
-    out[..., :h, :] = _lower_times(X[..., :h, :h], M[..., :h, :])
-    out[..., h:, :] = _lower_times(X[..., h:, h:], M[..., h:, :])
-    _add_product(out[..., h:, :], X[..., h:, :h], M[..., :h, :])
+        return (X.mT if turned else X) @ M
+    h, out = n // 2, torch.empty(M.shape, dtype=M.dtype, device=M.device)
+    above, below = M[..., :h, :], M[..., h:, :]
+    out[..., :h, :] = _triangle_times(X[..., :h, :h], above, turned)
+    out[..., h:, :] = _triangle_times(X[..., h:, h:], below, turned)
+    if turned:
+        _add_product(out[..., :h, :], X[..., h:, :h].mT, below)
+    else:
+        _add_product(out[..., h:, :], X[..., h:, :h], above)
     return out
 
 
@@ -117,7 +121,7 @@ def _gram_of_lower(X: Tensor, out: Tensor) -> None:
     h = n // 2
     _gram_of_lower(X[..., :h, :h], out[..., :h, :h])
     _add_gram(X[..., h:, :h], out[..., :h, :h])
-    out[..., h:, :h] = _lower_transposed_times(X[..., h:, h:], X[..., h:, :h])
+    out[..., h:, :h] = _triangle_times(X[..., h:, h:], X[..., h:, :h], turned=True)
     _gram_of_lower(X[..., h:, h:], out[..., h:, h:])
 
 
@@ -133,18 +137,6 @@ def _add_gram(M: Tensor, out: Tensor) -> None:
     _add_gram(M[..., h:], out[..., h:, h:])
 
 
-def _lower_transposed_times(X: Tensor, M: Tensor) -> Tensor:
-    """X'M with X lower triangular."""
-    n = X.shape[-1]
-    if n <= LEAF:
-        return X.mT @ M
-    h, out = n // 2, torch.empty(M.shape, dtype=M.dtype, device=M.device)
-    out[..., :h, :] = _lower_transposed_times(X[..., :h, :h], M[..., :h, :])
-    _add_product(out[..., :h, :], X[..., h:, :h].mT, M[..., h:, :])
-    out[..., h:, :] = _lower_transposed_times(X[..., h:, h:], M[..., h:, :])
-    return out
-
-
 def _lower_of_inverse(L: Tensor) -> Tensor:
     """The lower triangle of (L L')^-1; what is above is anything."""
     X = lower_inverse(L)
@@ -153,16 +145,11 @@ def _lower_of_inverse(L: Tensor) -> Tensor:
     return P
 
 
-def _mirror(P: Tensor) -> Tensor:
-    """A symmetric matrix from its lower triangle, in place."""
-    P.tril_()
+def inverse_from_factor(L: Tensor) -> Tensor:
+    """(L L')^-1, both triangles: the lower one is mirrored in place."""
+    P = _lower_of_inverse(L).tril_()
     P += P.tril(-1).mT
     return P
-
-
-def inverse_from_factor(L: Tensor) -> Tensor:
-    """(L L')^-1, both triangles."""
-    return _mirror(_lower_of_inverse(L))
 
 
 def diagonal_of_inverse(L: Tensor) -> Tensor:
@@ -212,54 +199,9 @@ def squared_distances(A: Tensor, C: Tensor) -> Tensor:
     return D.masked_fill_(norms.mul_(least) > D, 0.0)
 
 
-def row_dots(A: Tensor, B: Tensor) -> Tensor:
-    """Inner product of each row of A with that of B."""
-    return (A * B).sum(dim=-1)
-
-
-def column_dots(A: Tensor, B: Tensor) -> Tensor:
-    """Inner product of each column of A with that of B."""
-    return (A * B).sum(dim=-2)
-
-
-def weigh_rows(w: Tensor, A: Tensor) -> Tensor:
-    """The sum w'A of the rows of A, weighted."""
-    return (w[..., None, :] @ A)[..., 0, :]
-
-
-def inner(A: Tensor, B: Tensor) -> Any:
-    """Sum of all products of entries, for each pair of matrices."""
-    return A @ B if A.ndim == 1 else (A * B).sum(dim=(-2, -1))
-
-
-def diagonal(A: Tensor) -> Tensor:
-    """The diagonal of each matrix."""
-    return torch.diagonal(A, dim1=-2, dim2=-1)
-
-
-def add_diagonal(A: Tensor, value: Any) -> None:
-    """Add to the diagonal of each matrix, in place."""
-    diagonal(A).add_(value)
-
-
-def add_at(A: Tensor, index: tuple[Any, ...], values: Tensor) -> None:
-    """Add to the entries that `index` names, in place; where one is named twice, in a fixed order."""
-    A.index_put_(index, values, accumulate=True)
-
-
-def log_sum_exp(A: Tensor) -> Tensor:
-    """log of the sum of exponentials along each row."""
-    return torch.logsumexp(A, dim=-1)
-
-
 def copy(A: Tensor) -> Tensor:
     """A tensor of its own."""
     return A.clone(memory_format=torch.contiguous_format)
-
-
-def rows_first(A: Tensor) -> Tensor:
-    """The same entries, rows one after the other in memory."""
-    return A.contiguous()
 
 
 def sparse_product(V: Tensor, S: Any) -> Tensor:

@@ -58,13 +58,9 @@ def _left(folder: Path, limit: str, use: str, cache: str) -> float:
     return inf if allowed == "max" else max(float(allowed) - used + float(stat.get(cache, 0)), 0.0)
 
 
-def require(n_bytes: float, what: str, remedy: str) -> None:
-    """Raise a MemoryError with both figures and a remedy where `n_bytes` is more than there is."""
-    compare(n_bytes, available(), what, remedy)
-
-
-def compare(n_bytes: float, free: float, what: str, remedy: str, where: str = "") -> None:
-    """The same for the memory of any place."""
+def require(n_bytes: float, what: str, remedy: str, free: float | None = None, where: str = "") -> None:
+    """Raise a MemoryError with both figures and a remedy where `n_bytes` is more than there is, here or elsewhere."""
+    free = available() if free is None else free
     if n_bytes > free:
         raise MemoryError(f"{what} needs about {_gib(n_bytes)} and {_gib(free)} are free{where}; {remedy}")
 

@@ -122,15 +122,15 @@ def maximise(
     message = str(result.message)
     # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
     ended = "LIMIT" not in message.upper()
-    stuck = _at_bound(result.x, low, high, start)
-    found = unpack(result.x, start)
-    return Optimum(found, -float(result.fun), int(result.nit), int(result.nfev), ended, message, stuck)
+    told = -float(result.fun), int(result.nit), int(result.nfev), ended, message
+    return _optimum(result.x, low, high, start, told)
 
 
-def _at_bound(x: Array, low: Array, high: Array, like: Values) -> list[tuple[str, int]]:
-    """Name and index of the entries that lie on a bound, but for those that may not move."""
+def _optimum(x: Array, low: Array, high: Array, like: Values, told: tuple[float, int, int, bool, str]) -> Optimum:
+    """Where a search ended, with the entries that lie on a bound, but for those that may not move."""
     names = [(n, i) for n, v in like.items() for i in range(v.size)]
-    return [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
+    return Optimum(unpack(x, like), *told, stuck)
 
 
 #: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
@@ -174,22 +174,19 @@ class ScoringSearch:
         It ends sooner where the steps that are left would not reach what a rival has, though each gained `HOPE` times
         as much as the last.
         """
-        message, n_iter = "iteration limit", 0
-        while n_iter < max_iter:
+        message, n_iter = "", 0
+        while not message and n_iter < max_iter:
             n_iter += 1
             gain = self._step()
             if gain <= 0.0:
                 message = STALLED
-                break
-            if gain < tol and self.damping <= 1.0:
+            elif gain < tol and self.damping <= 1.0:
                 message = "converged"
-                break
-            if self.value + HOPE * (max_iter - n_iter) * gain < rival:
+            elif self.value + HOPE * (max_iter - n_iter) * gain < rival:
                 message = "left behind"
-                break
-        stuck, found = _at_bound(self.x, self.low, self.high, self.like), unpack(self.x, self.like)
-        evaluations, self.n_evaluations = self.n_evaluations, 0
-        return Optimum(found, self.value, n_iter, evaluations, message == "converged", message, stuck)
+        told = self.value, n_iter, self.n_evaluations, message == "converged", message or "iteration limit"
+        self.n_evaluations = 0
+        return _optimum(self.x, self.low, self.high, self.like, told)
 
     def _step(self) -> float:
         """One step, as short as it has to be to gain; what it gained, not above zero where none does."""
@@ -339,12 +336,11 @@ def maximise_by_blocks(
             break
     ended = evaluations <= max_iter
     message = "blocks are still" if ended else "iteration limit"
-    stuck = _at_bound(x, low, high, start)
-    return Optimum(unpack(x, start), value, len(trace) - 1, evaluations, ended, message, stuck)
+    return _optimum(x, low, high, start, (value, len(trace) - 1, evaluations, ended, message))
 
 
 #: Steps of L-BFGS from every start before the best goes on.
-HEAT = 25
+WARMUP = 25
 
 
 class QuasiNewton:
@@ -367,7 +363,7 @@ class QuasiNewton:
         """The optimum from these values on, or from where a search that has begun there is."""
         return maximise(self.objective, start, bounds, max_iter, **self.options)
 
-    def heat(
+    def warm_up(
         self,
         start: Values,
         bounds: Mapping[str, tuple[Array, Array]],
@@ -383,19 +379,19 @@ class QuasiNewton:
         starts: list[Values],
         bounds: Mapping[str, tuple[Array, Array]],
         max_iter: int,
-        heat: int = HEAT,
+        warmup: int = WARMUP,
         tol: float | None = None,
     ) -> Optimum:
-        """`heat` steps from every start, then the best of them to the end."""
+        """`warmup` steps from every start, then the best of them to the end."""
         if len(starts) == 1:
             return self.maximise(starts[0], bounds, max_iter, tol)
-        heats: list[tuple[Optimum, ScoringSearch | None]] = []
+        warmed: list[tuple[Optimum, ScoringSearch | None]] = []
         for start in starts:
-            rival = max((o.objective for o, _ in heats), default=-np.inf)
-            heats.append(self.heat(start, bounds, min(heat, max_iter), tol, rival))
-        best, begun = max(heats, key=lambda one: one[0].objective)
-        log.debug("starts reached %s", [round(o.objective, 3) for o, _ in heats])
-        if best.converged or max_iter <= heat:
+            rival = max((o.objective for o, _ in warmed), default=-np.inf)
+            warmed.append(self.warm_up(start, bounds, min(warmup, max_iter), tol, rival))
+        best, begun = max(warmed, key=lambda one: one[0].objective)
+        log.debug("starts reached %s", [round(o.objective, 3) for o, _ in warmed])
+        if best.converged or max_iter <= warmup:
             return best
         return best.followed_by(self.maximise(best.values, bounds, max_iter - best.n_iter, tol, begun))
 

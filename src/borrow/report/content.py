@@ -19,37 +19,31 @@ from borrow import __version__
 from borrow.data.encode import Ordered
 from borrow.data.plain import to_json
 from borrow.data.written import scale_of
+from borrow.estimators import registry
 from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration, misses
 from borrow.report.format import number, text_of
 from borrow.report.predictions import predictions
-from borrow.transfer.attribute import of_correlation
+from borrow.transfer.attribute import of_correlation, relations_to
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
-from borrow.transfer.methods import estimator_name, key_of, label_of
+from borrow.transfer.decide import HELPS, HURTS, PROBABLY_HELPS, PROBABLY_HURTS
+from borrow.transfer.methods import call_of, key_of, label_of
 from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
 from borrow.transfer.unseen import headline_of
-from borrow.transfer.verdict import probability
+from borrow.transfer.verdict import HEADLINES, against_folds, probability
 
 #: Of the summary. A page holds the number that its summary had.
 FORMAT, VERSION = "borrow.report", 1
 #: Warnings listed; suggestions made, and rows that they are chosen from; tasks in the figures and in the heat map.
 MOST_WARNINGS, NEXT, MOST_CANDIDATES, MOST_SECONDARIES, MOST_TASKS = 8, 5, 200, 16, 30
 
-#: One line per method, for readers who do not know them.
+#: One line per method that is not of the registry, for readers who do not know them; those say it themselves.
 METHODS = {
-    "single": "a Gaussian process on the rows of the primary alone",
-    "pooled": "one Gaussian process for all rows, as if the tasks were one",
-    "symmetric": "all tasks at once; how each two go together is learnt (Bonilla, Chai & Williams 2008)",
-    "focused": "the primary's function, of which each other task carries a part (Leen, Peltonen & Kaski 2011)",
-    "hierarchical": "mean and covariance of functions learnt from all tasks (Yu, Tresp & Schwaighofer 2005)",
-    "rbf": "a network of radial basis functions that tasks share, weights of their own (Liao & Carin 2006)",
-    "ivm": "one kernel for all tasks, learnt from the rows that tell most (Lawrence & Platt 2004)",
     "rank1": "as the symmetric GP, with one function in common and a level and a function of each task's own",
-    "clusters": "logistic regressions of tasks that fall into clusters (Xue, Liao, Carin & Krishnapuram 2007)",
     **dict.fromkeys(("mean of all rows", "shares of all rows"), "the same for every row, whatever the inputs"),
     **dict.fromkeys(
         ("ridge on all rows", "logistic regression on all rows"), "straight lines through all rows, tasks as one"
@@ -111,8 +105,7 @@ def summary(
             content, predictor = _of_comparison(comparison, model, table, suggestions)
     about = {"format": FORMAT, "version": VERSION, "borrow": __version__}
     made = {"made": _made(comparison, predictor, command, said)}
-    found: dict[str, Any] = to_json(about | content | made, text=text_of)
-    return found
+    return to_json(about | content | made, text=text_of)
 
 
 def check(summary: Mapping[str, Any]) -> None:
@@ -139,14 +132,11 @@ def _of_comparison(
     """Every part but how it was made, and the model that is shown."""
     problem = None if table is None else _problem_of(comparison, table)
     verdicts, unseen = comparison.verdicts(), comparison.unseen == "population"
-    parts = [part_of(comparison, verdict) for verdict in verdicts.values()]
+    parts = [part_of(comparison, verdict, problem) for verdict in verdicts.values()]
     primary = comparison.primaries[0] if len(verdicts) == 1 and not unseen else None
     if unseen:  # of a task without rows there is nothing to draw, and nothing that was measured
         model, suggestions = None, False
     encoder = None if problem is None else problem.encoder
-    if problem is not None:
-        for part in parts:
-            part["misses"] = misses.with_inputs(part["misses"], problem, several=unseen)
     predictor, alone = _models(comparison, problem, model, verdicts.get(primary))
     covariance = _covariance(comparison, problem, predictor, primary)
     shown = None
@@ -214,17 +204,13 @@ def _about(predictor: Predictor | None) -> dict[str, str] | None:
     return None if predictor is None else {"class": type(predictor.model).__name__, "label": predictor.label}
 
 
-def _read(table: Any, comparison: Comparison, names: tuple[Any, ...]) -> Problem:
-    """The table, long or wide as it was when it was compared."""
-    if names[:2] != (VALUE, TASK) or {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}:
-        return read_problem(table, *names)
-    return read_problem(table, features=names[2], kind=names[3], targets=comparison.tasks)
-
-
 def _problem_of(comparison: Comparison, table: Any) -> Problem:
-    """The data that were compared."""
-    names = comparison.target, comparison.task, comparison.features, comparison.kind
-    problem = table if isinstance(table, Problem) else _read(table, comparison, names)
+    """The data that were compared, from a table that is long or wide as it was then."""
+    names: dict[str, Any] = {"target": comparison.target, "task": comparison.task}
+    if (*names.values(),) == (VALUE, TASK) and not isinstance(table, Problem):
+        long = {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}
+        names = names if long else {"targets": comparison.tasks}
+    problem = read_problem(table, features=comparison.features, kind=comparison.kind, **names)
     if (digest := problem.digest()) != comparison.digest:
         raise ValueError(
             f"table is not the data that were compared: its digest is {digest[:12]}\u2026 and that of the "
@@ -242,6 +228,8 @@ def _models(
         return (None if model is None else Predictor.of(model)), None
     key = verdict.method if model is None else key_of(getattr(model, "model_", model)) or ""
     alone = None
+    if model is None and call_of(comparison.kind, key, comparison.task, verdict.primary) is None:
+        return None, None  # the user's own estimator is the user's
     if problem is not None and model is None:
         model = problem.fit(key, verdict.primary, comparison.seed)
     if problem is not None and key != "single":
@@ -294,18 +282,19 @@ def cv_words(comparison: Comparison) -> str:
     return f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
 
 
-def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
-    """One primary: verdict, comparison, secondaries, calibration."""
-    primary, others = verdict.primary, len(comparison.tasks) - 1
+def part_of(comparison: Comparison, verdict: Any, problem: Problem | None) -> dict[str, Any]:
+    """One primary: verdict, comparison, secondaries, calibration; with the inputs of rows where there is a problem."""
+    primary, others, unseen = verdict.primary, len(comparison.tasks) - 1, comparison.unseen == "population"
     rows = [{**row, "label": label_of(row["method"])} for row in comparison.table(primary).rows()]
     alone = next(row for row in rows if row["method"] == verdict.alone)
     alone.update(difference=0.0, low=None, high=None)
     by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
     labels = {m: label_of(m) for m in comparison.methods}
-    there, planned = comparison.progress(primary)
-    unfinished = f"Not finished: {there} of {planned} fits are there; run it again to go on."
+    told = METHODS | {e.key: e.about for e in registry.entries() if e.key is not None and e.about}
+    done, planned = comparison.progress(primary)
+    unfinished = [f"Not finished: {done} of {planned} fits are there; run it again to go on."] if done < planned else []
     notes = [
-        *([unfinished] if there < planned else []),
+        *unfinished,
         *(f"The {label_of(m)} {why}." for m, why in comparison.failures(primary).items()),
         *(f"Left out: {label_of(m)} ({why})." for m, why in comparison.skipped.items()),
     ]
@@ -313,30 +302,31 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
         f"Each method learnt from the other {'task' if others == 1 else 'tasks'} and from a part of the rows of "
         f"{primary}, and predicted the rest: {cv_words(comparison)}, settings found anew in each."
     )
-    if comparison.unseen == "population":
+    if unseen:
         lead = (
             f"Each of the {others} tasks was held out whole in turn, and every method learnt from the others and "
             f"predicted it as one never seen: {cv_words(comparison)}, settings found anew in each."
         )
-    relations: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
-    rho = {r["task"]: r["rho"] for r in relations}
+    rho = {r["task"]: r["rho"] for r in relations_to(primary, comparison.relations)}
     shown = verdict.best or "single"
     secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
     return {
         "primary": str(primary),
         "rows": comparison.rows[primary],
-        "verdict": verdict_words(verdict, alone["error"], comparison.scoring, comparison.unseen == "population"),
+        "verdict": verdict_words(verdict, alone["error"], comparison.scoring, unseen),
         "comparison": {
             "score": comparison.scoring,
             "level": LEVEL,
             "lead": lead,
             "beside": comparison.beside,
-            "new": comparison.unseen == "population",
+            "new": unseen,
             "rows": rows,
             "notes": notes,
-            "methods": [{"label": label_of(m), "words": METHODS[m]} for m in comparison.methods if m in METHODS],
+            "methods": [{"label": labels[m], "words": told[m]} for m in comparison.methods if m in told],
         },
-        "misses": misses.held_out(by_method[shown], label_of(shown), comparison.classes),
+        "misses": misses.with_inputs(
+            misses.held_out(by_method[shown], label_of(shown), comparison.classes), problem, several=unseen
+        ),
         "secondaries": related(secondaries, comparison.scoring, verdict.best),
         "calibration": calibration.coverage(by_method, labels, verdict.best)
         if comparison.kind == "regression"
@@ -346,9 +336,12 @@ def part_of(comparison: Comparison, verdict: Any) -> dict[str, Any]:
 
 def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False) -> dict[str, Any]:
     """The verdict with a headline and its interval in plain words; `alone` is the error of no transfer."""
-    label, who = label_of(verdict.best) if verdict.best else "no method", verdict.primary
+    label = label_of(verdict.best) if verdict.best else "no method"
     known = all(math.isfinite(v) for v in (verdict.difference, verdict.low, verdict.high, alone)) and alone > 0
+    apart = known and against_folds(verdict, alone)
     share = f"{100 * abs(verdict.difference) / alone:.0f} %" if known else ""
+    more = {HELPS: "less", PROBABLY_HELPS: "less", PROBABLY_HURTS: "more", HURTS: "more"}.get(verdict.answer)
+    by = f": {share} {more} error with the {label}" if more and not apart else ""
     if not known or unseen:
         told = verdict.sentence.removeprefix(f"{headline_of(verdict)}: ") if unseen else verdict.sentence
         interval = f"{told[:1].upper()}{told[1:]}"
@@ -357,7 +350,8 @@ def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False
     else:
         interval = (
             f"On rows that were held out the {scoring} is {number(verdict.error)} with the {label}; "
-            f"without the other data ({label_of(verdict.alone)}) it is {number(alone)}. {_span(verdict)}"
+            f"without the other data ({label_of(verdict.alone)}) it is {number(alone)}. "
+            f"{'These few rows do not show what fits to all rows do. ' * apart}{_span(verdict)}"
         )
     return {
         "answer": verdict.answer,
@@ -367,14 +361,7 @@ def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False
         **{k: getattr(verdict, k) for k in ("probability", "rope", "alone", "weights", "because")},
         "headline": f"{headline_of(verdict)}."
         if unseen
-        else {
-            "helps": f"Borrowing helps {who}: {share} less error with the {label}.",
-            "probably helps": f"Borrowing probably helps {who}: {share} less error with the {label}.",
-            "no practical difference": f"Borrowing makes no practical difference for {who}.",
-            "cannot tell": f"Cannot tell whether borrowing helps {who}.",
-            "probably hurts": f"Borrowing probably hurts {who}: {share} more error with the {label}.",
-            "hurts": f"Borrowing hurts {who}: {share} more error with the {label}.",
-        }[verdict.answer],
+        else f"{HEADLINES[verdict.answer].format(verdict.primary)}{by}.",
         "interval": interval,
         "advice": [verdict.because, *verdict.advice] if verdict.because else verdict.advice,
     }
@@ -462,18 +449,14 @@ def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> d
     }
 
 
-def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str]:
+def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] | None:
     """Code to copy: fit the method that the verdict advises, and predict; text, dates and gaps want their encoder."""
     task, target, inputs = comparison.task, comparison.target, list(comparison.features)
-    settings = {"task": task}
-    name = estimator_name(comparison.kind, verdict.method)
-    if verdict.method == "focused":
-        settings["primary"] = verdict.primary
-    elif verdict.method == "single":
-        settings["only"] = verdict.primary
     unseen = comparison.unseen == "population"
-    settings |= {"unseen": "population"} if unseen else {}
-    given = ", ".join(f"{k}={v!r}" for k, v in settings.items())
+    more = {"unseen": "population"} if unseen else {}
+    call = call_of(comparison.kind, verdict.method, task, verdict.primary, ("primary", "only"), **more)
+    if call is None:  # the user's own estimator is the user's
+        return None
     asked = (
         "mean, std = model.predict(new, return_std=True, include_noise=True)"
         if comparison.kind == "regression"
@@ -492,7 +475,7 @@ def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str]:
         'table = pd.read_csv("table.csv")',
         f"inputs = {inputs!r}",
         *([f"table = table.melt(inputs, {wide!r}, {task!r}, {target!r})"] if wide else []),
-        f"model = borrow.{name}({given})",
+        f"model = {call}",
         *([f"model = make_pipeline({encoding}, model)"] if encoder is not None else []),
         f"model.fit(table[[*inputs, {task!r}]], table[{target!r}])",
         f'new = pd.read_csv("new.csv")[inputs].assign({task}={verdict.primary!r})'
@@ -520,7 +503,7 @@ def _covariance(
         predictor = Predictor.of(problem.fit("symmetric", primary, comparison.seed), comparison.features)
     found = None if predictor is None else correlations(predictor, primary)
     if found is None and primary is not None:
-        known: list[Any] = next((r["relations"] for r in comparison.relations if r["primary"] == primary), [])
+        known = relations_to(primary, comparison.relations)
         c = np.array([1.0, *(r["correlation"] for r in known)], dtype=float)  # None becomes NaN
         found = shared_correlations([primary, *(r["task"] for r in known)], c, primary)
     return found

@@ -38,6 +38,11 @@ def fixed(value: float, decimals: int) -> str:
     return f"{value:,.{decimals}f}".replace("-", "\u2212")
 
 
+def three_decimals(value: Any) -> Any:
+    """A number as an attribute of a figure; anything else as it is."""
+    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """A number with so many significant digits; a dash where there is none."""
     if value is None or not math.isfinite(value):
@@ -55,7 +60,7 @@ def percent(share: float | None) -> str:
 
 
 def whole(value: float | None) -> str:
-    """A count."""
+    """A count, with commas between the thousands; a dash where it is not known."""
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 

@@ -82,10 +82,10 @@ def surprises(rows: Sequence[Any], observed: Sequence[Any], p: Array, label: str
 def with_inputs(found: dict[str, Any] | None, problem: Any, several: bool = False) -> dict[str, Any] | None:
     """The same with the inputs of the rows that are named, as they were before they were encoded.
 
-    Where they are of several tasks, with their task.
+    Where they are of several tasks, with their task. Without a problem they are not known.
     """
-    if found is None:
-        return None
+    if found is None or problem is None:
+        return found
 
     def words(row: int) -> str:
         X, encoder = problem.X[row], problem.encoder

@@ -196,8 +196,7 @@ def _page(text: bytes, whole: int, path: str | os.PathLike[str]) -> Any:
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes], int]:
     """The page, the arrays' bytes and how many the file has, checked."""
     data = _regular(path)
-    stated = data[-DIGEST:]
-    if hashlib.sha256(memoryview(data)[:-DIGEST]).hexdigest().encode() != stated:
+    if hashlib.sha256(memoryview(data)[:-DIGEST]).hexdigest().encode() != data[-DIGEST:]:
         raise StoreError(f"{path} is damaged or cut short: its checksum does not agree with its content; save it again")
     if (data.count(b"PK\x01\x02") - 1) * _LEAST_MEMBER > len(data):
         raise StoreError(f"{path} is not a file that borrow wrote: its members are not those of one")
@@ -210,9 +209,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes], in
                 raise StoreError(f"{path} is not a file that borrow wrote: its members are not those of one")
             page = _page(archive.read(PAGE), len(data), path)
             arrays = [archive.read(name) for name in expected[1:]]
+    except StoreError:
+        raise
     except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, EOFError, RuntimeError) as wrong:
-        if isinstance(wrong, StoreError):
-            raise
         raise StoreError(f"{path} is not a file that borrow wrote, or it is damaged ({wrong})") from None
     if not isinstance(page, dict) or page.get("format") != "borrow" or type(page.get("version")) is not int:
         raise StoreError(f"{path} is not a file that borrow wrote")

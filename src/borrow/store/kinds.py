@@ -12,7 +12,6 @@ holds a class that is not listed.
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -45,7 +44,7 @@ KINDS = {
     "dates": "borrow.data.encode.Dates",
     "dense-posterior": "borrow.covariance.dense.DensePosterior",
     "dense-tasks": "borrow.covariance.dense.DenseTasks",
-    "design": "borrow.covariance.design.Design",
+    "design": "borrow.covariance.layout.Design",
     "dirichlet-process-mixture": "borrow.models.reference.dirichlet_process.Mixture",
     "dirichlet-process-state": "borrow.models.reference.dirichlet_process.State",
     "ep-inference": "borrow.inference.ep.EPInference",
@@ -83,10 +82,11 @@ KINDS = {
     "multitask-low-rank": "borrow.models.multitask.task_covariance.LowRank",
     "multitask-setup": "borrow.models.multitask.model.Setup",
     "multitask-uniform": "borrow.models.multitask.task_covariance.Uniform",
-    "noise-sites": "borrow.inference.exact.NoiseSites",
+    "noise-sites": "borrow.inference.likelihoods.Gaussian",
     "numbers": "borrow.data.encode.Numbers",
     "optimum": "borrow.numerics.optimise.Optimum",
     "ordered": "borrow.data.encode.Ordered",
+    "other-model": "borrow.inference.hyper_uncertainty.OtherModel",
     "placed-tasks": "borrow.tasks.placed.PlacedTasks",
     "pooled-fit": "borrow.models.gp.estimators.PooledFit",
     "probit": "borrow.inference.likelihoods.Probit",
@@ -125,32 +125,24 @@ KINDS = {
     "units": "borrow.data.written.Units",
 }
 
-
-_NAMES = {place: name for name, place in KINDS.items()}
+_NAMES = {place: name for name, place in KINDS.items()}  # of two names of one class the last is written
 
 
 def name_of(value: object) -> str | None:
     """The name that a page gives the class of this object; None where it is not in the list."""
     kind = type(value)
     entry = registry.by_name(kind.__name__)
-    return (
-        kind.__name__
-        if entry is not None and entry.estimator is kind
-        else _NAMES.get(f"{kind.__module__}.{kind.__name__}")
-    )
+    if entry is not None and entry.estimator is kind:
+        return kind.__name__
+    return _NAMES.get(f"{kind.__module__}.{kind.__name__}")
 
 
 def class_of(name: str) -> Any:
     """The class of that name, if it is in the list or is that of a registered estimator."""
     if name in KINDS:
-        return _listed(name)
+        module, _, own = KINDS[name].rpartition(".")
+        return getattr(import_module(module), own)
     models.load()
     import_module("borrow.transfer.auto")
     entry = registry.by_name(name)
     return None if entry is None else entry.estimator
-
-
-@cache
-def _listed(name: str) -> Any:
-    module, _, own = KINDS[name].rpartition(".")
-    return getattr(import_module(module), own)

@@ -75,30 +75,41 @@ class _Writer:
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
         self.arrays: Arrays = []
-        self.places: dict[int, int] = {}
-        self.held: list[Any] = []  # so that no id is used twice
+        self.places: dict[int, tuple[int, Any]] = {}  # by id, with the object: it lives, and no id is used twice
 
     def put(self, value: Any) -> Any:
         """A value where it is used: itself, or the place of its entry."""
-        single = _single(value)
-        if single is not _NOT_SINGLE:
-            return single
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, np.generic) and is_plain(value.dtype):
+            return {"numpy": value.dtype.str, "bytes": value.tobytes().hex()}
+        if kind is bytes:
+            return {"bytes": value.hex()}
+        if kind in (datetime.date, datetime.datetime) and getattr(value, "tzinfo", None) is None:
+            return {kind.__name__: value.isoformat()}
+        if isinstance(value, Device):  # a file holds no tensors: what is read is computed on the host
+            return None
         if id(value) not in self.places:
-            if isinstance(value, Device):  # a file holds no tensors: what is read is computed on the host
-                return None
-            entry = self.entry(value)
-            self.held.append(value)
-            self.places[id(value)] = len(self.entries)
+            entry = self.entry(value)  # first: those that it refers to stand before it
+            self.places[id(value)] = len(self.entries), value
             self.entries.append(entry)
-        return {"at": self.places[id(value)]}
+        return {"at": self.places[id(value)][0]}
 
     def all(self, values: Any) -> list[Any]:
         return [self.put(v) for v in values]
 
     def entry(self, value: Any) -> dict[str, Any]:
         kind = type(value)
+        if kind is np.ndarray and value.dtype.kind == "O":
+            return {"objects": self.all(value.ravel().tolist()), "shape": list(value.shape)}
         if kind is np.ndarray:
-            return self.array(value)
+            if not is_plain(value.dtype):
+                raise TypeError(f"an array of {value.dtype} cannot be saved; arrays hold numbers, truth, text or times")
+            self.arrays.append(np.array(value, order="K"))
+            return {"array": len(self.arrays) - 1}
         if kind.__name__ in SPARSE and kind is SPARSE[kind.__name__]:
             parts = self.all(np.asarray(a) for a in (value.data, value.indices, value.indptr))
             return {"sparse": kind.__name__, "parts": parts, "shape": list(value.shape)}
@@ -115,62 +126,30 @@ class _Writer:
             return {"random": state["bit_generator"], "state": self.put(state)}
         name = name_of(value)
         if name is None:
-            raise TypeError(f"{_shown(value)} cannot be saved: {_why(value)}")
+            why = (
+                f"its kind is {kind.__module__}.{kind.__qualname__}; what can be saved is an estimator or kernel of "
+                "borrow whose settings and labels are text, numbers, dates or arrays"
+            )
+            why = "it is a function, and a file holds no code" if callable(value) else why
+            raise TypeError(f"{_shown(value)} cannot be saved: {why}")
         if isinstance(value, dict):
             return {"class": name, "items": [self.all(pair) for pair in value.items()]}
         if isinstance(value, tuple):
             return {"class": name, "values": self.all(value)}
         return {"class": name, "fields": {n: self.put(v) for n, v in state_of(value).items()}}
 
-    def array(self, value: npt.NDArray[Any]) -> dict[str, Any]:
-        if value.dtype.kind == "O":
-            return {"objects": self.all(value.ravel().tolist()), "shape": list(value.shape)}
-        if not is_plain(value.dtype):
-            raise TypeError(f"an array of {value.dtype} cannot be saved; arrays hold numbers, truth, text or times")
-        self.arrays.append(np.array(value, order="K"))
-        return {"array": len(self.arrays) - 1}
-
 
 def state_of(value: Any) -> dict[str, Any]:
     """The state that a class declares, else the fields of the instance; what it computes when asked stays out."""
     kind = type(value)
     if hasattr(kind, "from_state"):
-        declared: dict[str, Any] = value.state()
-        return declared
+        return dict(value.state())
     if isinstance(value, BaseEstimator):
         return vars(value)
-    state = value.__getstate__() if kind.__getstate__ is not object.__getstate__ else vars(value)
+    state = value.__getstate__() or {}
     if is_dataclass(kind):
         return {f.name: state[f.name] for f in fields(kind)}
     return {n: v for n, v in state.items() if not isinstance(getattr(kind, n, None), cached_property)}
-
-
-_NOT_SINGLE = object()
-
-
-def _single(value: Any) -> Any:
-    """A single value as JSON; `_NOT_SINGLE` where it is none."""
-    kind = type(value)
-    if value is None or kind in (bool, int, str):
-        return value
-    if kind is float:
-        return value if math.isfinite(value) else {"float": repr(value)}
-    if isinstance(value, np.generic) and is_plain(value.dtype):
-        return {"numpy": value.dtype.str, "bytes": value.tobytes().hex()}
-    if kind is bytes:
-        return {"bytes": value.hex()}
-    if kind in (datetime.date, datetime.datetime) and getattr(value, "tzinfo", None) is None:
-        return {kind.__name__: value.isoformat()}
-    return _NOT_SINGLE
-
-
-def _why(value: Any) -> str:
-    if callable(value):
-        return "it is a function, and a file holds no code"
-    return (
-        f"its kind is {type(value).__module__}.{type(value).__qualname__}; what can be saved is an estimator or kernel "
-        "of borrow whose settings and labels are text, numbers, dates or arrays"
-    )
 
 
 def _shown(value: Any) -> str:
@@ -194,11 +173,11 @@ class _Reader:
     def take(self, value: Any) -> Any:
         """A value from where it is used."""
         self.count(1, 0)
-        if not isinstance(value, dict):
-            if value is None or isinstance(value, (bool, int, float, str)):
-                return value
-            raise PageError("a list stands where a value should")
         match value:
+            case None | bool() | int() | float() | str():
+                return value
+            case list():
+                raise PageError("a list stands where a value should")
             case {"at": int(at)} if 0 <= at < len(self.built):
                 found, values, depth = self.built[at]
                 self.count(values, depth)
@@ -281,14 +260,12 @@ def _instance(kind: type, state: dict[str, Any], size: int) -> Any:
     if hasattr(kind, "from_state"):
         return kind.from_state(state)
     if issubclass(kind, BaseEstimator):
-        missing = set(kind._get_param_names()) - set(state)  # type: ignore[attr-defined]
-        if missing:
+        if missing := set(kind._get_param_names()) - set(state):  # type: ignore[attr-defined]
             raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
     elif is_dataclass(kind):
         expected = {f.name for f in fields(kind)}
         if set(state) != expected:
-            odd = sorted(expected ^ set(state))
-            raise PageError(f"the fields {odd} of {kind.__name__} do not agree; {_REMEDY}")
+            raise PageError(f"the fields {sorted(expected ^ set(state))} of {kind.__name__} do not agree; {_REMEDY}")
     value: Any = object.__new__(kind)
     value.__dict__.update(state)
     return value

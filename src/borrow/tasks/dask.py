@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 
 from borrow.numerics.warned import log
@@ -90,8 +91,8 @@ class DaskWorkers(Workers):
 
     def total(self, f: Callable[..., Any], placed: Any, common: Any, own: list[tuple[Any, ...]]) -> Any:
         """One piece of work per shard, and the tree."""
-        tree = lambda: [add_in_tree(self._each(f, placed, common, own), self._add)]  # noqa: E731
-        return self._persist(placed, tree)[0]
+        node = partial(self._submit, add)
+        return self._persist(placed, lambda: [add_in_tree(self._each(f, placed, common, own), node)])[0]
 
     def close(self) -> None:
         """Let the shards on the workers go; the client is the caller's."""
@@ -105,9 +106,6 @@ class DaskWorkers(Workers):
             self._submit(on_one_thread, f, shard, shared, *more, workers=[home])
             for shard, home, more in zip(placed.futures, placed.homes, own, strict=True)
         ]
-
-    def _add(self, parts: Any) -> Any:
-        return self._submit(add, parts)
 
     def _submit(self, f: Callable[..., Any], *args: Any, **where: Any) -> Any:
         return self.client.submit(f, *args, pure=False, **where)

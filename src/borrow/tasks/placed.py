@@ -26,7 +26,6 @@ T = TypeVar("T")
 class CacheKey:
     """Stands for whoever asks. In its own process what is kept for it ends with it."""
 
-    travelled = False
     name: str | None = None
 
     def __reduce__(self) -> Any:
@@ -36,8 +35,6 @@ class CacheKey:
 
 class TravelledKey(CacheKey):
     """The same key elsewhere, where whoever asks cannot be seen; it is told by its name."""
-
-    travelled = True
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -69,7 +66,7 @@ class ShardCache:
 
     def get(self, name: str, key: CacheKey) -> Any:
         """What was kept under this name and key, or None; then nothing older is held, to make room for the new."""
-        if key.travelled and self.held.get(name) != key:
+        if isinstance(key, TravelledKey) and self.held.get(name) != key:
             names = list(self.held)
             for old in names[names.index(name) :] if name in names else ():
                 del self.held[old]
@@ -78,7 +75,7 @@ class ShardCache:
     def keep(self, name: str, key: CacheKey, value: T) -> T:
         """Keep a value, and return it."""
         self.values.setdefault(key, {})[name] = value
-        if key.travelled:
+        if isinstance(key, TravelledKey):
             self.held.setdefault(name, key)
         return value
 

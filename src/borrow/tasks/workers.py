@@ -10,6 +10,7 @@ the same whichever worker was first, and however many there are. What a first pa
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import tempfile
@@ -17,7 +18,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import reduce
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
@@ -57,10 +59,7 @@ def bounds_of_shards(sizes: Any) -> list[slice]:
 
 def add(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Tuples added entry by entry, in their order; lists are put one after the other."""
-    total = list(parts[0])
-    for part in parts[1:]:
-        total = [a + b for a, b in zip(total, part, strict=True)]
-    return tuple(total)
+    return tuple(reduce(operator.add, entries) for entries in zip(*parts, strict=True))
 
 
 def add_in_tree(parts: Sequence[Any], node: Callable[[Sequence[Any]], Any] = add) -> Any:
@@ -258,9 +257,8 @@ def on_host(answer: Any) -> Any:
 def check_workers(workers: Any) -> None:
     """Refuse what names no workers."""
     whole = isinstance(workers, (int, np.integer)) and not isinstance(workers, bool)
-    if workers is None or (isinstance(workers, str) and workers == "dask"):
-        return
-    if whole and (workers >= 1 or workers == -1):
+    named = workers is None or (isinstance(workers, str) and workers == "dask")
+    if named or (whole and (workers >= 1 or workers == -1)):
         return
     if type(workers).__module__.partition(".")[0] == "distributed":
         raise ValueError(
@@ -287,7 +285,5 @@ def open_workers(workers: Any) -> Iterator[Workers | None]:
     else:
         n = int(workers) if workers > 0 else (os.cpu_count() or 1)
         found = InProcess(host=True) if n == 1 else Processes(n)
-    try:
+    with closing(found):
         yield found
-    finally:
-        found.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -19,11 +19,11 @@ from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
-from borrow.transfer.compare import compare, read_seed
+from borrow.transfer.compare import compare, only_target, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS
 from borrow.transfer.folds import LEAST_ROWS
-from borrow.transfer.methods import MOST_ROWS_ALONE, build, choose, wrap
+from borrow.transfer.methods import MOST_ROWS_ALONE, build, choose
 from borrow.transfer.problem import Problem, plain
 from borrow.transfer.verdict import Verdict, weights_in_words
 
@@ -43,12 +43,8 @@ class _Auto(TaskEstimator):
     max_minutes: float | None = None
     n_jobs: int | None = None
 
-    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> Self:
-        """Compare on the primary's rows, then fit the methods that have weight to all rows."""
-        self.fitted_ = self._unfitted()._learn(X, y, tasks)
-        return self
-
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
+        """Compare on the primary's rows, then fit the methods that have weight to all rows."""
         X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
         problem, seed = as_problem(rows, schema), read_seed(self.random_state)
@@ -58,13 +54,10 @@ class _Auto(TaskEstimator):
         verdict = None if comparison is None else comparison.verdict()
         weights, because = self._weigh(verdict)
         large = max((k for t, k in problem.counts().items() if t != plain(primary)), default=0) > MOST_ROWS_ALONE
-
-        def member(key: str) -> Any:
-            if key in own:
-                return wrap(own[key], problem.kind, self.task, primary, seed)
-            return build(problem.kind, key, self.task, primary, seed, alone=large, unseen=self.unseen)
-
-        members = {key: with_encoder(member(key).fit(X, y, tasks=tasks), encoder) for key in weights}
+        members = {}
+        for key in weights:
+            member = build(problem.kind, key, self.task, primary, seed, large, self.unseen, own)
+            members[key] = with_encoder(member.fit(X, y, tasks=tasks), encoder)
         schema = replace(schema, encoder=encoder)
         chosen = max(weights, key=lambda key: weights[key])
         attributes = {
@@ -91,15 +84,18 @@ class _Auto(TaskEstimator):
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
         if len(problem.labels) == 1 or len(problem.classes) == 1:
             return None
-        count = problem.counts()[plain(primary)]
-        if count >= LEAST_ROWS:
+        count, remedy = problem.counts()[plain(primary)], "choose FocusedGPRegressor outright"
+        reason = only_target(problem, plain(primary))
+        if count < LEAST_ROWS:
+            reason = f"{count} row(s) with a target: too few to hold some out"
+            remedy = f"give at least {LEAST_ROWS}, or {remedy}"
+        if not reason:
             about = problem, problem.target, problem.task, plain(primary), self.methods
             how = {"cv": self.cv, "n_jobs": self.n_jobs, "max_minutes": self.max_minutes}
             return compare(*about, leave_out=False, random_state=seed, **how)
         warn(
-            f"primary={primary!r} has {count} row(s) with a target: too few to hold some out, so nothing "
-            f"says whether the other tasks help, and they are not used; give at least {LEAST_ROWS}, or choose "
-            "FocusedGPRegressor outright"
+            f"primary={primary!r} has {reason}, so nothing says whether the other tasks help, and they are not used; "
+            f"{remedy}"
         )
         return None
 
@@ -143,7 +139,8 @@ class AutoRegressor(RegressorMixin, _Auto):
 
     Attributes
     ----------
-    comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, or too few rows of the primary.
+    comparison_, verdict_ : a `Comparison` and its `Verdict`; None with a single task, and where the
+        primary has too few rows, or the same target in all of them.
     weights_, members_ : dicts by method, the largest weight first: its weight, and the estimator fitted to all rows.
     because_ : the weights in a line of words.
     chosen_, model_ : key and estimator of the largest weight; "single" is no transfer.
@@ -203,8 +200,7 @@ class AutoRegressor(RegressorMixin, _Auto):
             middle = (low + high) / 2.0
             reached = sum(w * ndtr((middle - mean[..., None]) / std[..., None]) for w, (mean, std) in found) >= p
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        quantiles: Array = (low + high) / 2.0
-        return quantiles
+        return (low + high) / 2.0
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions of the primary's rows."""
@@ -212,8 +208,7 @@ class AutoRegressor(RegressorMixin, _Auto):
 
     def noise_at(self, X: Any, tasks: Any = None) -> Array:
         """Noise variance of a new observation at each row, in squared units of y: the members' by their weights."""
-        found: Array = sum(w * noise for w, noise in self._ask("noise_at", X, tasks))
-        return found
+        return sum(w * noise for w, noise in self._ask("noise_at", X, tasks))
 
 
 @register()
@@ -251,11 +246,10 @@ class AutoClassifier(ClassifierMixin, _Auto):
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""
-        p: Array = sum(w * p for w, p in self._ask("predict_proba", X, tasks))
-        return p
+        return sum(w * p for w, p in self._ask("predict_proba", X, tasks))
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
-        """Log odds, positive for `classes_[1]`; log probabilities, a column each, where there are more than two."""
+        """Log odds, positive for `classes_[1]`; log probabilities, one column each, where there are more than two."""
         p = np.log(np.maximum(self.predict_proba(X, tasks), np.finfo(float).tiny))
         return p[..., 1] - p[..., 0] if p.shape[-1] == 2 else p
 

@@ -12,6 +12,8 @@ import time as clock
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -21,12 +23,12 @@ from sklearn.utils import check_random_state
 from borrow import __version__
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.table import Table
-from borrow.estimators.settings import check_seed, is_number, is_whole
+from borrow.estimators.settings import Allowed, check_allowed, check_seed, is_number, is_whole, one_of
 from borrow.numerics.progress import Progress
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings, warn
 from borrow.tasks.workers import end_with
-from borrow.transfer.attribute import relations_of
+from borrow.transfer.attribute import EXACT_UP_TO, coalitions, pairs, relations_of
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS, PROBABLY_HELPS, ROPE
 from borrow.transfer.folds import (
@@ -42,16 +44,31 @@ from borrow.transfer.folds import (
     splits_of,
 )
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
-from borrow.transfer.ledger import Ledger, open_ledger
-from borrow.transfer.lines import refuse_odd_lines
-from borrow.transfer.methods import ALONE, DROPS, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, entry
+from borrow.transfer.ledger import Ledger, open_ledger, refuse_odd_lines
+from borrow.transfer.methods import ALONE, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, drops, entry
 from borrow.transfer.problem import Problem, plain, read_problem
-from borrow.transfer.shapley import EXACT_UP_TO, coalitions, pairs
-from borrow.transfer.unseen import UNSEEN, NewTask, choose_unseen
+from borrow.transfer.unseen import NewTask, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
 #: folds, where a set of them costs as many fits as there are folds, up to `EXACT_UP_TO`.
 LEAVE_OUT_UP_TO = 8
+#: What arguments of `compare` may be.
+ALLOWED: Allowed = {
+    "unseen": one_of("error", "population", said="'error', or 'population' to hold out whole tasks"),
+    "leave_out": one_of("auto", True, False, said="'auto', True or False"),
+    "rope": (
+        lambda v: is_number(v) and 0.0 <= v < 1.0,
+        "a part of the error, from 0 to less than 1, that makes no difference",
+    ),
+    "max_minutes": (
+        lambda v: v is None or (isinstance(v, (int, float, np.number)) and not isinstance(v, bool) and bool(v > 0)),
+        "a positive number, or None for as long as it takes",
+    ),
+    "n_jobs": (
+        lambda v: v is None or is_whole(abs(v) if is_number(v) else v, 1),
+        "the number of fits at once, -1 for one per core, or None",
+    ),
+}
 COARSE = "coarse: three folds, dealt once"
 OPTIMISTIC = "optimistic: hyper-parameters were learnt with the rows that are left out"
 
@@ -98,7 +115,7 @@ def compare(
     cv : None (repeated folds that suit the primary's rows), folds, (folds, repeats), or a scikit-learn splitter. Only
         the primary's rows are split; all rows of the other tasks are there in every fold.
     scoring : "mae", "mse", "rmse"; for labels "brier", "error", "log".
-    features : input columns; None takes every other column.
+    features : input columns; None takes every column that is no target, task, group or time.
     kind : "auto" (by the target, as above), "regression" or "classification".
     leave_out : whether to fit the method that won to sets of the secondaries, to say what each is worth: "auto" does so
         where borrowing helps or probably helps and there are two to eight of them (five where rows cannot be left out
@@ -108,9 +125,9 @@ def compare(
     store : a file that results are appended to as they come; a run that was killed goes on from it.
     progress : True or False shows or hides how far it is; None shows it on a terminal; or a function of (done, total).
     group : column that says which rows belong together (a patient, a batch): folds keep them together, and each group
-        counts as one in the interval.
+        counts as one in the interval. It is no input unless `features` names it.
     time : column of numbers or dates: the past predicts the future. Each fold is a block of time; rows of every task
-        from its beginning on are held out.
+        from its beginning on are held out. It is no input unless `features` names it.
     wanted : rows (a frame or array of inputs) that will be asked for: rows of the primary count by how much they are
         like them, and it is said where the wanted ones lie outside what was measured.
     max_minutes : after so many minutes no further fit is begun; the answer is from those that are done.
@@ -134,8 +151,8 @@ def compare(
     problem = read_problem(table, target, task, features, kind, targets=targets, group=group, time=time)
     if odd := [name for name in (problem.target, problem.task) if not isinstance(name, str)]:
         raise ValueError(f"the column {odd[0]!r} has no text for a name, by which a comparison is kept; rename it")
-    if unseen not in UNSEEN:
-        raise ValueError(f"unseen={unseen!r}: expected 'error', or 'population' to hold out whole tasks")
+    about_call = {"unseen": unseen, "leave_out": leave_out, "rope": rope, "max_minutes": max_minutes, "n_jobs": n_jobs}
+    check_allowed(SimpleNamespace(**about_call), ALLOWED)
     digest, rows = problem.digest(), int(problem.seen.sum())
     if unseen == "population":
         problem = NewTask.of(problem, primary)
@@ -146,14 +163,7 @@ def compare(
         alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
         primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
-    if leave_out not in ("auto", True, False):
-        raise ValueError(f"leave_out={leave_out!r}: expected 'auto', True or False")
-    if not is_number(rope) or not 0.0 <= rope < 1.0:
-        raise ValueError(
-            f"rope={rope!r}: expected a part of the error, from 0 to less than 1, that makes no difference"
-        )
     seed, until = read_seed(random_state), read_minutes(max_minutes)
-    _check_jobs(n_jobs)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
     notes, weights = [[p, text] for p in primaries for text in replicates_note(problem, p)], []
@@ -188,9 +198,12 @@ def compare(
         "unseen": unseen,
         "rope": float(rope),
     }
-    settings = {k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights", "rope")}
-    settings |= {"leave_out": leave_out, "splitter": repr(cv) if is_splitter(cv) else None}
-    settings |= {"own": {name: repr(found) for name, found in own.items()}}
+    settings = {
+        **{k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights", "rope")},
+        "leave_out": leave_out,
+        "splitter": repr(cv) if is_splitter(cv) else None,
+        "own": {name: repr(found) for name, found in own.items()},
+    }
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
     bare = replace(problem, frame=None, more=own, wanted=asked)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
@@ -238,13 +251,9 @@ def clusters_of(problem: Problem, folds: Mapping[Any, list[Split]]) -> list[list
     return [[int(i), problem.groups[i]] for p in folds for i in problem.rows_of(p)]
 
 
-def read_minutes(minutes: Any) -> float:
+def read_minutes(minutes: float | None) -> float:
     """The moment on the clock at which no further fit is begun."""
-    if minutes is None:
-        return float("inf")
-    if isinstance(minutes, bool) or not isinstance(minutes, (int, float, np.number)) or not minutes > 0:
-        raise ValueError(f"max_minutes={minutes!r}: expected a positive number, or None for as long as it takes")
-    return clock.monotonic() + 60.0 * float(minutes)
+    return clock.monotonic() + 60.0 * (inf if minutes is None else float(minutes))
 
 
 def _worth(so_far: Comparison, problem: Problem, folds: Mapping[Any, list[Split]], leave_out: Any) -> list[Job]:
@@ -277,9 +286,10 @@ def in_closed_form(problem: Problem, keys: list[str]) -> list[str]:
 
     No transfer is fitted to every task for it, which is not done for tasks of very many rows.
     """
-    found = [m for m in keys if m in (*ALONE, *DROPS)] if has_closed_form(problem, "single") else []
+    relating = [m for m in keys if drops(problem.kind, m)]
+    found = [m for m in keys if m in (*ALONE, *relating)] if has_closed_form(problem, "single") else []
     few = max(problem.counts().values()) <= MOST_ROWS_ALONE
-    return found if few and any(m in DROPS for m in found) else []
+    return found if few and relating else []
 
 
 def has_closed_form(problem: Problem, method: str) -> bool:
@@ -317,24 +327,22 @@ class _Work:
 
 def _results(calls: list[Any], n_jobs: int | None, until: float) -> Iterator[Any]:
     """Results as they come, none begun after `until`; in portions from a backend that cannot hand them over singly."""
-    calls = [(_in_worker, (os.getpid(), *call), {}) for call in calls]
-    if until < float("inf"):
-        portion = max(joblib.effective_n_jobs(n_jobs), 1)
-        for i in range(0, len(calls), portion):
-            if clock.monotonic() >= until:
-                return
-            yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
-        return
     if not calls:
         return
-    try:
-        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    except ValueError:
-        portion = 4 * max(joblib.effective_n_jobs(n_jobs), 1)
-        for i in range(0, len(calls), portion):
-            yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
-        return
-    yield from parallel(calls)
+    calls = [(_in_worker, (os.getpid(), *call), {}) for call in calls]
+    portion = max(joblib.effective_n_jobs(n_jobs), 1)
+    if until == inf:
+        try:
+            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        except ValueError:
+            portion *= 4
+        else:
+            yield from parallel(calls)
+            return
+    for i in range(0, len(calls), portion):
+        if clock.monotonic() >= until:
+            return
+        yield from joblib.Parallel(n_jobs=n_jobs)(calls[i : i + portion])
 
 
 def _in_worker(parent: int, f: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -359,36 +367,40 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
                 f"primary={primary!r} has {counts[primary]} row(s) with a target; a comparison needs at least "
                 f"{LEAST_ROWS}, to hold some out"
             )
+        if constant := only_target(problem, primary):
+            raise ValueError(f"primary={primary!r} has {constant}: nothing can be judged on it; choose another primary")
         return [primary]
-    enough = [t for t in problem.labels if counts[t] >= LEAST_ROWS]
+    few = [t for t in problem.labels if counts[t] < LEAST_ROWS]
+    alike = [t for t in problem.labels if t not in few and only_target(problem, t)]
+    enough = [t for t in problem.labels if t not in (*few, *alike)]
     if not enough:
-        raise ValueError(f"no task has {LEAST_ROWS} rows with a target; a comparison holds some rows out")
-    if few := [t for t in problem.labels if counts[t] < LEAST_ROWS]:
-        warn(
-            f"task {list_labels(few, 4)} has fewer than {LEAST_ROWS} rows with a target and cannot be compared for; "
-            "it stays as a secondary"
-        )
+        differ = " that differ" if alike else ""
+        raise ValueError(f"no task has {LEAST_ROWS} rows with a target{differ}; a comparison holds some rows out")
+    reasons = {f"fewer than {LEAST_ROWS} rows with a target": few, "the same target in all its rows": alike}
+    for why, tasks in reasons.items():
+        if tasks:
+            warn(f"task {list_labels(tasks, 4)} has {why} and cannot be compared for; it stays as a secondary")
     return enough
 
 
-def _check_jobs(n_jobs: Any) -> None:
-    """Refuse what is no number of fits at once."""
-    if n_jobs is not None and (not is_whole(abs(n_jobs) if is_number(n_jobs) else n_jobs, 1)):
-        raise ValueError(f"n_jobs={n_jobs!r}: expected the number of fits at once, -1 for one per core, or None")
+def only_target(problem: Problem, label: Any) -> str:
+    """Words for a task whose rows all have one target, on which no method can be told from another; else nothing."""
+    found = set(problem.y[problem.rows_of(label)].tolist())
+    if len(found) != 1:
+        return ""
+    what = "a constant target" if problem.kind == "regression" else "one class only"
+    return f"{what}, {found.pop()!r} in all its {problem.counts()[label]} rows with a target"
 
 
 def read_seed(random_state: Any) -> int:
     """A whole number that can be written down."""
     check_seed(random_state)
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    return int(random_state if is_whole(random_state, 0) else check_random_state(random_state).randint(2**31 - 1))
 
 
 def versions() -> dict[str, str]:
     """Of what the figures depend on."""
-    names = ("numpy", "scipy", "scikit-learn")
-    found = {name: importlib.metadata.version(name) for name in names}
+    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
     return {"borrow": __version__, "python": platform.python_version(), **found}
 
 
@@ -436,12 +448,12 @@ def quick_look(
     keys = [key for key in keys if key not in REFERENCES]
     main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
-    found: dict[str, list[Any]] = {n: [] for n in ("method", "error", "log_density", "coverage", "seconds", "note")}
+    rows = []
     for key in keys:
         started = clock.perf_counter()
         with capture_warnings() as said, one_thread():
             scores = score_numbers(*left_out(problem.fit(key, main, seed), problem, main), error)
         about = {"method": key, "seconds": clock.perf_counter() - started, "note": "; ".join([OPTIMISTIC, *said])}
-        for name, column in found.items():
-            column.append({**scores, **about}[name])
-    return Table(found)
+        rows.append({**scores, **about})
+    columns = ("method", "error", "log_density", "coverage", "seconds", "note")
+    return Table({name: [row[name] for row in rows] for name in columns})

@@ -15,7 +15,7 @@ import numpy as np
 from borrow.data.labels import list_labels
 from borrow.data.table import Table
 from borrow.transfer import ledger
-from borrow.transfer.attribute import secondary_table
+from borrow.transfer.attribute import Set, Worth, attribute, coalitions, near_copies, relations_to, secondary_table
 from borrow.transfer.decide import (
     CANNOT_TELL,
     LEVEL,
@@ -35,9 +35,7 @@ from borrow.transfer.decide import (
     stack,
 )
 from borrow.transfer.folds import record_key
-from borrow.transfer.lines import refuse_odd_lines
-from borrow.transfer.methods import DROPS, REFERENCES, label_of
-from borrow.transfer.shapley import Set, Worth, attribute, coalitions, near_copies
+from borrow.transfer.methods import REFERENCES, drops, label_of
 from borrow.transfer.unseen import in_words
 from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
 
@@ -193,24 +191,29 @@ class Comparison:
         if what != "losses":
             return difference_of(self.folds(primary, method), self.folds(primary, other), what, self._design)
         mine, theirs = (self._closed(primary, m) for m in (method, other))
-        gain, alone = self.evidence(primary, method), self.error(primary, other)
+        (gain, of_primary), alone = self._gains(primary, method), self.error(primary, other)
         held_out = self._by_folds(primary, method, other)
         if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
             return held_out
         if held_out.below(0.0) <= 1.0 - LEVEL:
             return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
-        return related(mine, theirs, gain, alone, self._design, power, self._root, len(self.others(primary)))
+        others = len(self.others(primary))
+        return related(mine, theirs, gain, alone, self._design, power, self._root, others, of_primary)
 
     def _by_folds(self, primary: Any, method: str, other: str) -> Interval:
         """Difference of errors in the folds that both methods ran."""
         return ratio_of(self.folds(primary, method), self.folds(primary, other), self._design, self._root)
 
     def seen(self, primary: Any, method: str) -> float:
-        """Error on held-out rows beside that of the best alone, also of a method that ran on the first repeat only."""
-        alone = self.best_alone(primary)
-        gap = 0.0 if method == alone else self._by_folds(primary, method, alone).mean
-        error = self.error(primary, method).mean
+        """Error on held-out rows beside that of the best alone, also of a method that ran on the first repeat only.
+
+        Of a method that did not come to the end of its folds, the error in those that it ran.
+        """
+        alone, error = self.best_alone(primary), self.error(primary, method).mean
+        if method == alone or method not in self.complete(primary):
+            return error
+        gap = self._by_folds(primary, method, alone).mean
         return error if np.isnan(gap) else self.error(primary, alone).mean + gap
 
     def _closed(self, primary: Any, method: str) -> dict[str, Any] | None:
@@ -218,9 +221,21 @@ class Comparison:
         return next((r for r in self.folds(primary, method, ()) if r["failure"] is None), None)
 
     def evidence(self, primary: Any, method: str) -> float:
-        """Nats by which a method that relates the tasks explains all rows better than each task's own GP; else NaN."""
-        mine, alone = ((self._closed(primary, m) or {}).get("evidence") for m in (method, "single"))
-        return np.nan if method not in DROPS or mine is None or alone is None else float(mine - alone)
+        """Nats by which a method that relates tasks explains the primary's rows better than its own GP; else NaN."""
+        return min(self._gains(primary, method))
+
+    def _gains(self, primary: Any, method: str) -> tuple[float, float]:
+        """Nats of all rows over a GP per task, and of the primary's given the others over the same function alone.
+
+        The first counts also what the other tasks have to do with each other, and what a method with more parts than
+        a GP explains without any relation; the second does not. NaN where it is not known.
+        """
+        fit = self._closed(primary, method) or {}
+        mine, alone = fit.get("evidence"), (self._closed(primary, "single") or {}).get("evidence")
+        if not drops(self.kind, method) or mine is None or alone is None:
+            return np.nan, np.nan
+        given = fit.get("evidence of relations")
+        return mine - alone, mine - alone if given is None else given
 
     def weights(self, primary: Any) -> dict[str, float]:
         """Weight of every method in what `AutoRegressor` predicts, by stacking on the folds of the first repeat."""
@@ -258,11 +273,13 @@ class Comparison:
     def _row(self, primary: Any, method: str) -> dict[str, Any]:
         every = self.folds(primary, method)
         mine = [r for r in every if r["failure"] is None]
-        gap = self.difference(primary, method)
-        gap = Interval(0.0, 0.0, 0.0, 0.0) if method == self.best_alone(primary) else gap
-        sizes = [r["n_test"] for r in mine]
+        alone = method == self.best_alone(primary)
+        gap = Interval(0.0, 0.0, 0.0, 0.0) if alone else self.difference(primary, method)
         per_row = ("log_density", "coverage" if self.kind == "regression" else "calibration")
-        means = {n: float(np.average([r[n] for r in mine], weights=sizes)) if mine else float("nan") for n in per_row}
+        means = dict.fromkeys(per_row, float("nan"))
+        if mine:
+            weights = [r["n_test"] for r in mine]
+            means = {name: float(np.average([r[name] for r in mine], weights=weights)) for name in per_row}
         return {
             "method": method,
             "error": self.seen(primary, method),
@@ -291,10 +308,9 @@ class Comparison:
         best = max(relating or borrowing, key=lambda m: (weights[m], -found[m].mean), default=None)
         gap, answer = Interval(), CANNOT_TELL
         worths, copies = self._worths(primary, best)
-        known: list[dict[str, Any]] = next((r["relations"] for r in self.relations if r["primary"] == primary), [])
         if best is not None:
             gap, density = found[best], self.difference(primary, best, "log_densities")
-            answer = decide(found, best, rope, [m for m in borrowing if m in DROPS])
+            answer = decide(found, best, rope, [m for m in borrowing if drops(self.kind, m)])
             as_alone = self.difference(primary, best, from_="single")
             if as_alone.mean == as_alone.std_error == 0.0:  # it borrowed nothing, and is no transfer
                 gap, answer = as_alone, SAME
@@ -307,7 +323,9 @@ class Comparison:
             gap.high,
             LEVEL,
             len(self.folds(primary, best or "single")),
-            secondaries=secondary_table({t: self.rows[t] for t in self.others(primary)}, known, worths),
+            secondaries=secondary_table(
+                {t: self.rows[t] for t in self.others(primary)}, relations_to(primary, self.relations), worths
+            ),
             copies=copies,
             log_density={"difference": density.mean, "low": density.low, "high": density.high},
             probability=gap.below(0.0) if best is not None else float("nan"),
@@ -328,8 +346,26 @@ class Comparison:
             v = in_words(v, self.kind, self.task, self.scoring, self.table(), held)
         else:
             sentence = sentence_of(v, self.scoring, self.error(v.primary, v.alone).mean)
-            v = replace(v, sentence=sentence, advice=advice_of(v, self.kind, self.task, self.rope))
+            advice = [*advice_of(v, self.kind, self.task, self.rope), *self._besides(v)]
+            v = replace(v, sentence=sentence, advice=advice)
         return replace(v, because=weights_in_words(v.weights), advice=[*v.advice, *notes, *failed])
+
+    def _besides(self, v: Verdict) -> list[str]:
+        """What the advice does not say: a plain method did better on held-out rows; the table had to be encoded."""
+        said, lines = [], "ridge_tasks"
+        if v.best is not None and lines in self.complete(v.primary):
+            error = self.seen(v.primary, lines)
+            if error < v.error - v.rope and error < self.error(v.primary, v.alone).mean:
+                said.append(
+                    f"On the rows held out the {label_of(lines)} had a lower error, {error:.3g}: straight lines may be "
+                    "enough here."
+                )
+        if self.encoding and v.best is not None:
+            said.append(
+                f"The table has columns that are no plain numbers: put borrow.TableEncoder(task={self.task!r}) before "
+                "an estimator. Auto* does that by itself."
+            )
+        return said
 
     def others(self, primary: Any) -> list[Any]:
         """The secondaries of a primary."""
@@ -410,10 +446,7 @@ class Comparison:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Comparison:
         """The comparison in a store file, finished or not."""
-        header, lines = ledger.read(path)
-        about: Any = header.get("about")
-        refuse_odd_lines(path, about, lines)
-        return cls.of_lines(about, lines)
+        return cls.of_lines(*ledger.read(path))
 
     @classmethod
     def of_lines(cls, about: Mapping[str, Any], lines: Records) -> Comparison:
@@ -458,8 +491,7 @@ class Comparison:
         """
         import borrow  # the page lies to the right of this file: asked for by its public name, when it is wanted
 
-        written: Path = borrow.report.write(path, borrow.report.summary(self, model, table))
-        return written
+        return borrow.report.write(path, borrow.report.summary(self, model, table))
 
     def _line(self) -> str:
         """What was compared, in a line."""

@@ -13,9 +13,10 @@ it, by fits to all rows and by folds.
 held-out rows hardly show which of two errors is lower: of simulated tables with 6 to 50 rows the signs of the
 differences in folds and on fresh rows agreed little more often than not. All rows of all tasks together show much
 better whether there is a relation: by the evidence, the probability of all rows under the joint model over that under a
-GP per task. The gain in nats, less COST for each of the other tasks, are the log odds that the relation is real. What
-it is then worth the two models say together. Where the joint model predicts N(m, s²) and the other one m', and the
-joint one is right, they miss an observation by, on average,
+GP per task. The gain in nats, less COST for each of the other tasks, are the log odds that the relation is real; but
+no more than what the primary's rows gain given the others over the same function alone, less COST: the others may be
+related among themselves. What it is then worth the two models say together. Where the joint model predicts N(m, s²)
+and the other one m', and the joint one is right, they miss an observation by, on average,
 
     E|N(0, s²)| = s sqrt(2/pi)    and    E|N(m' - m, s²)| = s sqrt(2/pi) exp(-u²/2) + (m' - m) erf(u/sqrt(2)),
 
@@ -57,7 +58,7 @@ A difference within the region of practical equivalence, 2 % of the error withou
 that anybody would notice (A. Benavoli, G. Corani, J. Demšar, M. Zaffalon: Time for a change. JMLR 18, 2017).
 
 no practical difference   d lies in that region with a probability of 90 %; also where nothing was borrowed at all
-helps, hurts              the error falls (rises) with a probability of 90 %
+helps, hurts              the error falls (rises) with a probability of 90 %, by more than that region is expected
 probably helps, hurts     with a probability of 80 %
 cannot tell               everything else
 
@@ -71,7 +72,7 @@ it would be said of a third, right in 90 %. Intervals are of 95 % all the same: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -280,8 +281,11 @@ def related(
     power: int = 1,
     root: bool = False,
     relations: int = 1,
+    of_primary: float = np.inf,
 ) -> Interval:
     """Difference of the errors one - other by fits to all rows; `gain` are the nats by which `relations` explain more.
+
+    `of_primary` are those of the primary's rows given the others: its relation to all of them has to pay there.
 
     `one` and `other` are records of rows left out in closed form, losses the power of what a row is missed by, and
     `alone` the error of `other` in folds.
@@ -291,7 +295,7 @@ def related(
     seen, times = in_sight(one, other, design, power), 1.0 if root else float(power)  # logs of powers are that many
     moved = np.tanh(seen / BEND) * (1.0 + seen / BEND) ** -NARROWS
     law = Mixture(
-        float(expit(gain - COST * relations)),
+        float(expit(min(gain - COST * relations, of_primary - COST))),
         float(-np.arcsinh(HOLDS * seen / BEND)),
         float(STILL + WITH * moved),
         float(STILL + WITHOUT * moved),
@@ -337,13 +341,15 @@ def fit_variance(records: Sequence[Mapping[str, Any]], what: str) -> float:
     return max((repeats / (repeats - 1.0)) ** 2 * (between - within), 0.0)
 
 
-def by_row(records: Sequence[Mapping[str, Any]], what: str) -> tuple[list[int], Array]:
-    """Rows, and the mean over the repeats of what was found for each."""
+def by_row(
+    records: Sequence[Mapping[str, Any]], what: str, average: Callable[[list[float]], Any] = np.mean
+) -> tuple[list[int], Array]:
+    """Rows, and the mean (or another average) over the repeats of what was found for each."""
     found: dict[int, list[float]] = {}
     for r in records:
         for row, value in zip(r["rows"], r[what], strict=True):
             found.setdefault(row, []).append(value)
-    return list(found), np.array([np.mean(v) for v in found.values()])
+    return list(found), np.array([average(v) for v in found.values()])
 
 
 def _weights(rows: Sequence[int], design: Design) -> Array:
@@ -372,6 +378,8 @@ def answer_of(d: Interval, rope: float) -> str:
         return CANNOT_TELL
     if d.below(rope) - d.below(-rope) >= EQUIVALENT:
         return SAME
+    if abs(d.mean) <= rope:  # it may be none in practice, whatever its sign
+        return CANNOT_TELL
     falls = d.below(0.0)
     return next(
         (
@@ -428,8 +436,5 @@ def stack(densities: Mapping[str, Array], seed: int = 0, weights: Array | None =
 
 def densities_of(records: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     """Log density of each row, of the mixture of the repeats."""
-    found: dict[int, list[float]] = {}
-    for r in records:
-        for row, value in zip(r["rows"], r["log_densities"], strict=True):
-            found.setdefault(row, []).append(value)
-    return {row: float(logsumexp(v) - np.log(len(v))) for row, v in found.items()}
+    rows, mixed = by_row(records, "log_densities", lambda v: logsumexp(v) - np.log(len(v)))
+    return dict(zip(rows, mixed.tolist(), strict=True))

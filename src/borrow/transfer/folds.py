@@ -213,12 +213,14 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
 
 def of_all_rows(model: Any, problem: Problem, primary: Any) -> dict[str, Any]:
     """What else the fit to all rows says: its evidence, predictions where the primary was not measured, relations."""
-    evidence = to_json(getattr(model, "log_marginal_likelihood_", None))
+    evidence = {"evidence": to_json(getattr(model, "log_marginal_likelihood_", None))}
+    if hasattr(model, "evidence_of_relations"):
+        evidence["evidence of relations"] = model.evidence_of_relations(primary)
     X, mean, std = problem.elsewhere(primary, MOST_ELSEWHERE), np.zeros(0), np.zeros(0)
     if len(X):
         mean, std = model.predict(X, [primary] * len(X), return_std=True, include_noise=True)
     related = {"relations": relations_in(model, primary)} if hasattr(model, "relatedness") else {}
-    return {"evidence": evidence, "mean elsewhere": mean.tolist(), "std elsewhere": std.tolist(), **related}
+    return {**evidence, "mean elsewhere": mean.tolist(), "std elsewhere": std.tolist(), **related}
 
 
 def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:

@@ -23,18 +23,16 @@ NEAR = 1e-3
 
 
 def read_wanted(wanted: Any, problem: Problem) -> Array:
-    """Inputs that will be asked for, in the order of the problem's columns."""
+    """Inputs that will be asked for, in the order of the problem's columns; encoded as its table was."""
     frame = as_frame(wanted)
-    columns: Mapping[str, Any] | None = None
-    if isinstance(wanted, Mapping):
-        columns = wanted
-    elif frame is not None:
-        columns = {str(c): frame.get_column(c).to_numpy() for c in frame.columns}
-    if columns is None:
+    if frame is None and not isinstance(wanted, Mapping):
         X = np.asarray(wanted, dtype=float)
     else:
-        if missing := [c for c in problem.features if c not in columns]:
+        columns = wanted if frame is None else {str(c): frame.get_column(c).to_numpy() for c in frame.columns}
+        if missing := [c for c in problem.columns if c not in columns]:
             raise ValueError(f"wanted lacks the column {list_labels(missing)}; give the inputs that will be asked for")
+        if problem.encoder is not None:
+            columns = problem.encoder.transform({c: columns[c] for c in problem.columns})
         X = np.column_stack([to_floats(columns[c], f"column {c!r} of wanted") for c in problem.features])
     if X.ndim != 2 or X.shape[1] != problem.X.shape[1] or len(X) == 0:
         raise ValueError(f"wanted has the shape {X.shape}; expected rows of {problem.X.shape[1]} input(s)")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -17,42 +17,26 @@ from borrow.transfer.references import LogisticReference, RidgeReference, Wrappe
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A method that everybody knows, and that is there in every comparison."""
+class Variant:
+    """A method that is an estimator with settings of its own: one of the registry, or without `key` a reference."""
 
     label: str
-    form: str
+    settings: Mapping[str, Any]
+    key: str = ""
     most_rows: float = inf
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A method of the registry with other settings."""
-
-    label: str
-    key: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
+#: Methods that everybody knows, and that are there in every comparison.
 REFERENCES = {
-    "mean": Reference("mean of the primary", "mean"),
-    "ridge": Reference("ridge on the primary", "ridge"),
-    "ridge_tasks": Reference("ridge with a slope per task", "tasks", 1500),
+    "mean": Variant("mean of the primary", {"form": "mean"}),
+    "ridge": Variant("ridge on the primary", {"form": "ridge"}),
+    "ridge_tasks": Variant("ridge with a slope per task", {"form": "tasks", "only": None}, most_rows=1500),
 }
-VARIANTS = {
-    "rank1": Variant("symmetric GP of rank 1", "symmetric", {"rank": 1, "diagonal": "free", "intercept": True}),
-}
+VARIANTS = {"rank1": Variant("symmetric GP of rank 1", {"rank": 1, "diagonal": "free", "intercept": True}, "symmetric")}
 #: What does without the other data.
 ALONE = ("single", "mean", "ridge")
-#: What can drop a relation, so that data that do not help need not hurt it.
-DROPS = ("focused", "symmetric", "rank1")
 #: Tasks of more rows than this are not fitted by themselves beside the primary.
 MOST_ROWS_ALONE = 1500
-#: What "auto" leaves out, and why.
-NOT_IN_AUTO = {
-    "pooled": "it takes all tasks for one",
-    "rbf": "it did not win in the draws that were tried",
-}
 
 
 class MethodLabels(Mapping[str, str]):
@@ -85,37 +69,44 @@ def label_of(key: str) -> str:
 
 
 def entry(kind: str, key: str) -> Entry:
-    """The estimator behind a method of the registry, for targets of this kind."""
+    """The estimator behind a method, for targets of this kind."""
     label = LABELS[key]
-    found = registry.by_key(VARIANTS[key].key if key in VARIANTS else key, kind)
+    found = declared(kind, key)
     if found is None:
         raise ValueError(f"method {key!r} ({label}) is for {_other(kind)} only")
     return found
+
+
+def declared(kind: str, key: str) -> Entry | None:
+    """What is known of a method, for targets of this kind; None where there is none, and of the user's own."""
+    if key in REFERENCES:
+        return Entry(RidgeReference if kind == "regression" else LogisticReference, key)
+    return registry.by_key(VARIANTS[key].key if key in VARIANTS else key, kind)
+
+
+def drops(kind: str, key: str) -> bool:
+    """Whether a method can drop a relation."""
+    found = declared(kind, key)
+    return found is not None and found.drops
 
 
 def _other(kind: str) -> str:
     return "regression" if kind == "classification" else "classification"
 
 
-def _class(kind: str, key: str) -> type:
-    if key in REFERENCES:
-        return RidgeReference if kind == "regression" else LogisticReference
-    return entry(kind, key).estimator
+def call_of(
+    kind: str, key: str, task: str, primary: Any, names: Sequence[str] = ("primary",), **more: Any
+) -> str | None:
+    """How a user would make the estimator of a method; None for a reference, and for one of the user's own.
 
-
-def call_of(kind: str, key: str, task: str, primary: Any) -> str | None:
-    """How a user would make the estimator of a method; None for a reference, and for one of the user's own."""
+    `names` are the arguments that the primary is given as, where the estimator takes them.
+    """
     if key in REFERENCES or key not in LABELS:
         return None
     found = entry(kind, key)
-    settings = {"task": task, **({"primary": primary} if found.takes("primary") else {})}
-    settings |= VARIANTS[key].settings if key in VARIANTS else {}
+    settings = {"task": task, **{n: primary for n in names if found.takes(n)}}
+    settings |= {**(VARIANTS[key].settings if key in VARIANTS else {}), **more}
     return f"borrow.{found.name}({', '.join(f'{k}={v!r}' for k, v in settings.items())})"
-
-
-def estimator_name(kind: str, key: str) -> str:
-    """Name of the estimator behind a method."""
-    return _class(kind, key).__name__
 
 
 def build(
@@ -126,33 +117,32 @@ def build(
     random_state: Any = 0,
     alone: bool = False,
     unseen: str = "error",
+    own: Mapping[str, tuple[Any, str]] | None = None,
 ) -> Any:
-    """An estimator, not yet fitted; with `alone=True` one that can fit the primary and no other task does so."""
-    if key in REFERENCES:
-        form = REFERENCES[key].form
-        only = primary if alone and form != "tasks" else None
-        return _class(kind, key)(task=task, random_state=random_state, form=form, only=only)
+    """An estimator, not yet fitted; with `alone=True` one that can fit the primary and no other task does so.
+
+    `own` are the user's: estimators of scikit-learn, each with the rows that it is given, "all" or those of the
+    "primary".
+    """
+    settings: dict[str, Any] = {"task": task, "random_state": random_state}
+    if own and key in own:
+        estimator, rows = own[key]
+        cls = WrappedRegressor if kind == "regression" else WrappedClassifier
+        return cls(**settings, estimator=estimator, primary=primary, rows=rows)
     found = entry(kind, key)
-    settings: dict[str, Any] = {"primary": primary} if found.takes("primary") else {}
     if alone and found.takes("only"):
-        settings = {"only": primary}
-    settings |= VARIANTS[key].settings if key in VARIANTS else {}
-    if unseen != "error":
-        settings["unseen"] = unseen
-    return found.estimator(task=task, random_state=random_state, **settings)
-
-
-def wrap(estimator: Any, kind: str, task: Any, primary: Any, random_state: Any = 0) -> Any:
-    """An estimator of scikit-learn as a method; given in a pair with "primary" it has the primary's rows only."""
-    estimator, rows = estimator if isinstance(estimator, tuple) else (estimator, "all")
-    cls = WrappedRegressor if kind == "regression" else WrappedClassifier
-    return cls(task=task, random_state=random_state, estimator=estimator, primary=primary, rows=rows)
+        settings["only"] = primary
+    elif found.takes("primary"):
+        settings["primary"] = primary
+    variant = (REFERENCES | VARIANTS).get(key)
+    settings |= {} if variant is None else variant.settings
+    return found.estimator(**settings, **({} if unseen == "error" else {"unseen": unseen}))
 
 
 def key_of(model: Any) -> str | None:
     """The method that an estimator is; None where it is none."""
     if isinstance(model, (RidgeReference, LogisticReference)):
-        return next(key for key, r in REFERENCES.items() if r.form == model.form)
+        return next(key for key, r in REFERENCES.items() if r.settings["form"] == model.form)
     found = registry.entry_of(model)
     if found is None:
         return None
@@ -174,21 +164,21 @@ def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str
     always = {"single", *(key for key in REFERENCES if key not in skipped)}
     if not (isinstance(methods, str) and methods == "auto"):
         asked, own = _own([methods] if isinstance(methods, str) else list(methods), kind)
+        if not asked and not own:
+            raise ValueError("methods= is empty: there is nothing to compare no transfer with; name some, or 'auto'")
         if unknown := [key for key in asked if key not in LABELS]:
             known = list_labels(list(LABELS))
             raise ValueError(f"methods names {list_labels(unknown)}; methods are {known}, or 'auto'")
-        chosen = always | {key for key in asked if key in REFERENCES or entry(kind, key) is not None}
+        chosen = always | {key for key in asked if entry(kind, key) is not None}
         return [*(key for key in LABELS if key in chosen), *own], skipped, own
     for key in LABELS:
-        if key in REFERENCES:
-            continue
-        found = registry.by_key(VARIANTS[key].key if key in VARIANTS else key, kind)
+        found = declared(kind, key)
         if found is None:
             skipped[key] = f"for {_other(kind)} only"
         elif rows > found.most_rows:
             skipped[key] = f"{rows:,} rows are many for one joint matrix; name it in methods= to run it all the same"
-        elif key in NOT_IN_AUTO:
-            skipped[key] = f"{NOT_IN_AUTO[key]}; name it in methods= to run it all the same"
+        elif found.not_in_auto:
+            skipped[key] = f"{found.not_in_auto}; name it in methods= to run it all the same"
     return [key for key in LABELS if key not in skipped], skipped, {}
 
 

@@ -24,15 +24,16 @@ from borrow.data.read import (
     SMALLEST,
     as_frame,
     columns_of,
-    constant_columns,
-    identifier_columns,
     refuse_sizes,
     task_values,
+    warn_constant_columns,
+    warn_identifier_columns,
 )
+from borrow.data.written import units_of
 from borrow.estimators.base import with_encoder
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
-from borrow.transfer.methods import build, wrap
+from borrow.transfer.methods import build
 
 KINDS = ("regression", "classification")
 #: So many whole numbers in a row may be classes.
@@ -100,11 +101,11 @@ class Problem:
 
     def fit(self, key: str, primary: Any, seed: int = 0, alone: bool = True) -> Any:
         """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task."""
-        task = None if self.frame is None else self.task
-        if key in self.more:
-            model: Any = wrap(self.more[key], self.kind, task, primary, seed)
-        else:
-            model = build(self.kind, key, task, primary, seed, alone=alone)
+        return self.build_and_fit(key, primary, seed, alone=alone, own=self.more)
+
+    def build_and_fit(self, key: str, primary: Any, seed: int, **settings: Any) -> Any:
+        """What `methods.build` makes, fitted to all rows; where there is a frame, it takes rows as they were."""
+        model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, **settings)
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
         return with_encoder(model.fit(self.frame, self.y), self.encoder)
@@ -175,14 +176,14 @@ def read_problem(
         if name in (target, task):
             raise ValueError(f"features names {name!r}, which is the {'target' if name == target else 'task'} column")
     if not names:
-        raise ValueError(f"there is no input column beside {target!r} and {task!r}; a model needs at least one")
+        aside = list(dict.fromkeys(c for c in (group, time) if c is not None))
+        hint = f"; features= can name {list_labels(aside)} too" if aside else ""
+        beside = " and ".join(map(repr, [target, task, *aside]))
+        raise ValueError(f"there is no input column beside {beside}; a model needs at least one{hint}")
     n = len(columns[target])
     if n == 0:
         raise ValueError("the table has no rows")
-    try:
-        values = task_values(columns[task], n)
-    except ValueError as problem:
-        raise ValueError(f"column {task!r}: {problem}") from None
+    values = _labels(columns, task, n, "task")
     labels = tuple(plain(v) for v in values)
     inputs = {c: columns[c] for c in names}
     if encoder is None and needs_encoding(inputs):
@@ -190,19 +191,36 @@ def read_problem(
     inputs = inputs if encoder is None else encoder.transform(inputs)
     X = np.column_stack([_numbers(values, c) for c, values in inputs.items()])
     if encoder is None:
-        for text in identifier_columns(dict(zip(inputs, X.T, strict=True)), len(set(labels))):
-            warn(text)
-    for text in constant_columns(list(inputs), X):
-        warn(text)
+        warn_identifier_columns(dict(zip(inputs, X.T, strict=True)), len(set(labels)))
+    warn_constant_columns(list(inputs), X)
     kind, y, classes = read_target(columns[target], target, kind)
-    about = kind, target, task, tuple(map(str, inputs))
     own = None
     if frame is not None and list(labels) == values:
         own = columns_of(frame, [*names, task]).to_native()
         own = own if encoder is None else encoder.transform(own)
-    groups = None if group is None else tuple(plain(v) for v in task_values(columns[group], n))
-    times = None if time is None else read_times(columns[time], time)
-    return Problem(*about, X, y, labels, sort_labels(labels), classes, own, encoder, groups, times)
+    return Problem(
+        kind,
+        target,
+        task,
+        tuple(map(str, inputs)),
+        X,
+        y,
+        labels,
+        sort_labels(labels),
+        classes,
+        own,
+        encoder,
+        None if group is None else tuple(plain(v) for v in _labels(columns, group, n, "group")),
+        None if time is None else read_times(columns[time], time),
+    )
+
+
+def _labels(columns: Mapping[str, Any], name: str, n: int, what: str) -> list[Any]:
+    """The labels of the rows in a column, which is named where one is missing."""
+    try:
+        return task_values(columns[name], n, what)
+    except ValueError as problem:
+        raise ValueError(f"column {name!r}: {problem}") from None
 
 
 def read_times(values: Any, name: str) -> tuple[float, ...]:
@@ -229,6 +247,9 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
+    if kind == "regression" or (kind == "auto" and len(set(present)) > MOST_CLASSES):
+        entries = _without_units(entries, name)
+        present = [v for v in entries if v is not None]
     if kind == "auto":
         kind = _kind_of(present)
         if kind == "regression" and like_classes(present):
@@ -250,6 +271,16 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
             "is it the right column? For numbers give kind='regression'"
         )
     return kind, np.array(entries, dtype=object), classes
+
+
+def _without_units(entries: list[Any], name: str) -> list[Any]:
+    """Numbers that are written with a unit (56.2 %, 12 kg) as numbers, as those of inputs are; others as they are."""
+    texts = [v.strip() for v in entries if isinstance(v, str)]
+    units = units_of(name, texts) if len(texts) == sum(v is not None for v in entries) else None
+    if units is None:
+        return entries
+    warn(f"the target {name!r} is read as numbers with {units}")
+    return [None if v is None else units.read(v.strip()) for v in entries]
 
 
 def like_classes(present: Sequence[Any]) -> str:
@@ -312,15 +343,15 @@ def _long(frame: Any, columns: Mapping[str, Any], targets: list[str], features: 
     if clash := [n for n in names if n in (VALUE, TASK, *targets)]:
         raise ValueError(f"the input column {clash[0]!r} has the name of a target or of a column made here; rename it")
     if frame is not None:
-        numbers = [c for c in targets if columns[c].dtype.is_numeric()]
-        if len(numbers) == len(targets):
+        if all(columns[c].dtype.is_numeric() for c in targets):
             frame = frame.with_columns(nw.col(c).cast(nw.Float64) for c in targets)
         long = frame.unpivot(on=targets, index=names, variable_name=TASK, value_name=VALUE)
         return long, {c: long.get_column(c) for c in long.columns}
-    n = len(columns[targets[0]])
-    out = {c: [v for _ in targets for v in columns[c]] for c in names}
-    out |= {TASK: [c for c in targets for _ in range(n)], VALUE: [v for c in targets for v in columns[c]]}
-    return None, out
+    return None, {
+        **{c: [v for _ in targets for v in columns[c]] for c in names},
+        TASK: [c for c in targets for _ in columns[c]],
+        VALUE: [v for c in targets for v in columns[c]],
+    }
 
 
 def _require(names: Sequence[Any], role: str, columns: Mapping[str, Any]) -> None:

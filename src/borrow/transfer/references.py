@@ -30,7 +30,6 @@ from borrow.data.table import Table
 from borrow.estimators.base import Fitted, TaskEstimator, as_labels
 from borrow.numerics.linalg import Array
 
-FORMS = ("mean", "ridge", "tasks")
 PENALTIES = np.geomspace(1e-3, 1e3, 13)
 LEVEL = 1e6
 #: Variance of a task's own slopes, as a part of that of the slopes in common; the data choose.
@@ -51,45 +50,50 @@ class LinearFit:
     def __call__(self, X: Array, task: Codes) -> Array:
         """Values at new rows, one column per output."""
         Z = (X - self.center) / self.scales
-        values: Array = self.level[task] + np.einsum("ncd,nd->nc", self.slopes[task], Z)
-        return values
+        return self.level[task] + np.einsum("ncd,nd->nc", self.slopes[task], Z)
+
+
+class _Simple(TaskEstimator):
+    """Abstract. Read any table, or the rows of one of its tasks."""
+
+    def _read(self, X: Any, y: Any, tasks: Any, only: Any) -> tuple[Rows, Schema, dict[str, Any]]:
+        """Rows with a target, of all tasks or the only one; the schema; and the public attributes that these tell."""
+        rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
+        if only is not None:
+            schema, rows = schema.only(only), rows.only(only)
+        attributes = {**self._read_attributes(), "tasks_": as_labels(schema.labels)}
+        return rows.labelled()[0], schema, attributes | ({"classes_": schema.classes} if is_classifier(self) else {})
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _Reference(TaskEstimator):
-    """Abstract. Read any table, fit lines, answer for every task."""
+class _Reference(_Simple):
+    """Abstract. Fit lines, answer for every task."""
 
     form: str = "ridge"
     only: Any = None
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
-        labelled = is_classifier(self)
-        rows, schema = read_training(self, X, y, tasks, classes=labelled)
-        if self.only is not None:
-            schema, rows = schema.only(self.only), rows.only(self.only)
-        rows, _ = rows.labelled()
+        rows, schema, attributes = self._read(X, y, tasks, self.only)
         scales = rows.X.std(axis=0)
         center, scales = rows.X.mean(axis=0), np.where(scales > 0, scales, 1.0)
         level, slopes, std, *left_out = self._lines((rows.X - center) / scales, rows, schema)
-        attributes = {**self._read_attributes(), "tasks_": as_labels(schema.labels)}
-        attributes |= (
-            {"classes_": schema.classes} if labelled else {"noise_": dict(zip(schema.labels, std**2, strict=True))}
-        )
+        if not is_classifier(self):
+            attributes["noise_"] = dict(zip(schema.labels, std**2, strict=True))
         return Fitted(schema, LinearFit(center, scales, level, slopes, std, tuple(left_out)), attributes)
 
     @abstractmethod
     def _lines(self, Z: Array, rows: Rows, schema: Schema) -> tuple[Any, ...]:
         """Level, slopes and spread of every task's line, for standardised Z; of numbers, `LinearFit.left_out`."""
 
-    def _values(self, X: Any, tasks: Any) -> Array:
+    def _values(self, X: Any, tasks: Any) -> tuple[Array, Array]:
+        """Values at new rows, and the spread about each; those of every task where y was wide and none is asked for."""
         rows, task = self._read_new(X, tasks)
         model: LinearFit = self._fit_of().model
-        if task is None:  # wide y, every task asked for
-            wide = self._fit_of().schema.wide
-            assert wide is not None
+        if task is None:
+            wide: Any = self._fit_of().schema.wide
             found = model(np.repeat(rows, len(wide), axis=0), np.tile(wide, len(rows)))
-            return found.reshape(len(rows), len(wide), -1)
-        return model(rows, task)
+            return found.reshape(len(rows), len(wide), -1), np.broadcast_to(model.std[wide], (len(rows), len(wide)))
+        return model(rows, task), model.std[task]
 
 
 @dataclass(eq=False, repr=False)
@@ -139,13 +143,10 @@ class RidgeReference(RegressorMixin, _Reference):
         self, X: Any, tasks: Any = None, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
         """The line, and the spread of observations about it: it does not tell the function from the noise."""
-        mean = self._values(X, tasks)[..., 0]
+        values, std = self._values(X, tasks)
         if not (return_std or return_cov):
-            return mean
-        model, schema = self._fit_of().model, self._fit_of().schema
-        task = self._read_new(X, tasks)[1]
-        std = model.std[task] if task is not None else np.broadcast_to(model.std[schema.wide], mean.shape)
-        return mean, np.diag(std**2) if return_cov else std
+            return values[..., 0]
+        return values[..., 0], np.diag(std**2) if return_cov else std
 
 
 def dual_ridge(K: Array, y: Array, tasks: list[Codes]) -> tuple[float, Array, Array]:
@@ -193,16 +194,15 @@ class LogisticReference(ClassifierMixin, _Reference):
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""
-        p: Array = softmax(self._values(X, tasks), axis=-1)
-        return p
+        return softmax(self._values(X, tasks)[0], axis=-1)
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class."""
-        return self._fit_of().schema.classes[self._values(X, tasks).argmax(axis=-1)]
+        return self._fit_of().schema.classes[self._values(X, tasks)[0].argmax(axis=-1)]
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of the second class; log probabilities of all where there are more than two."""
-        v: Array = log_softmax(self._values(X, tasks), axis=-1)
+        v: Array = log_softmax(self._values(X, tasks)[0], axis=-1)
         return v[..., 1] - v[..., 0] if v.shape[-1] == 2 else v
 
 
@@ -218,7 +218,7 @@ def logistic(Z: Array, code: Codes, C: int) -> tuple[Array, Array]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _Wrapped(TaskEstimator):
+class _Wrapped(_Simple):
     """Abstract. An estimator of scikit-learn, with the task as columns of zeros and ones, or one task's rows only."""
 
     estimator: Any = None
@@ -227,19 +227,12 @@ class _Wrapped(TaskEstimator):
 
     def _learn(self, X: Any, y: Any, tasks: Any) -> Fitted:
         """Fit; the spread of predictions is what rows of the primary are missed by that are held out."""
-        rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
-        if self.rows == "primary":
-            schema, rows = schema.only(self.primary), rows.only(self.primary)
-        rows, _ = rows.labelled()
-        Z, target, task = self._columns(rows.X, rows.task, schema), rows.y, rows.task
-        attributes: dict[str, Any] = {**self._read_attributes(), "tasks_": as_labels(schema.labels)}
-        if is_classifier(self):
-            target = target.astype(int) % len(schema.classes)
-            attributes["classes_"] = schema.classes
+        rows, schema, attributes = self._read(X, y, tasks, self.primary if self.rows == "primary" else None)
+        Z, std = self._columns(rows.X, rows.task, schema), 0.0
+        target = rows.y.astype(int) % len(schema.classes) if is_classifier(self) else rows.y
         model = clone(self.estimator).fit(Z, target)
-        std = 0.0
         if not is_classifier(self) and "return_std" not in inspect.signature(model.predict).parameters:
-            std = self._spread(Z, target, np.flatnonzero(task == list(schema.labels).index(self.primary)))
+            std = self._spread(Z, target, np.flatnonzero(rows.task == list(schema.labels).index(self.primary)))
         return Fitted(schema, (model, std), attributes)
 
     def _columns(self, X: Array, task: Codes, schema: Schema) -> Array:

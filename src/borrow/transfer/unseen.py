@@ -21,26 +21,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from borrow.data.labels import list_labels
-from borrow.estimators.base import with_encoder
 from borrow.transfer.decide import CANNOT_TELL, HELPS, HURTS, PROBABLY_HELPS, PROBABLY_HURTS, SAME
-from borrow.transfer.methods import REFERENCES, build, call_of, choose, label_of, wrap
+from borrow.transfer.methods import REFERENCES, build, call_of, choose, declared, label_of
 from borrow.transfer.problem import Problem
 from borrow.transfer.references import PENALTIES
 from borrow.transfer.verdict import Verdict, probability
 
-#: What is done about a task that no row is of, as in every estimator.
-UNSEEN = ("error", "population")
 #: A task held out leaves two, the least that a population can be.
 LEAST_TASKS = 3
 #: Up to so many tasks each is held out by itself; of more, a tenth at once.
 ONE_BY_ONE = 20
 #: The method that takes all tasks for one and is always there.
 POOLED = "pooled"
-#: Methods that cannot be asked, and why.
-CANNOT = {
-    "single": "it learns every task by itself and knows nothing of another",
-    "focused": "it is for one task that has rows",
-}
 
 
 @dataclass(frozen=True)
@@ -81,13 +73,9 @@ class NewTask(Problem):
     def fit(self, key: str, primary: Any, seed: int = 0, alone: bool = True) -> Any:
         """A method fitted to all rows, that answers for tasks it never saw."""
         if key in self.more:  # given the inputs and no task
-            model = wrap(self.more[key], self.kind, None, primary, seed)
+            model = build(self.kind, key, None, primary, seed, own=self.more)
             return model.fit(self.X, self.y, tasks=[primary] * len(self.y))
-        task = None if self.frame is None else self.task
-        model = build(self.kind, key, task, None, seed, unseen="population")
-        if self.frame is None:
-            return model.fit(self.X, self.y, tasks=list(self.tasks))
-        return with_encoder(model.fit(self.frame, self.y), self.encoder)
+        return self.build_and_fit(key, None, seed, unseen="population")
 
     def folds(self, cv: Any) -> Any:
         """What the folds are made of: one per task, or ten of very many tasks, unless it is said."""
@@ -98,12 +86,12 @@ class NewTask(Problem):
 def choose_unseen(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str], dict[str, Any], list[str]]:
     """As `methods.choose`, and the methods that take all tasks for one, which come first."""
     keys, skipped, own = choose(kind, rows, methods)
-    if not (isinstance(methods, str) and methods == "auto") and (odd := [m for m in methods if m in CANNOT]):
-        raise ValueError(f"method {odd[0]!r} cannot answer for a task never seen: {CANNOT[odd[0]]}")
+    cannot = {key: found.no_new_task for key in keys if (found := declared(kind, key)) and found.no_new_task}
+    if not (isinstance(methods, str) and methods == "auto") and (odd := [m for m in methods if m in cannot]):
+        raise ValueError(f"method {odd[0]!r} cannot answer for a task never seen: {cannot[odd[0]]}")
     own = {name: (estimator, "primary") for name, (estimator, _) in {**references(kind), **own}.items()}
-    skipped = {key: why for key, why in skipped.items() if key not in (POOLED, *REFERENCES)}
-    skipped |= {key: why for key, why in CANNOT.items() if key in keys}
-    apart = [key for key in keys if key not in (POOLED, *CANNOT, *REFERENCES, *own)]
+    skipped = {key: why for key, why in skipped.items() if key not in (POOLED, *REFERENCES)} | cannot
+    apart = [key for key in keys if key not in (POOLED, *cannot, *REFERENCES, *own)]
     alone = [POOLED, *own]
     return [*alone, *apart], skipped, own, alone
 
@@ -111,16 +99,12 @@ def choose_unseen(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[s
 def references(kind: str) -> dict[str, Any]:
     """What everybody knows, fitted to the inputs of all rows, without the task."""
     if kind == "regression":
-        line: Any = RidgeCV(PENALTIES)
         return {
             "mean of all rows": (make_pipeline(DummyRegressor()), "primary"),  # by itself it says that it is certain
-            "ridge on all rows": (make_pipeline(StandardScaler(), line), "primary"),
+            "ridge on all rows": (make_pipeline(StandardScaler(), RidgeCV(PENALTIES)), "primary"),
         }
-    line = LogisticRegression(max_iter=2000)
-    return {
-        "shares of all rows": (DummyClassifier(), "primary"),
-        "logistic regression on all rows": (make_pipeline(StandardScaler(), line), "primary"),
-    }
+    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    return {"shares of all rows": (DummyClassifier(), "primary"), "logistic regression on all rows": (line, "primary")}
 
 
 def headline_of(v: Verdict) -> str:

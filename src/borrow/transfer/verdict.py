@@ -23,6 +23,15 @@ from borrow.transfer.decide import (
 from borrow.transfer.decide import holm as corrected
 from borrow.transfer.methods import call_of, label_of
 
+#: The answers in few words, for a primary.
+HEADLINES = {
+    HELPS: "Borrowing helps {}",
+    PROBABLY_HELPS: "Borrowing probably helps {}",
+    SAME: "Borrowing makes no practical difference for {}",
+    CANNOT_TELL: "Cannot tell whether borrowing helps {}",
+    PROBABLY_HURTS: "Borrowing probably hurts {}",
+    HURTS: "Borrowing hurts {}",
+}
 #: Weights below this are not named.
 LEAST_WEIGHT = 0.03
 #: Correlations from this on are named where nothing is claimed.
@@ -55,7 +64,7 @@ class Verdict:
     alone : key of the best method without the other data, which borrowing has to beat.
     weights, borrows : weight of every method in what `AutoRegressor` predicts, and the sum of those that borrow.
     because : the weights in words.
-    evidence : nats by which all rows are better explained by `best` than by a GP for each task; NaN where it is none
+    evidence : nats by which the primary's rows are better explained by `best` than by its own GP; NaN where it is none
         that relates the tasks in closed form.
     error : of `best` on rows held out in folds.
     by_all_rows : whether the difference is read off fits to all rows.
@@ -114,8 +123,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON keeps it; None where a number is not known."""
-        found: dict[str, Any] = to_json(self.__dict__)
-        return found
+        return to_json(self.__dict__)
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={getattr(self, name):.3g}" for name in ("difference", "low", "high"))
@@ -127,8 +135,7 @@ class Verdict:
         table = self.secondaries.to_html() if self.tells_of_secondaries else ""
         return f"<p><b>{html.escape(self.answer)}</b>. {html.escape(self.sentence)}</p>{table}<ul>{advice}</ul>"
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
+    _repr_html_ = to_html
 
     def __str__(self) -> str:
         table = ["", repr(self.secondaries), ""] if self.tells_of_secondaries else []
@@ -158,14 +165,7 @@ def weights_in_words(weights: Mapping[str, float]) -> str:
 
 def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
     """The answer in words; `alone` is the error of the best method without the other data."""
-    begin = {
-        HELPS: f"Borrowing helps {v.primary!r}",
-        PROBABLY_HELPS: f"Borrowing probably helps {v.primary!r}",
-        SAME: f"Borrowing makes no practical difference for {v.primary!r}",
-        CANNOT_TELL: f"Cannot tell whether borrowing helps {v.primary!r}",
-        PROBABLY_HURTS: f"Borrowing probably hurts {v.primary!r}",
-        HURTS: f"Borrowing hurts {v.primary!r}",
-    }[v.answer]
+    begin = HEADLINES[v.answer].format(repr(v.primary))
     if v.best is None:
         return f"{begin}: no method that borrows could be judged."
     label = label_of(v.best)
@@ -173,7 +173,8 @@ def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
         where = f"in any of {v.folds} folds" if math.isnan(v.evidence) else "in the fit to all rows"
         return f"{begin}: the {label} borrowed nothing {where} and predicts as no transfer does."
     between = f"{100 * v.level:.3g} % interval {v.low:.3g} to {v.high:.3g}"
-    told = f" in {v.folds} folds; expect a difference of {v.difference:.3g} at new rows ({between})"
+    unseen = ", which do not show it: fits to all rows do" if against_folds(v, alone) else ""
+    told = f" in {v.folds} folds{unseen}; expect a difference of {v.difference:.3g} at new rows ({between})"
     if not v.by_all_rows:
         told = f", difference {v.difference:.3g} ({between}, {v.folds} folds)"
     return (
@@ -182,12 +183,17 @@ def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
     )
 
 
+def against_folds(v: Verdict, alone: float) -> bool:
+    """Whether the error is expected to go one way by fits to all rows, and went the other on rows held out in folds."""
+    return v.by_all_rows and v.answer not in (SAME, CANNOT_TELL) and (v.error - alone) * v.difference < 0.0
+
+
 def odds(v: Verdict) -> str:
-    """How much likelier all rows are with a relation between the tasks than without one, where that is known."""
+    """How much likelier the primary's rows are given the others than by themselves, where that is known."""
     if math.isnan(v.evidence):
         return ""
     times = "over 1,000" if v.evidence > math.log(1000.0) else f"{math.exp(max(v.evidence, -7.0)):.2g}"
-    return f"; all rows are {times} times as likely with a relation between the tasks as without"
+    return f"; its rows are {times} times as likely with the other data as without"
 
 
 def probability(p: float) -> str:

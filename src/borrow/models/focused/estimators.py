@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,19 +18,20 @@ from borrow.estimators.gp import GPEstimator
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.inference import ExactInference, Inference
+from borrow.inference.hyper_uncertainty import HyperUncertainty, OtherModel, UncertaintyByTask
 from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
 from borrow.models.focused.scoring import FocusedAscent
-from borrow.models.focused.search import Settings, optimise, with_inducing
+from borrow.models.focused.search import optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import warn
+from borrow.numerics.warned import log, warn
 from borrow.tasks.placed import PlacedTasks
 
-log = logging.getLogger("borrow")
-
+#: Why it cannot answer for a task never seen.
+NO_NEW_TASK = "it is for one task that has rows"
 #: A posterior covariance has inducing inputs at its rows too, up to this many in all.
 MOST_INDUCING = 1000
 
@@ -48,7 +48,7 @@ class FocusedFit(GPFit):
         """Kernels, inducing inputs and weights."""
         setup, values = self.setup, self.values
         own = setup.specific_kernels(values)
-        return {
+        found: dict[str, Any] = {
             "kernel_": setup.kernel.with_theta(values["kernel"]),
             "inducing_": setup.Z if setup.design is None else None,
             "rho_": dict(zip(labels, task_weights(values, setup)[:, 0].tolist(), strict=True)),
@@ -56,6 +56,11 @@ class FocusedFit(GPFit):
                 labels[t]: own[t] for t, k in enumerate(setup.specific) if k is not None or t != setup.primary
             },
         }
+        if "noise" not in values:  # labels
+            nothing = not np.any(task_weights(values, setup)[setup.secondaries])
+            other = self.uncertainty.probability if isinstance(self.uncertainty, OtherModel) else float(nothing)
+            found["shared_probability_"] = 1.0 - other
+        return found
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes of a regressor."""
@@ -86,18 +91,21 @@ class FocusedGP(GPEstimator):
         values |= likelihood
         setup = with_inducing(self.inducing, data, replace(setup, tasks=tasks), values)
         check_memory(setup)
-        n_iter, converged, uncertainty = 0, True, None
+        n_iter, converged, beside = 0, True, None
+        uncertainty: HyperUncertainty | UncertaintyByTask | OtherModel | None = None
         if self.optimizer is not None:
-            how = Settings(self.inducing, self.prior, sd, self.max_iter, self.n_restarts, self.random_state)
-            setup, values, optimum = optimise(data, setup, values, how, self.rho is not None)
+            setup, optimum, beside = optimise(self, data, setup, values, sd)
+            values = optimum.values
             names = parameter_names(data.labels, setup, self.background)
             self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
             uncertainty = model_uncertainty(setup, values, scales, self.prior, sd, data.centred)
+        if beside is not None:  # of labels
+            none = condition(beside.values, replace(beside.setup, infer=at_final_tolerance(infer)))
+            uncertainty = OtherModel(none.posterior, beside.probability)
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
-        self._warn_no_primary_row(setup, data.labels)
-        self._warn_approximate(setup)
+        self._warn(setup, data.labels)
         jitter = fit.posterior.prior.jitter
         if jitter > 0:
             log.info("relative jitter %g was added to the covariance of the inducing inputs", jitter)
@@ -105,21 +113,20 @@ class FocusedGP(GPEstimator):
         common = data.cells, fit.evidence, noise, jitter, n_iter, converged, fit.posterior
         return FocusedFit(*common, setup, values, scales, uncertainty=uncertainty)
 
-    def _warn_approximate(self, setup: Setup) -> None:
-        if setup.design is None and setup.left > 1.01 * TOLERANCE:
-            warn(
-                f"the function that tasks share is carried by {len(setup.Z):,} inducing inputs, which leave up to "
-                f"{setup.left:.0%} of its variance at some rows: what is borrowed there is approximate; inducing=None "
-                "is exact, a number of inputs is as close as you wish, or thin the rows of the secondaries"
-            )
-
-    def _warn_no_primary_row(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
+    def _warn(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
+        """Say where the primary has no row, and where what is borrowed is approximate."""
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
             numbers = isinstance(setup.infer, ExactInference)
             how = "in their average units" if numbers else "with even odds where they say nothing"
             warn(
                 f"the primary task {labels[setup.primary]!r} has no labelled row: it is predicted from the other tasks "
                 f"alone, {how}, and the sign of each relation is an assumption"
+            )
+        if setup.design is None and setup.left > 1.01 * TOLERANCE:
+            warn(
+                f"the function that tasks share is carried by {len(setup.Z):,} inducing inputs, which leave up to "
+                f"{setup.left:.0%} of its variance at some rows: what is borrowed there is approximate; inducing=None "
+                "is exact, a number of inputs is as close as you wish, or thin the rows of the secondaries"
             )
 
     def _relatedness(self, fit: FocusedFit) -> Table:
@@ -129,7 +136,14 @@ class FocusedGP(GPEstimator):
             return relatedness(ascent, fit.values, fit.posterior, self._fit_of().schema.labels)
 
 
-@register("focused", "focused GP", rank=3)
+@register(
+    "focused",
+    "focused GP",
+    rank=3,
+    about="the primary's function, of which each other task carries a part (Leen, Peltonen & Kaski 2011)",
+    drops=True,
+    no_new_task=NO_NEW_TASK,
+)
 @dataclass(eq=False, repr=False)
 class FocusedGPRegressor(GPRegressor, FocusedGP):
     """Learn a primary task with the help of secondary ones: y_t = rho_t f + a function of its own + noise.
@@ -202,19 +216,19 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         rho = 0 and no standard error: its interval says how strong it may be. What is shown as "-" (NaN) is not known:
         the task has no rows or no part of its own, and odds need a prior on rho and not too many rows.
         """
-        model: FocusedFit = self._fit_of().model
-        return self._relatedness(model)
+        return self._relatedness(self._fit_of().model)
 
 
-@register("focused", "focused GP", rank=3)
+@register("focused", "focused GP", rank=3, drops=True, no_new_task=NO_NEW_TASK)
 @dataclass(eq=False, repr=False, kw_only=True)
 class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).
 
     The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
-    The primary's function has a part of its own beside what it shares. Unlike in regression relations are dropped all
-    together, where they do not add a nat each to what is maximised, or not at all; and `inducing="auto"` is the
-    primary's inputs alone where 100 do not cover those of all tasks.
+    The primary's function has a part of its own beside what it shares. Unlike in regression no relation is dropped by
+    itself: what is predicted is the average of the model with all relations and of no transfer, by how probable they
+    are (`shared_probability_`); one that is less probable than 5 % is left out. And `inducing="auto"` is the primary's
+    inputs alone where 100 do not cover those of all tasks.
 
     Parameters
     ----------
@@ -225,8 +239,10 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
 
     Attributes
     ----------
-    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`; lists, one per class, where there are
-        more than two.
+    rho_, specific_kernels_, inducing_ : as in `FocusedGPRegressor`, of the model with relations; lists, one per class,
+        where there are more than two.
+    shared_probability_ : how probable the relations are against none, as predictions are averaged; 0 where nothing is
+        shared; a list as above.
 
     Examples
     --------
@@ -242,5 +258,8 @@ class FocusedGPClassifier(EPClassifier, FocusedGP):
     n_restarts: int = 0
 
     def relatedness(self) -> Any:
-        """One row per task, as for the regressor; a list of tables where there are more than two classes."""
+        """One row per task, as for the regressor; a list of tables where there are more than two classes.
+
+        It is that of the model with relations, however probable; `shared_probability_` says how much that is.
+        """
         return one_or_list([self._relatedness(m.posterior) for m in self._fit_of().model])

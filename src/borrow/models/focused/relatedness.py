@@ -45,14 +45,13 @@ from borrow.data.labels import places_of
 from borrow.data.table import HALF, Table
 from borrow.inference import ExactInference
 from borrow.inference.likelihoods import Gaussian
-from borrow.kernels import Constant, Kernel, Sum
+from borrow.kernels import Constant, Sum
 from borrow.models.focused.model import Setup, task_weights
 from borrow.models.focused.scoring import FocusedAscent, observed_curvature
 from borrow.models.gp.model import bounds_of, fit_single
 from borrow.numerics import linalg
-from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
-from borrow.numerics.optimise import Values, pack, unpack
+from borrow.numerics.optimise import Values, curvature, pack, second_differences, unpack
 
 #: Up to this many hyper-parameters the whole matrix of second derivatives is taken; above, each task's own block.
 WHOLE = 150
@@ -118,42 +117,34 @@ def relatedness(
     return Table(columns)
 
 
-def in_common(setup: Setup, values: Values, X: Array) -> float:
-    """Share of the primary's prior variance that comes from the function in common with the others: 1 - own part."""
-    kernel, own = setup.kernel.with_theta(values["kernel"]), setup.specific_kernels(values)[setup.primary]
-    if own is None:
-        return 1.0
-    shared = float(kernel.diag(X).mean())
-    return shared / (shared + float(own.diag(X).mean()))
-
-
-def _varying(kernel: Kernel, X: Array) -> float:
-    """Mean prior variance of a function, its constant offset left out: an offset is a level, not variation."""
-    parts = kernel.parts if isinstance(kernel, Sum) else (kernel,)
-    return float(sum(k.diag(X).mean() for k in parts if not isinstance(k, Constant)))
-
-
 class Relation:
     """The relation of one secondary to the primary, as a function of all hyper-parameters in one vector."""
 
     def __init__(self, setup: Setup, values: Values, t: int, i: int) -> None:
         X = setup.cells.X[setup.cells.of(t)]
         self.setup, self.values, self.t, self.i, self.X = setup, values, t, i, X if len(X) else setup.Z
-        ends = np.cumsum([0, *(v.size for v in values.values())])
-        at = {n: np.arange(a, b) for n, a, b in zip(values, ends, ends[1:], strict=False)}
+        at = unpack(np.arange(float(pack(values).size)), values)  # where each stands in the vector
         self.rho = int(at["rho"][i])
-        own = [at["specific"][setup.specific_parts[s]] for s in (t, setup.primary)]
-        more = [at[n] for n in ("background", "loadings") if n in at]
-        self.entries = np.concatenate([at["kernel"], [self.rho], *own, *more]).astype(int)  # all that z depends on
+        own, of_primary = (at["specific"][setup.specific_parts[s]] for s in (t, setup.primary))
+        more = [at["background"], at["loadings"][i]] if "loadings" in at else []
+        noise = at["noise"][t : t + 1] if "noise" in at else np.zeros(0)
+        self.entries = np.concatenate([at["kernel"], [self.rho], own, of_primary, *more]).astype(
+            int
+        )  # z depends on them
+        self.own = np.concatenate([[self.rho], own, noise]).astype(int)  # the task's own
 
     def variances(self, x: Array) -> tuple[float, float]:
-        """v of the function in common, and u of what the task does not share, averages over its rows."""
+        """v of the function in common, and u of what the task does not share, averages over its rows.
+
+        A constant offset of its own is left out: it is a level, not variation.
+        """
         setup, values = self.setup, unpack(x, self.values)
         kernel, u = setup.specific_kernels(values)[self.t], 0.0
         if setup.background is not None:
             others = setup.background.with_theta(values["background"])
             u += float((values["loadings"][self.i] ** 2).sum() * others.diag(self.X).mean())
-        u += 0.0 if kernel is None else _varying(kernel, self.X)
+        parts = kernel.parts if isinstance(kernel, Sum) else (kernel,)
+        u += float(sum(k.diag(self.X).mean() for k in parts if k is not None and not isinstance(k, Constant)))
         return float(setup.kernel.with_theta(values["kernel"]).diag(self.X).mean()), u
 
     def share(self, x: Array) -> float:
@@ -163,8 +154,13 @@ class Relation:
         return float(shared / (shared + u)) if shared + u > 0 else 0.0
 
     def common(self, x: Array) -> float:
-        """Share of the primary's variance that is in common with the others."""
-        return in_common(self.setup, unpack(x, self.values), self.X)
+        """Share of the primary's prior variance that is in common with the others: all but its own part."""
+        setup, values = self.setup, unpack(x, self.values)
+        own = setup.specific_kernels(values)[setup.primary]
+        if own is None:
+            return 1.0
+        shared = float(setup.kernel.with_theta(values["kernel"]).diag(self.X).mean())
+        return shared / (shared + float(own.diag(self.X).mean()))
 
     def q(self, x: Array) -> float:
         """Log of the ratio of the deviations of own part and shared part, log sqrt(u / v)."""
@@ -196,7 +192,7 @@ class Weight(Relation):
     """The same relation followed by rho itself."""
 
     def z(self, x: Array) -> float:
-        """rho."""
+        """The weight of the task on the primary's function."""
         return float(x[self.rho])
 
     def put(self, x: Array, z: float) -> Array:
@@ -230,10 +226,10 @@ class Profile:
     def __init__(self, ascent: FocusedAscent, values: Values) -> None:
         self.ascent, self.values, self.x = ascent, values, pack(values)
         exact = ascent.setup.design is not None
-        C = observed_curvature(ascent, values) if exact else hyper.curvature(ascent.objective, values)
+        C = observed_curvature(ascent, values) if exact else curvature(ascent.objective, values)
         self.S = _believed_inverse(C)
-        M, labels = len(ascent.setup.secondaries), not isinstance(ascent.setup.infer, ExactInference)
-        most = MOST_WORK * (0.1 if labels else 1.0)
+        M = len(ascent.setup.secondaries)
+        most = MOST_WORK * (1.0 if isinstance(ascent.setup.infer, ExactInference) else 0.1)
         self.affordable = M <= MOST_SECONDARIES and M * float(len(ascent.setup.cells.y)) ** 3 <= most
         bounds = bounds_of(values, ascent.setup.cells)
         self.low, self.high = (
@@ -293,12 +289,10 @@ class Profile:
     def null(self, relation: Relation) -> Array:
         """The hyper-parameters with the task by itself: its own part and noise fitted without the others."""
         setup, ascent, t = self.ascent.setup, self.ascent, relation.t
-        kernel, part = setup.specific[t], setup.specific_parts[t]
-        values = {n: v.copy() for n, v in self.values.items()}
+        part, values = setup.specific_parts[t], {n: v.copy() for n, v in self.values.items()}
         values["rho"][relation.i] = 0.0
         likelihood = {"noise": values["noise"][t : t + 1]} if "noise" in values else {}
-        assert kernel is not None  # else there is no relation to follow
-        kernel = kernel.with_theta(values["specific"][part])
+        kernel = setup.specific_kernels(values)[t]  # a relation that is followed has one
         how = ascent.scales, ascent.prior, 100, setup.infer
         alone = fit_single(setup.tasks.only(t), kernel, likelihood, *how)
         values["specific"][part] = alone.kernel.theta
@@ -394,54 +388,42 @@ def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior
     G_t a' and covariance E_t + G_t P' G_t': a small dense problem whatever the number of tasks. Labels are the sites
     that EP made of them. The interval is that of a normal z.
     """
-    setup, t, i = ascent.setup, relation.t, relation.i
-    rows, kernel, part = setup.cells.of(t), setup.specific[t], setup.specific_parts[t]
-    n = rows.stop - rows.start
-    if n == 0:
+    setup, t, x = ascent.setup, relation.t, pack(values)
+    cells, rows, kernel = setup.cells.only(t), setup.cells.of(t), setup.specific[t]
+    if not len(cells.y):
         return Known()
     known = posterior.of_task(t)
     LB, a = known.without(0)
-    cells = setup.cells.only(t)
     first, G = known.prior.columns[0], known.prior.G.copy()
     V, residual = known.prior.carried[0].V, known.prior.carried[0].residual
-    sites, numbers = posterior.sites.on_host(), "noise" in values
+    sites = posterior.sites.on_host()
 
-    def moved(x: Array) -> Values:
-        new = {**values, "rho": values["rho"].copy(), "specific": values["specific"].copy()}
-        new["rho"][i], new["specific"][part] = x[0], x[1 : 1 + part.stop - part.start]
-        if numbers:
-            new["noise"] = values["noise"].copy()
-            new["noise"][t] = x[-1]
-        return new
-
-    def log_density(x: Array) -> float:
-        rho, own = x[0], x[1 : 1 + part.stop - part.start]
+    def log_density(own: Array) -> float:
+        moved, rho = x.copy(), own[0]
+        moved[relation.own] = own
+        at = unpack(moved, values)
         nu, tau, constant = sites.nu[rows], sites.tau[rows], 0.0
-        if numbers:
-            likelihood = Gaussian(cells, np.exp(x[-1:]))
-            nu, tau = likelihood.sites()
+        if "noise" in at:
+            likelihood = Gaussian(cells, np.exp(at["noise"][t : t + 1]))
+            nu, tau = likelihood.nu, likelihood.tau
             constant = likelihood.log_normaliser(tau)
         w, s = unit_noise(nu, tau)
         G[:, first] = rho * V
         half = linalg.right_solve_transposed(w[:, None] * G, LB)
         A = half @ half.T
         if kernel is not None:
-            A += w[:, None] * kernel.with_theta(own)(cells.X) * w
+            A += w[:, None] * kernel.with_theta(at["specific"][setup.specific_parts[t]])(cells.X) * w
         linalg.add_diagonal(A, 1.0 + w * w * rho**2 * residual)
         L = linalg.cholesky(A)
         z = linalg.solve_lower(L, s - w * (G @ a))
-        return float(-0.5 * (z @ z + linalg.log_determinant(L))) + constant + ascent.log_prior(moved(x))
+        return float(-0.5 * (z @ z + linalg.log_determinant(L))) + constant + ascent.log_prior(at)
 
-    noise = values["noise"][t : t + 1] if numbers else np.zeros(0)
-    own = np.concatenate([values["rho"][i : i + 1], values["specific"][part], noise])
-    S = _believed_inverse(-hyper.second_differences(log_density, own))
+    S = _believed_inverse(-second_differences(log_density, x[relation.own]))
     std_error = float(np.sqrt(S[0, 0]))
     if kernel is None:
         return Known(std_error)
-    slope = np.array(
-        [(relation.z(pack(moved(own + e))) - relation.z(pack(moved(own - e)))) / 2e-4 for e in 1e-4 * np.eye(len(own))]
-    )
-    return _normal(relation, pack(values), float(np.sqrt(slope @ S @ slope)), std_error)
+    slope = relation.slope(relation.z, x)[relation.own]
+    return _normal(relation, x, float(np.sqrt(slope @ S @ slope)), std_error)
 
 
 def _normal(relation: Relation, x: Array, deviation: float, std_error: float) -> Known:

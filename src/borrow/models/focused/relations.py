@@ -2,8 +2,16 @@
 
 A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective gets rho = 0,
 and the primary is exactly what it would be alone. The objective is a penalised maximum without normalisers, so this is
-a price and no odds. With labels it is 1 nat, and asked of all relations together: each alone carries too little, and
-of fifteen that mean nothing a few would seem to earn it.
+a price and no odds.
+
+With labels each relation carries too little to be asked by itself, and a choice between all and none is mostly made on
+the edge: predictions are the average of the model with all relations and of no transfer, by the odds of the two
+(`log_odds`, Laplace's approximation). With w_t = rho_t sqrt(v) ~ N(0, sd^2) beforehand, C the curvature of the
+objective by w, and the other hyper-parameters at their best under either,
+
+    log odds = LOG_ODDS + objective with relations - objective without - 1/2 log det(sd^2 C):
+
+of a task without rows sd^2 C is 1, and the more its rows tell of w, the more of what was held possible is ruled out.
 """
 
 from __future__ import annotations
@@ -16,18 +24,19 @@ import numpy as np
 
 from borrow.covariance import DensePosterior, SharedPosterior
 from borrow.inference import EPInference, priors
-from borrow.inference.likelihoods import Gaussian
-from borrow.models.focused.alone import Alone
 from borrow.models.focused.model import Setup, condition
 from borrow.models.focused.scoring import FocusedAscent
+from borrow.models.focused.starts import Alone, regression_start, targets_of
 from borrow.models.gp.model import bounds_of
-from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Optimum, Values
+from borrow.numerics.optimise import Objective, Optimum, Values
 
-#: What a relation has to add to the objective, in nats, to be kept; with labels on average.
+#: What a relation between numbers has to add to the objective, in nats, to be kept.
 RELATION_COST = 1.5
-LABEL_RELATION_COST = 1.0
+#: With labels: log odds of relations against none beforehand. A side that is less probable than this is left out.
+LOG_ODDS, NEGLIGIBLE = 1.0, 0.05
+#: Step of the differences of the gradient by w, in units of its prior's deviation; at most so many are taken.
+STEP, MOST_STEPS = 0.02, 20
 #: Log variance of the primary's own part, against that of its function: where it starts, and where none is meant.
 OWN_SHARE, LITTLE = -1.0, -3.0
 
@@ -47,14 +56,21 @@ class Search:
         return self.ascent.setup
 
     @property
-    def objective(self) -> hyper.Objective:
-        """What is maximised."""
+    def objective(self) -> Objective:
+        """The evidence and the priors that are switched on, with their derivatives."""
         return self.ascent.objective
 
     @property
-    def cost(self) -> float:
-        """What a relation has to add to the objective, in nats."""
-        return LABEL_RELATION_COST if isinstance(self.setup.infer, EPInference) else RELATION_COST
+    def priced(self) -> bool:
+        """Whether relations are weighed against none: there are some, with a prior, and a primary that is fitted."""
+        asked = RELATION_COST > 0 or isinstance(self.setup.infer, EPInference)
+        relations = self.ascent.sd is not None and len(self.setup.secondaries) > 0
+        return asked and relations and self.alone.primary is not None
+
+    def on(self, setup: Setup, curvature: Array | None = None, rough: bool = False) -> Search:
+        """The same search for another model: on other rows, or with other inducing inputs."""
+        now = self.ascent
+        return replace(self, ascent=FocusedAscent(setup, now.scales, now.prior, now.sd, curvature, rough))
 
     def prior_of_primary(self, at: Values) -> float:
         """Log density of the priors on a kernel of the primary's, or on its noise."""
@@ -66,14 +82,18 @@ class Search:
 
     def go_on(self, best: Optimum, values: Values) -> Optimum:
         """The optimum from these values on; its iterations add to those of the best so far."""
-        trial = self.ascent.maximise(values, self.bounds, self.max_iter)
-        return replace(trial, n_iter=best.n_iter + trial.n_iter)
+        return best.followed_by(self.ascent.maximise(values, self.bounds, self.max_iter))
 
     def hold(self, weak: Any) -> Search:
         """The search with the rho of weak relations held at zero."""
         low, high = self.bounds["rho"]
         rho = np.where(weak, 0.0, low), np.where(weak, 0.0, high)
         return replace(self, bounds={**self.bounds, "rho": rho})
+
+    def without_transfer(self, best: Optimum) -> tuple[Search, Optimum]:
+        """Every task by itself, and the search that holds all rho at zero."""
+        alone = self.alone.values
+        return self.hold(True), replace(best, values=alone, objective=self.objective(alone)[0], at_bound=[])
 
 
 def sharing_gains(search: Search, best: Optimum) -> Array:
@@ -87,14 +107,29 @@ def sharing_gains(search: Search, best: Optimum) -> Array:
     posterior: Any = condition(values, setup).posterior
     now = search.ascent.log_prior(values)
     for i, t in enumerate(setup.secondaries.tolist()):
-        kernel, cells = setup.specific[t], setup.cells.only(t)
-        if kernel is None or len(cells.y) == 0:
+        rows = setup.cells.of(t)
+        if setup.specific[t] is None or rows.start == rows.stop:
             continue
         without = cut_relations(values, np.arange(len(gains)) == i, search)
-        likelihood = Gaussian(cells, np.exp(values["noise"][t : t + 1]))
-        helped = posterior.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        helped = posterior.evidence_given_others[t] + setup.log_normaliser(values, t)
         gains[i] = helped - search.alone.evidences[t] + now - search.ascent.log_prior(without)
     return gains
+
+
+def ask_again(search: Search, best: Optimum) -> Optimum:
+    """Relations that do not earn their cost, begun anew from the regression on what the others say of the primary.
+
+    A search on few rows may have left them at zero, where no sign is better than the other. What all tasks together
+    say of the primary's function is more than its own rows did at the start. Kept where it gains.
+    """
+    weak = sharing_gains(search, best) < RELATION_COST
+    if not weak.any():
+        return best
+    setup, without = search.setup, cut_relations(best.values, weak, search)
+    given = targets_of(setup, search.alone), condition(without, setup), setup.primary
+    start = regression_start(without, setup, *given, weak)
+    trial = search.go_on(best, start)
+    return trial if trial.objective > best.objective else best
 
 
 def prune(search: Search, best: Optimum, gains: Array) -> tuple[Search, Optimum]:
@@ -102,11 +137,11 @@ def prune(search: Search, best: Optimum, gains: Array) -> tuple[Search, Optimum]
 
     Returns the optimum and a search that holds the pruned rho at zero from here on.
     """
-    weak = gains < search.cost
+    weak = gains < RELATION_COST
     if weak.any() and not weak.all():
         held = search.hold(weak)
         trial = held.go_on(best, cut_relations(best.values, weak, search))
-        if trial.objective + search.cost * float(weak.sum()) > best.objective:
+        if trial.objective + RELATION_COST * float(weak.sum()) > best.objective:
             best, search = trial, held
     return drop_all_unless_worth_it(search, best)
 
@@ -114,13 +149,36 @@ def prune(search: Search, best: Optimum, gains: Array) -> tuple[Search, Optimum]
 def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Optimum]:
     """No transfer at all, unless the relations pay for themselves in the whole objective.
 
-    The gains of single tasks are given the shared kernel found; they do not count what the primary gave up for it.
+    The gains of single tasks are given the shared kernel found; they do not count what the primary gave up for it. What
+    relations have to beat is the better of two: every task as it is alone, and the same with the primary's function
+    as it was found, in two parts if it has two. Else a second part would count as a relation.
     """
-    alone, price = search.alone.values, search.cost * np.count_nonzero(best.values["rho"])
-    nothing_shared = search.objective(alone)[0]
-    if "loadings" in best.values or best.objective - price >= nothing_shared:
-        return search, best
-    return search.hold(True), replace(best, values=alone, objective=nothing_shared, at_bound=[])
+    held, nothing_shared = search.without_transfer(best)
+    cut = cut_relations(best.values, np.full(len(best.values["rho"]), True), search)
+    to_beat = max(nothing_shared.objective, search.objective(cut)[0])
+    price = RELATION_COST * np.count_nonzero(best.values["rho"])
+    worth_it = "loadings" in best.values or best.objective - price >= to_beat
+    return (search, best) if worth_it else (held, nothing_shared)
+
+
+def log_odds(search: Search, best: Optimum, nothing_shared: float) -> float:
+    """Of the relations found against none, whose objective is given.
+
+    Curvatures are by differences of the gradient, one relation at a time; where they are many, some together, as if
+    none of these bore on another.
+    """
+    setup, sd, values = search.setup, search.ascent.sd, best.values
+    assert sd is not None  # else relations are not weighed
+    unit = sd / np.sqrt(float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean()))  # rho where w = sd
+    rho, (reached, by) = values["rho"], search.objective(values)
+    curvature = np.empty(len(rho))
+    for group in np.array_split(np.arange(len(rho)), min(len(rho), MOST_STEPS)):
+        move = np.zeros(len(rho))
+        move[group] = STEP * unit * np.where(rho[group] < 0, -1.0, 1.0)
+        change = by["rho"] - search.objective({**values, "rho": rho + move})[1]["rho"]
+        curvature[group] = unit**2 * change[group] / move[group]
+    ruled_out = 0.5 * float(np.log(np.maximum(curvature, 1.0)).sum())
+    return LOG_ODDS + reached - nothing_shared - ruled_out
 
 
 def primary_gain(search: Search, values: Values) -> float:
@@ -129,10 +187,8 @@ def primary_gain(search: Search, values: Values) -> float:
     The kernel of the shared function is the others' to explain too: its prior counts for the own fit alone.
     """
     setup, alone, t = search.setup, search.alone, search.setup.primary
-    likelihood = Gaussian(setup.cells.only(t), np.exp(values["noise"][t : t + 1]))
     posterior: Any = condition(values, setup).posterior
-    helped = posterior.evidence_given(t)
-    helped += likelihood.log_normaliser(likelihood.sites()[1])
+    helped = posterior.evidence_given(t) + setup.log_normaliser(values, t)
     noise, part = {"noise": values["noise"][t : t + 1]}, values["specific"][setup.specific_parts[t]]
     by_prior = search.prior_of_primary(noise | ({"kernel": part} if part.size else {}))
     own_fit = {"kernel": alone.values["kernel"], "noise": alone.values["noise"][t : t + 1]}
@@ -158,7 +214,7 @@ def with_own_part(search: Search, starts: list[Values]) -> tuple[Search, list[Va
 
     The part starts as a third of the primary's variance, with the lengthscales that the primary shows by itself.
     """
-    setup, alone, t, now = search.setup, search.alone, search.setup.primary, search.ascent
+    setup, alone, t = search.setup, search.alone, search.setup.primary
     kernel, at = setup.kernel, setup.specific_parts[t].start
     variance = kernel.marks("variance")
     if setup.specific[t] is not None or not variance.any():
@@ -170,17 +226,24 @@ def with_own_part(search: Search, starts: list[Values]) -> tuple[Search, list[Va
     wider = replace(setup, specific=[kernel if s == t else k for s, k in enumerate(setup.specific)])
     out = [inserted(values, alone.values["kernel"] + OWN_SHARE * variance) for values in starts]
     bounds = {**search.bounds, "specific": bounds_of(out[0], setup.cells)["specific"]}
-    ascent = FocusedAscent(wider, now.scales, now.prior, now.sd, rough=now.rough)
     none = inserted(alone.values, kernel.theta + (LITTLE + setup.infer.log_variance) * variance)
-    return replace(search, ascent=ascent, bounds=bounds, alone=replace(alone, values=none)), out
+    wider_search = search.on(wider, rough=search.ascent.rough)
+    return replace(wider_search, bounds=bounds, alone=replace(alone, values=none)), out
+
+
+def without_own_part(setup: Setup, values: Values) -> tuple[Setup, Values]:
+    """The model whose primary has no part of its own, and values without it."""
+    t = setup.primary
+    specific = np.delete(values["specific"], setup.specific_parts[t])
+    setup = replace(setup, specific=[None if s == t else k for s, k in enumerate(setup.specific)])
+    return setup, {**values, "specific": specific}
 
 
 def protect_primary(search: Search, best: Optimum) -> tuple[Search, Optimum]:
     """Relations under which the primary's own rows are worse explained than alone are not relations to the primary."""
     if not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
         return search, best
-    alone = search.alone.values
-    return search.hold(True), replace(best, values=alone, objective=search.objective(alone)[0], at_bound=[])
+    return search.without_transfer(best)
 
 
 def cut_relations(values: Values, weak: Any, search: Search) -> Values:

@@ -1,27 +1,12 @@
-"""Scoring steps for the focused model where all pairs of rows are written out.
-
-With beta = (K + noise)^-1 y the average information is 1/2 D'(K + noise)^-1 D, the columns of D being derivatives of
-K + noise times beta (`DensePosterior.information`). K = r_t r_s k^p + [t = s] K_t^spec, r the weights of tasks, gives
-
-    rho_t:               [t_i = t] (k^p (r beta))_i + r_i (k^p (beta [t]))_i,
-    theta of k^p:        (r_t r_s dk^p/dtheta) beta,   `tangents` of the kernel,
-    theta of K_t^spec:   (dK_t^spec/dtheta) beta, at the rows of t,
-    log noise of task t: sigma_t^2 beta / count, at the rows of t.
-
-The curvature of the priors is added. A dozen such steps do what a hundred of L-BFGS do, and the information at the end
-is the curvature that standard errors need.
-"""
+"""The way up for the focused model: by scoring steps, by blocks or by L-BFGS; and the curvature at the end."""
 
 from __future__ import annotations
-
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from borrow.inference import ExactInference
-from borrow.models.focused.model import Setup, focused_objective, priors_of, task_weights
-from borrow.models.gp.ascent import Ascent, Bounds
+from borrow.models.focused.model import Setup, focused_objective, priors_of
+from borrow.models.gp.task_model import Ascent, Bounds
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, ScoringSearch, Values, pack, unpack
 
@@ -30,9 +15,9 @@ MOST = 600
 #: With more than so many rows L-BFGS ends where five steps together gain less than this per row, in nats.
 MANY_ROWS, STILL = 5000, 2e-6
 #: Scoring steps of every start before the best goes on.
-HEAT = 3
+SCORING_WARMUP = 3
 #: Steps by blocks of every start before the best goes on.
-BLOCK_HEAT = 8
+BLOCK_WARMUP = 8
 STEP = 1e-4
 #: Up to this many parameters all second derivatives are taken by differences.
 FEW = 60
@@ -42,30 +27,6 @@ def can_score(setup: Setup) -> bool:
     """Whether scoring steps are written for this model and worth their price."""
     M = len(setup.specific)
     return setup.design is not None and setup.kernel.n_theta + setup.specific_parts[-1].stop + 2 * M <= MOST
-
-
-def directions(values: Values, posterior: Any, setup: Setup) -> Array:
-    """(n, P): derivatives of K + noise by all of `values`, in their order, times beta; the posterior is that of these.
-
-    Under EP, at its sites.
-    """
-    prior, beta, cells = posterior.prior, posterior.coefficients, setup.cells
-    n, M, task = len(beta), len(setup.specific), prior.task
-    r, own = task_weights(values, setup)[:, 0], setup.specific_kernels(values)
-    mine = task[:, None] == np.arange(M)
-    V = prior.Kx_at_rows @ (mine * beta[:, None])
-    # The posterior has w r r' w, and beta = w alpha: no further matrix of all pairs of rows is made.
-    by_kernel = prior.kernel.tangents(prior.X, posterior.wBw, posterior.alpha) / posterior.w[:, None]
-    by_rho = mine * (V @ r)[:, None] + r[task][:, None] * V
-    by_own = np.zeros((n, values["specific"].size))
-    for t, part in enumerate(setup.specific_parts):
-        at = cells.of(t)
-        if part.stop > part.start and at.stop > at.start:
-            by_own[at, part] = own[t].tangents(prior.X[at], 1.0, beta[at])
-    columns = {"kernel": by_kernel, "rho": by_rho[:, setup.secondaries], "specific": by_own}
-    if "noise" in values:
-        columns["noise"] = (np.exp(values["noise"])[task] * beta / cells.count)[:, None] * mine
-    return np.hstack([columns[name] for name in values])
 
 
 class FocusedAscent(Ascent):
@@ -83,20 +44,18 @@ class FocusedAscent(Ascent):
         self.setup, self.scales, self.prior, self.sd = setup, scales, prior, sd
         n = len(setup.cells.y)
         still = {"tol": STILL * n, "patience": 5} if n > MANY_ROWS else {}
-        towards = partial(directions, setup=setup) if can_score(setup) else None
-        blocks = blocks_of(setup) if still and towards is None and curvature is None else []
-        log_priors = priors_of(setup, scales, prior, sd)
-        super().__init__(
-            focused_objective(setup), log_priors, towards, curvature, still, blocks, rough and bool(blocks)
-        )
+        scores = can_score(setup)
+        blocks = blocks_of(setup) if still and not scores and curvature is None else []
+        of_model = setup, focused_objective(setup), priors_of(setup, scales, prior, sd), scales
+        super().__init__(*of_model, scores, still, curvature, blocks, rough and bool(blocks))
 
-    def heat(
+    def warm_up(
         self, start: Values, bounds: Bounds, steps: int, tol: float | None, rival: float = -np.inf
     ) -> tuple[Optimum, ScoringSearch | None]:
         """A few steps; none where tasks share nothing, which have been fitted: all weights at zero is a saddle."""
         if start["rho"].size and not np.any(start["rho"]):
             return Optimum(start, self.objective(start)[0], 0, 1, False, ""), None
-        return super().heat(start, bounds, steps, tol, rival)
+        return super().warm_up(start, bounds, steps, tol, rival)
 
 
 def blocks_of(setup: Setup) -> list[Array]:
@@ -126,9 +85,7 @@ def observed_curvature(ascent: FocusedAscent, values: Values) -> Array:
     """
     x = pack(values)
     if x.size > FEW:
-        posterior: Any = ascent.evidence.at(values).posterior  # of labels too, whose ascent takes no scoring steps
-        known = posterior.information(directions(values, posterior, ascent.setup))
-        return sum((log_prior.curvature(values) for log_prior in ascent.log_priors), known)
+        return ascent.information(values)
     here, C = pack(ascent.objective(values)[1]), np.empty((x.size, x.size))
     for i in range(x.size):
         moved = x.copy()

@@ -1,4 +1,6 @@
-"""Where the focused model's search starts. The evidence has many modes; these starts lie in the ones that matter.
+"""Where the focused model's search starts, and every task by itself, which is what transfer has to beat.
+
+The evidence has many modes; these starts lie in the ones that matter.
 
 1. No transfer: every task fitted by itself, rho = 0.
 2. The regression of each secondary on the primary's own posterior.
@@ -12,21 +14,149 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.utils import gen_batches
 
-from borrow.data.cells import Codes, spaced
-from borrow.inference import EPInference, Result
-from borrow.models.focused.alone import Alone
+from borrow.covariance import Design
+from borrow.data.cells import Codes, spaced, thin
+from borrow.estimators.gp import EXACT
+from borrow.inference import EPInference, Inference, Result
+from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
-from borrow.models.gp.model import condition_single
+from borrow.models.focused.scoring import SCORING_WARMUP, FocusedAscent
+from borrow.models.gp.model import bounds_of, condition_single, fit_batches, fit_single, smooth_and_rough
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
+from borrow.tasks.placed import PlacedTasks, TaskShard
 
+#: At most so many rows of a task race its starts.
+RACE_ROWS = 150
+#: An own fit is where a search starts and what a relation is weighed against, at 1.5 nats: this close is close enough.
+OWN_TOLERANCE = 1e-2
 #: So many rows of a task tell at most how it is related at the start; so many rows of all tasks are
 #: predicted at once.
 START_ROWS, ROWS_AT_ONCE = 100, 10_000
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Every task by itself: hyper-parameters at rho = 0, the primary's posterior, and how rough the tasks are.
+
+    A stretch is the mean log lengthscale of a fit less that of its template; `stretches` are those of the secondaries
+    that show more signal than noise.
+    """
+
+    values: Values
+    primary: Result | None
+    stretch: float
+    stretches: Array
+    clear: list[Kernel]  # their kernels
+    evidences: Array  # (M,): what each task's own fit reached, NaN where there was none
+    found: dict[int, tuple[Kernel, Values]]  # the secondaries' own kernels and noises, by task code
+
+    def secondary(self, setup: Setup, t: int) -> Any:
+        """The own posterior of a secondary that has a kernel and rows."""
+        return condition_single(setup.tasks.only(t), *self.found[t], setup.infer).posterior
+
+    def finest(self, setup: Setup) -> Values:
+        """The shared kernels with the shortest lengthscale that any task shows."""
+        return self._stretched(setup, min(self.stretch, self.stretches.min(initial=np.inf)))
+
+    def typical(self, setup: Setup) -> Values:
+        """The shared kernels with the lengthscales that the secondaries typically show, one per column if they have."""
+        out = self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
+        shared = setup.kernel.marks("lengthscale").astype(bool)
+        clear = [k for k in self.clear if k.marks("lengthscale").sum() == shared.sum() > 1]
+        if clear:
+            lengths = [k.theta[k.marks("lengthscale").astype(bool)] for k in clear]
+            out["kernel"][shared] = np.median(lengths, axis=0)
+        return out
+
+    def _stretched(self, setup: Setup, stretch: float) -> Values:
+        more = stretch - self.stretch
+        out = {"kernel": self.values["kernel"] + more * setup.kernel.marks("lengthscale")}
+        if setup.background is not None:
+            out["background"] = setup.background.theta + stretch * setup.background.marks("lengthscale")
+        return out
+
+
+def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Alone:
+    """Fit each task's own GP."""
+    alone = deepcopy(values) | {n: np.zeros_like(values[n]) for n in ("rho", "loadings") if n in values}
+    templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
+    starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
+    how = scales, prior, max_iter, setup.infer
+    each = [found for part in setup.tasks.each(_fit_shard, how, starts) for found in part]
+    evidences = np.full(len(templates), np.nan)
+    secondaries: dict[int, tuple[Kernel, Values]] = {}
+    primary, own, stretches, clear = None, 0.0, [], []
+    for t, (template, found) in enumerate(zip(templates, each, strict=True)):
+        if found is None or template is None:
+            continue
+        theta, likelihood, evidences[t] = found
+        kernel, lengths = template.with_theta(theta), template.marks("lengthscale").astype(bool)
+        stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
+        for name, value in likelihood.items():
+            alone[name][t] = value[0]
+        if t == setup.primary:
+            primary = condition_single(setup.tasks.only(t), kernel, likelihood, setup.infer)
+            alone["kernel"], own = kernel.theta, stretch
+        else:
+            secondaries[t] = kernel, likelihood
+            alone["specific"][setup.specific_parts[t]] = kernel.theta
+            noise = np.exp(likelihood["noise"][0]) if likelihood else 1.0
+            if kernel.diag(setup.cells.X[setup.cells.of(t)]).mean() > noise:
+                stretches.append(stretch)
+                clear.append(kernel)
+    return Alone(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
+
+
+def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
+    """Theta, the likelihood's parameters and the evidence of each task's own fit; None without a row or a kernel."""
+    tasks = PlacedTasks(shard.cells, device=shard.device)
+    scales, prior, max_iter, infer = how
+    found = fit_batches(tasks, starts, scales, prior, max_iter, infer, OWN_TOLERANCE)
+    for t, (template, likelihood) in enumerate(starts):
+        own = tasks.only(t)
+        if t in found or template is None or not len(own.cells.y):
+            continue
+        if own.device is None:
+            found[t] = fit_own(own, template, likelihood, *how)
+        else:
+            kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
+            found[t] = kernel.theta, likelihood, condition_single(own, kernel, likelihood, how[-1]).evidence
+    return [found.get(t) for t in range(len(starts))]
+
+
+def fit_own(
+    tasks: PlacedTasks,
+    template: Kernel,
+    likelihood: Values,
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference = EXACT,
+) -> tuple[Array, Values, float]:
+    """The GP of one task, which is the focused model with a primary alone: theta, log noise and evidence.
+
+    There are two starts as in `fit_single`. Many rows are thinned for the race of the two.
+    """
+    start: Values = {"kernel": template.theta, "rho": np.zeros(0), "specific": np.zeros(0), **likelihood}
+    few = thin(tasks.cells, RACE_ROWS)
+    setups = [
+        Setup(PlacedTasks(cells), 0, template, [None], cells.X, infer=infer, design=Design.from_cells(cells))
+        for cells in (few, tasks.cells)
+    ]
+    ascents = [FocusedAscent(setup, scales, prior, None) for setup in setups]
+    bounds = bounds_of(start, tasks.cells)
+    best = ascents[0].race(smooth_and_rough(template, start), bounds, max_iter, SCORING_WARMUP, OWN_TOLERANCE)
+    if few is not tasks.cells:
+        best = ascents[1].maximise(best.values, bounds, max_iter, OWN_TOLERANCE)
+    found = {n: best.values[n] for n in likelihood}
+    return best.values["kernel"], found, best.objective - ascents[1].log_prior(best.values)
 
 
 def starts(
@@ -68,17 +198,22 @@ def targets_of(setup: Setup, alone: Alone) -> list[Array]:
     ]
 
 
-def regression_start(values: Values, setup: Setup, targets: list[Array], primary: Result | None) -> Values:
+def regression_start(
+    values: Values, setup: Setup, targets: list[Array], primary: Result | None, code: int = 0, among: Any = None
+) -> Values:
     """rho_t from the regression of task t on the primary's posterior; the specific part keeps what that leaves.
 
     rho = sum m y / sum (m^2 + v) with m, v the primary's posterior mean and variance at the task's rows. Without a
-    labelled primary row there is nothing to regress on: every task starts at w = 0.7, positively related.
+    labelled primary row there is nothing to regress on: every task starts at w = 0.7, positively related. `code` is
+    that of the primary in its posterior, `among` the secondaries that are regressed, all by default.
     """
     start = deepcopy(values)
     variance = float(setup.kernel.with_theta(values["kernel"]).diag(setup.Z).mean())
-    rows = [spaced(setup.cells.of(t), START_ROWS) for t in setup.secondaries.tolist()]
-    told = [None] * len(rows) if primary is None else primary_at(primary, setup.cells.X, rows)
-    for i, (t, at, p) in enumerate(zip(setup.secondaries.tolist(), rows, told, strict=True)):
+    which = range(len(setup.secondaries)) if among is None else np.flatnonzero(among).tolist()
+    rows = [spaced(setup.cells.of(int(setup.secondaries[i])), START_ROWS) for i in which]
+    told = [None] * len(rows) if primary is None else primary_at(primary, setup.cells.X, rows, code)
+    for i, at, p in zip(which, rows, told, strict=True):
+        t = int(setup.secondaries[i])
         y, count = targets[i][at - setup.cells.starts[t]], setup.cells.count[at]
         if len(y) == 0:
             start["rho"][i] = 0.0
@@ -93,10 +228,10 @@ def regression_start(values: Values, setup: Setup, targets: list[Array], primary
     return start
 
 
-def primary_at(primary: Result, X: Array, rows: list[Codes]) -> list[Array]:
-    """Mean and variance (2, k) of the primary's own posterior at these rows of each task, many predicted at once."""
+def primary_at(primary: Result, X: Array, rows: list[Codes], code: int) -> list[Array]:
+    """Mean and variance (2, k) of the primary's posterior at these rows of each task, many predicted at once."""
     at = np.concatenate(rows)
-    told = [primary.posterior.predict(X[at[b]], np.zeros_like(at[b])) for b in gen_batches(len(at), ROWS_AT_ONCE)]
+    told = [primary.posterior.predict(X[at[b]], np.full_like(at[b], code)) for b in gen_batches(len(at), ROWS_AT_ONCE)]
     moments = np.hstack([np.zeros((2, 0)), *([p.mean, p.variance] for p in told)])
     return np.split(moments, np.cumsum([len(r) for r in rows])[:-1], axis=1)
 

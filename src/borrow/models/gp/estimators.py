@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,17 +18,19 @@ from borrow.estimators.classifier import EPClassifier, EPLabels, at_final_tolera
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.inference import ExactInference, Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty
+from borrow.estimators.settings import Allowed, whole
+from borrow.inference import ExactInference, Inference, Result
+from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask
 from borrow.kernels import Kernel
 from borrow.models.gp.model import (
+    INDUCING_INPUTS,
     KEPT,
+    SPARSE_ABOVE,
     Learnt,
     check_memory,
     condition_single,
     fit_on_rows,
     fit_single,
-    number_of_inducing,
     single_objective,
     single_uncertainty,
 )
@@ -36,19 +38,8 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.tasks.placed import PlacedTasks
 
-
-class FittedGP(NamedTuple):
-    """One GP, fitted to the rows of one group."""
-
-    learnt: Learnt
-    posterior: Any
-    evidence: float
-    uncertainty: HyperUncertainty | None
-
-    @property
-    def noise(self) -> Array:
-        """The noise variance; 1 for labels, which have none."""
-        return np.exp(self.learnt.likelihood.get("noise", np.zeros(1)))
+#: Why no transfer cannot answer for a task never seen, and why "auto" leaves pooling out.
+NO_NEW_TASK, ALL_ONE = "it learns every task by itself and knows nothing of another", "it takes all tasks for one"
 
 
 @dataclass(eq=False, repr=False)
@@ -66,8 +57,11 @@ class PlainGP(GPEstimator):
         Z: Array | None = None,
         learn_Z: bool = False,
         where: str = "",
-    ) -> FittedGP:
-        """Learn kernel, likelihood and pseudo-inputs unless they are to be kept; `where` ends names in warnings."""
+    ) -> tuple[Learnt, Result, HyperUncertainty | None]:
+        """Learn kernel, likelihood and pseudo-inputs unless they are to be kept; `where` ends names in warnings.
+
+        Returns what was learnt, the posterior with its evidence, and how uncertain the hyper-parameters leave it.
+        """
         found, uncertainty = Learnt(kernel, likelihood, KEPT, Z), None
         if self.optimizer is not None and len(tasks.cells.y):
             how = tasks, kernel, likelihood, scales, self.prior, self.max_iter, infer
@@ -81,7 +75,7 @@ class PlainGP(GPEstimator):
         # Last, as its matrices are kept.
         fit = condition_single(tasks, found.kernel, found.likelihood, at_final_tolerance(infer), found.Z)
         warn_ep(fit, where)
-        return FittedGP(found, fit.posterior, fit.evidence, uncertainty)
+        return found, fit, uncertainty
 
 
 @dataclass(frozen=True)
@@ -92,10 +86,13 @@ class SingleTaskFit(GPFit):
     uncertainties: list[HyperUncertainty | None]
 
     @property
-    def expected_noise(self) -> Array:
+    def expected_noise(self) -> Any:
         """That of each task's own GP."""
-        own = zip(self.noise, self.uncertainties, strict=True)
-        return np.array([s2 if u is None else u.noise[0] for s2, u in own])
+        return UncertaintyByTask(self.uncertainties, self.noise).noise
+
+    def evidence_of_relations(self, t: int) -> float:
+        """No task says anything of another."""
+        return 0.0
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
@@ -108,16 +105,15 @@ class SingleTaskFit(GPFit):
         covariance = np.zeros((len(X), len(X))) if full else None
         for t in np.unique(task):
             at = np.flatnonzero(task == t)
-            alone, known = np.zeros(len(at), dtype=np.intp), self.uncertainties[t]
-            p = self.posterior[t].predict(X[at], alone, full)
-            p = p if known is None or not hyper else known.widen(p, X[at], alone)
+            p = self.posterior[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
             mean[at], variance[at] = p.mean, p.variance
             if covariance is not None:
                 covariance[np.ix_(at, at)] = p.covariance
-        return Prediction(mean, variance, covariance)
+        found = Prediction(mean, variance, covariance)
+        return UncertaintyByTask(self.uncertainties, self.noise).widen(found, X, task) if hyper else found
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
-        """The kernels."""
+        """The kernel that each task has by itself, by label."""
         return {"kernels_": dict(zip(labels, self.kernels, strict=True))}
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -138,26 +134,32 @@ class SingleTaskGP(PlainGP):
         check_memory(tasks, infer)
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
         unnamed = isinstance(infer, ExactInference) and len(data.labels) == 1 and self.only is None
-        fits = []
+        each = []
         for t, label in enumerate(data.labels):
             own = {n: v[t : t + 1] for n, v in likelihood.items()}
             where = "" if unnamed else f" of task {label!r}"
             more = data.column_scales, infer, data.centred
-            fits.append(self._fit_rows(tasks.only(t), kernel, own, *more, where=where))
+            each.append(self._fit_rows(tasks.only(t), kernel, own, *more, where=where))
         return SingleTaskFit(
             data.cells,
-            float(sum(f.evidence for f in fits)),
-            np.concatenate([f.noise for f in fits]),
+            float(sum(fit.evidence for _, fit, _ in each)),
+            np.concatenate([found.noise for found, _, _ in each]),
             0.0,
-            max(f.learnt.optimum.n_iter for f in fits),
-            all(f.learnt.optimum.converged for f in fits),
-            [f.posterior for f in fits],
-            [f.learnt.kernel for f in fits],
-            [f.uncertainty for f in fits],
+            max(found.optimum.n_iter for found, _, _ in each),
+            all(found.optimum.converged for found, _, _ in each),
+            [fit.posterior for _, fit, _ in each],
+            [found.kernel for found, _, _ in each],
+            [uncertainty for _, _, uncertainty in each],
         )
 
 
-@register("single", "no transfer", rank=0)
+@register(
+    "single",
+    "no transfer",
+    rank=0,
+    about="a Gaussian process on the rows of the primary alone",
+    no_new_task=NO_NEW_TASK,
+)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
     """One GP per task, nothing shared: what transfer has to beat.
@@ -217,19 +219,33 @@ class PooledGP(PlainGP):
 
     inducing: str | int | None = "auto"
 
+    allowed: ClassVar[Allowed] = {
+        "inducing": (whole(1, "auto", None)[0], "'auto', None or a number of pseudo-inputs"),
+    }
+
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> PooledFit:
         scales, X = data.column_scales, data.cells.X
-        kernel, m = default_kernel(scales, self.kernel, "kernel"), number_of_inducing(self.inducing, len(X))
+        m: Any = self.inducing
+        if m == "auto":
+            m = INDUCING_INPUTS if len(X) > SPARSE_ABOVE else None
+        kernel = default_kernel(scales, self.kernel, "kernel")
         check_memory(tasks, infer, m)
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
-        fit = self._fit_rows(tasks, kernel, likelihood, scales, infer, data.centred, Z, learn_Z=self.inducing != "auto")
-        kernel, _, optimum, Z = fit.learnt
-        jitter = fit.posterior.prior.jitter
-        common = data.cells, fit.evidence, fit.noise, jitter, optimum.n_iter, optimum.converged, fit.posterior
-        return PooledFit(*common, kernel, Z, uncertainty=fit.uncertainty)
+        how = scales, infer, data.centred, Z, self.inducing != "auto"
+        found, fit, uncertainty = self._fit_rows(tasks, kernel, likelihood, *how)
+        search = found.optimum.n_iter, found.optimum.converged
+        common = data.cells, fit.evidence, found.noise, fit.posterior.prior.jitter, *search, fit.posterior
+        return PooledFit(*common, found.kernel, found.Z, uncertainty=uncertainty)
 
 
-@register("pooled", "pooled", rank=1)
+@register(
+    "pooled",
+    "pooled",
+    rank=1,
+    about="one Gaussian process for all rows, as if the tasks were one",
+    matrix="few",
+    not_in_auto=ALL_ONE,
+)
 @dataclass(eq=False, repr=False)
 class PooledGPRegressor(GPRegressor, PooledGP):
     """One GP for the rows of all tasks as if they were one, each task with its own level and scale.
@@ -279,7 +295,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         return super()._start_noise(replace(data, scaling=data.scaling.typical()))
 
 
-@register("single", "no transfer", rank=0)
+@register("single", "no transfer", rank=0, no_new_task=NO_NEW_TASK)
 @dataclass(eq=False, repr=False)
 class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
     """One GP per task by EP, nothing shared: what transfer has to beat.
@@ -311,7 +327,7 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
         return super()._fit_binary(data, place)
 
 
-@register("pooled", "pooled", rank=1)
+@register("pooled", "pooled", rank=1, matrix="few", not_in_auto=ALL_ONE)
 @dataclass(eq=False, repr=False)
 class PooledGPClassifier(EPClassifier, PooledGP):
     """One GP for all rows as if they were one task's, by EP; above 300 rows an approximation on 100 of their inputs.

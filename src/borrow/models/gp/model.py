@@ -6,6 +6,10 @@ inputs are rows' inputs, chosen for the kernel and again for the kernel found; o
 of the evidence (Snelson & Ghahramani 2006; Leen, Peltonen & Kaski 2011, section 5.2). Learnt ones explain noise by
 where they are: the evidence then is higher than the exact one (by 40 nats at 500 rows in three columns), new rows are
 predicted worse, and hundreds of iterations go into it.
+
+Single-task GPs of many tasks may be one batch (`fit_batches`): what a device needs, where each of them is too small to
+keep it busy. Nothing is shared, so the evidence is a sum over tasks and so is its gradient: every task has a search of
+its own (`maximise_each`), and an evaluation of all of them is one of the covariance without shared functions.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
 from borrow.inference import ExactInference, Inference, Result
+from borrow.inference.exact import exact
 from borrow.inference.hyper_uncertainty import (
     MOST_ROWS,
     HyperUncertainty,
@@ -28,10 +33,18 @@ from borrow.inference.hyper_uncertainty import (
     hyper_uncertainty,
     with_level,
 )
-from borrow.inference.priors import Prior, independent_priors, kernel_prior, noise_prior
+from borrow.inference.likelihoods import Gaussian
+from borrow.inference.priors import (
+    GaussianPrior,
+    Prior,
+    independent_noise_prior,
+    independent_priors,
+    kernel_prior,
+    noise_prior,
+)
 from borrow.kernels import Kernel
-from borrow.numerics import device as devices
-from borrow.numerics.device import require
+from borrow.kernels.compose import TaskKernels
+from borrow.numerics.device import ALONE_ROWS, MATRICES, require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import (
     NOISE_FLOOR,
@@ -41,9 +54,11 @@ from borrow.numerics.optimise import (
     Values,
     bounds_around,
     maximise,
+    maximise_each,
     with_prior,
 )
 from borrow.numerics.threads import SMALL_BLOCK
+from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
 
 SPARSE_ABOVE = 300
@@ -55,6 +70,8 @@ CREEPING = {"patience": 10, "memory": 100}
 CREEPING_TOL = 1e-4
 #: Lengthscales are moved one at a time up to so many, and in as many groups beyond: a move is two evaluations.
 MOST_SINGLES = 100
+#: Steps of either start before the better of the two goes on, task by task.
+WARMUP_ITERATIONS = 16
 #: What stands for a search where parameters are kept as given.
 KEPT = Optimum({}, np.nan, 0, 0, True, "kept as given")
 
@@ -89,7 +106,13 @@ def single_objective(
         return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, at, start)
 
     def gradient(fit: Result, values: Values, _: Any) -> Values:
-        return _gradient(fit, "Z" in values or Z is not None, scales if "Z" in values else None)
+        learnt = "Z" in values
+        found: Any
+        found, by = fit.gradient(inducing=learnt)
+        by["kernel"] = found.bases[0] if learnt or Z is not None else found.specific[0]
+        if learnt:
+            by["Z"] = found.inducing[0] * scales
+        return {n: by[n] for n in values}
 
     return Evidence(tasks, tasks, condition, gradient)
 
@@ -148,14 +171,6 @@ class Evidence:
         return fit
 
 
-def _gradient(fit: Result, sparse: bool, scales: Array | float | None) -> Values:
-    """Derivatives of the evidence; by the pseudo-inputs too where their scales are given."""
-    found: Any
-    found, by_likelihood = fit.gradient(inducing=sparse and scales is not None)
-    by = {"kernel": found.bases[0] if sparse else found.specific[0], **by_likelihood}
-    return by if not sparse or scales is None else {**by, "Z": found.inducing[0] * scales}
-
-
 class Learnt(NamedTuple):
     """What a fit of one GP found, and how it went."""
 
@@ -163,6 +178,16 @@ class Learnt(NamedTuple):
     likelihood: Values
     optimum: Optimum
     Z: Array | None = None
+
+    @property
+    def noise(self) -> Array:
+        """The noise variance; 1 for labels, which have none."""
+        return np.exp(self.likelihood.get("noise", np.zeros(1)))
+
+
+def smooth_and_rough(kernel: Kernel, start: Values) -> list[Values]:
+    """The start, and one with a fifth of the kernel's lengthscales: a rough function can be taken for a smooth one."""
+    return [start, {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}]
 
 
 def fit_single(
@@ -178,15 +203,14 @@ def fit_single(
 ) -> Learnt:
     """Maximise the evidence (and the priors) of one GP; inducing inputs, where there are any, are held or learnt.
 
-    A rough function can be taken for a smooth one and noise: a second start has a fifth of the lengthscales.
+    A rough function can be taken for a smooth one and noise: there are two starts (`smooth_and_rough`).
     """
     start = {"kernel": kernel.theta, **likelihood} | ({} if Z is None or not learn_Z else {"Z": Z / scales})
     objective, bounds = single_objective(tasks, kernel, infer, scales, Z), bounds_of(start, tasks.cells)
     if prior is not None:
         objective = with_prior(objective, single_priors(kernel, scales, bool(likelihood), infer.log_variance))
     if "Z" not in start:
-        rough = {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}
-        optimum = QuasiNewton(objective).race([start, rough], bounds, max_iter)
+        optimum = QuasiNewton(objective).race(smooth_and_rough(kernel, start), bounds, max_iter)
     else:
         reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
@@ -242,13 +266,13 @@ def single_uncertainty(
     """How uncertain kernel, noise and, of centred targets, level leave the function of one GP; sparse with a Z."""
     kernel, own, _, Z = found
     values = {"kernel": kernel.theta, **own}
-    log_prior = None if prior is None else single_priors(kernel, scales, bool(own), infer.log_variance)
+    log_priors = [] if prior is None else [single_priors(kernel, scales, bool(own), infer.log_variance)]
     moves = [direction(values, kernel=kernel.marks(name)) for name in ("lengthscale", "variance")]
     levelled: Any = with_level(kernel, centred)
     return explore(
         tasks,
         lambda at: condition_single(tasks, levelled.with_theta(at["kernel"]), at, infer, Z),
-        log_prior,
+        log_priors,
         values,
         [*moves, direction(values, noise=1.0)],
         single_lengthscales(values, kernel),
@@ -265,13 +289,11 @@ def uncertainty_by_task(
     centred: bool,
 ) -> UncertaintyByTask:
     """That of tasks that share nothing, each as of a single-task GP; none of a task without a kernel or a row."""
-    parts = []
+    parts: list[HyperUncertainty | None] = [None] * len(kernels)
     for t, kernel in enumerate(kernels):
         own, alone = {n: values[n][t : t + 1] for n in ("noise",) if n in values}, tasks.only(t)
-        part = None
         if kernel is not None and len(alone.cells.y):
-            part = single_uncertainty(alone, Learnt(kernel, own, KEPT), scales, prior, infer, centred)
-        parts.append(part)
+            parts[t] = single_uncertainty(alone, Learnt(kernel, own, KEPT), scales, prior, infer, centred)
     return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)
 
 
@@ -285,36 +307,30 @@ def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") ->
 def explore(
     tasks: PlacedTasks,
     condition: Callable[[Values], Result],
-    log_prior: Objective | None,
+    log_priors: Sequence[Objective],
     values: Values,
     directions: Sequence[Values],
     singles: Sequence[Values] = (),
+    rows: float | None = None,
 ) -> HyperUncertainty | None:
     """How uncertain the hyper-parameters of a model leave its functions; None where the rows are many, or labels.
 
+    `rows` is how many, all pairs written out, an evaluation costs as much as; all there are unless it is said.
     With labels the scale of the function is its certainty: on EEG trials probabilities averaged over the points had a
     log loss of .555 where those of the optimum have .519 without transfer, though .524 against .553 with it.
     """
-    if "noise" not in values or len(tasks.cells.y) > MOST_ROWS:
+    if "noise" not in values:
+        return None
+    if (as_many := len(tasks.cells.y) if rows is None else rows) > MOST_ROWS:
+        log.info("hyper-parameters are taken as known: an evaluation costs as much as %d rows written out", as_many)
         return None
 
     def evaluate(at: Values) -> tuple[float, Any]:
         fit = condition(at)
-        return fit.evidence + (0.0 if log_prior is None else log_prior(at)[0]), fit.posterior
+        return fit.evidence + sum(log_prior(at)[0] for log_prior in log_priors), fit.posterior
 
     low = {n: bounds_of(values, tasks.cells)[n][0] for n in ("noise",) if n in values}
     return hyper_uncertainty(evaluate, values, directions, singles, low)
-
-
-def number_of_inducing(inducing: Any, n: int) -> int | None:
-    """Inducing inputs of a pooled GP on n rows; None is exact."""
-    if isinstance(inducing, str) and inducing == "auto":
-        return INDUCING_INPUTS if n > SPARSE_ABOVE else None
-    if inducing is None:
-        return None
-    if isinstance(inducing, (int, np.integer)) and not isinstance(inducing, bool) and inducing >= 1:
-        return int(inducing)
-    raise ValueError(f"inducing={inducing!r}: expected 'auto', None or a number of pseudo-inputs")
 
 
 def check_memory(tasks: PlacedTasks, infer: Inference, m: int | None = None) -> None:
@@ -328,12 +344,98 @@ def check_memory(tasks: PlacedTasks, infer: Inference, m: int | None = None) -> 
     if m is not None:
         what = f"a GP of {m:,} inducing inputs on {n:,} distinct rows"
         return require(tasks.device, 8.0 * 2.7 * n * m, what, "give fewer inducing inputs, or thin the rows")
-    place = tasks.device if n >= devices.ALONE_ROWS or len(sizes) == 1 else None
+    place = tasks.device if n >= ALONE_ROWS or len(sizes) == 1 else None
     worked = (1.0 if isinstance(infer, ExactInference) else 2.0) + 2.7 * (n < SMALL_BLOCK)
     kept = 4.0 * float(sizes @ sizes) + worked * n * n
     require(
         place,
-        8.0 * (kept if place is None else devices.MATRICES * n * n),
+        8.0 * (kept if place is None else MATRICES * n * n),
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
     )
+
+
+def fit_batches(
+    tasks: PlacedTasks,
+    starts: Sequence[tuple[Kernel | None, Values]],
+    scales: Array,
+    prior: str | None,
+    max_iter: int,
+    infer: Inference,
+    tol: float,
+) -> dict[int, tuple[Array, Values, float]]:
+    """Theta, noise and evidence of the tasks that are too small to be on the device by themselves, by task.
+
+    Those whose kernels have one form are one batch. None without a device, nor of labels.
+    """
+    groups: dict[Any, list[int]] = {}
+    for t, (template, _) in enumerate(starts):
+        rows = tasks.cells.starts[t + 1] - tasks.cells.starts[t]
+        form = None if template is None or not 0 < rows < ALONE_ROWS else template.form()
+        if form is not None:
+            groups.setdefault(form, []).append(t)
+    found: dict[int, tuple[Array, Values, float]] = {}
+    if tasks.device is None or not isinstance(infer, ExactInference):
+        return found
+    for members in groups.values():
+        batch, template = PlacedTasks(tasks.cells.some(members), device=tasks.device), starts[members[0]][0]
+        assert template is not None  # it has a form
+        noise = np.concatenate([starts[t][1]["noise"] for t in members])
+        theta, noise, evidence = fit_together(batch, template, noise, scales, prior, max_iter, tol)
+        for i, t in enumerate(members):
+            found[t] = theta[i], {"noise": noise[i : i + 1]}, float(evidence[i])
+    return found
+
+
+def fit_together(
+    tasks: PlacedTasks, template: Kernel, noise: Array, scales: Array, prior: str | None, max_iter: int, tol: float
+) -> tuple[Array, Array, Array]:
+    """Theta (T, P), log noise (T,) and evidence (T,) of the tasks' own GPs, all with kernels like the template.
+
+    As in `fit_single` a second start has a fifth of the lengthscales. No task is without rows.
+    """
+    T, n = len(tasks.cells.starts) - 1, template.n_theta
+    smooth = np.column_stack([np.tile(template.theta, (T, 1)), noise])
+    rough = smooth + np.log(0.2) * np.append(template.marks("lengthscale"), 0.0)
+    both = bounds_of({"kernel": smooth[:, :n], "noise": noise}, tasks.cells)
+    low, high = (np.column_stack([both["kernel"][side], both["noise"][side]]) for side in (0, 1))
+    batch, bounds = Batch(tasks, template, scales, prior), (low, high)
+    twice = PlacedTasks(tasks.cells.some([*range(T)] * 2), device=tasks.device)  # both starts at once
+    both_ways = Batch(twice, template, scales, prior)
+    heats, around = np.vstack([smooth, rough]), (np.vstack([low] * 2), np.vstack([high] * 2))
+    heats = maximise_each(both_ways.objective, heats, around, min(WARMUP_ITERATIONS, max_iter), tol)
+    values = both_ways.objective(heats)[0]
+    start = np.where((values[:T] >= values[T:])[:, None], heats[:T], heats[T:])
+    x = maximise_each(batch.objective, start, bounds, max(max_iter - WARMUP_ITERATIONS, 1), tol)
+    return x[:, :n], x[:, n], batch.evidence(x)[0]
+
+
+class Batch:
+    """The evidence of every task, with the priors that all GP estimators share."""
+
+    def __init__(self, tasks: PlacedTasks, template: Kernel, scales: Array, prior: str | None) -> None:
+        self.tasks, self.template = tasks, template
+        self.T, n = len(tasks.cells.starts) - 1, template.n_theta
+        self.parts = [slice(t * n, (t + 1) * n) for t in range(self.T)]
+        self.priors: list[tuple[slice, GaussianPrior]] = []
+        if prior is not None:
+            self.priors = [(slice(0, n), kernel_prior(template, scales)), (slice(n, n + 1), independent_noise_prior(1))]
+
+    def evidence(self, x: Array) -> tuple[Array, Any]:
+        """Of every task, and the way to its derivatives."""
+        kernels = TaskKernels([self.template] * self.T, x[:, :-1].ravel(), self.parts)
+        nothing = SharedCovariance(self.tasks, [], [], np.zeros((self.T, 0)), kernels)
+        fit = exact(nothing, Gaussian(self.tasks.cells, np.exp(x[:, -1])))
+        posterior: Any = fit.posterior
+        return posterior.evidence_alone + fit.likelihood.log_normalisers(posterior.sites.tau), fit
+
+    def objective(self, x: Array) -> tuple[Array, Array]:
+        """What is maximised of every task, and its derivatives."""
+        value, fit = self.evidence(x)
+        found, by_noise = fit.gradient()
+        by = np.column_stack([np.stack(found.specific), by_noise["noise"]])
+        for at, prior in self.priors:
+            away = x[:, at] - prior.mean
+            pull = prior.pull(away)
+            value, by[:, at] = value - 0.5 * (away * pull).sum(axis=1), by[:, at] - pull
+        return value, by

@@ -52,7 +52,7 @@ class Features:
     unit: bool
 
     def times(self, v: Array) -> Array:
-        """The product Phi v."""
+        """The product of the basis functions at these rows with a vector."""
         return v[self.at] if self.unit else self.at @ v
 
     def between(self, K: Array, other: Features) -> Array:

@@ -21,7 +21,7 @@ from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, is_among, is_number, one_of, positive, whole
 from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.fit import Fit, NewTask, Settings, learn, takes_sparse
+from borrow.models.hierarchical.fit import Fit, NewTask, learn, takes_sparse
 from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
@@ -73,24 +73,9 @@ class HierarchicalGP(TaskEstimator):
     def _learn_rows(
         self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool
     ) -> tuple[Fit, Step | None, Scaling]:
-        """The model of these targets at the inputs of the pool; a noise in the units of y becomes one for scaled y."""
+        """The model of these targets at the inputs of the pool."""
         data = build(rows, self.normalize_y)
-        settings = Settings(
-            base_kernel=self.base_kernel,
-            pi=None if isinstance(self.mean_strength, str) else float(self.mean_strength),
-            tau=None if isinstance(self.covariance_strength, str) else float(self.covariance_strength),
-            noise=None if self.noise is None else float(self.noise) / float(np.mean(data.scaling.scale**2)),
-            learn_noise=self.learn_noise,
-            rank=rank,
-            prior=self.prior,
-            optimizer=self.optimizer,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            accelerate=self.accelerate,
-            random_state=self.random_state,
-        )
-        device = resolve(self.device, len(data.cells.y))
-        found = learn(pool.X, pool.n_labelled, data.cells, pool.column_scales, settings, workers, device)
+        found = learn(self, pool, data, rank, workers, resolve(self.device, len(data.cells.y)))
         return *found, data.scaling
 
     def _new_task(self, fit: Fit, rows: Any, target: Array, centers: Array, scales: Array) -> NewTask:
@@ -130,7 +115,14 @@ class HierarchicalGP(TaskEstimator):
             )
 
 
-@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
+@register(
+    "hierarchical",
+    "hierarchical GP",
+    rank=4,
+    most_rows=1500,
+    about="mean and covariance of functions learnt from all tasks (Yu, Tresp & Schwaighofer 2005)",
+    matrix="all",
+)
 @dataclass(eq=False, repr=False)
 class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """Learn the prior itself, mean and covariance function, from many tasks of few rows each.
@@ -271,7 +263,7 @@ class Margins(LogOdds):
         return self.log_odds(self.fit.means(X), self.center, self.scale)
 
 
-@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500)
+@register("hierarchical", "hierarchical GP", rank=4, most_rows=1500, matrix="all")
 @dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
     """Learn the prior of many related labellings: the regressor on targets -1 and +1, calibrated to probabilities.
@@ -358,12 +350,9 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         models = self._fit_of().model
         codes = {c: i for i, c in enumerate(self.classes_.tolist())}
         values = [v.item() if isinstance(v, np.generic) else v for v in np.ravel(np.asarray(y, dtype=object)).tolist()]
-        missing = [v is None or v != v for v in values]
-        unknown = [v for v, gone in zip(values, missing, strict=True) if not gone and v not in codes]
-        if unknown:
+        if unknown := [v for v in values if v is not None and v == v and v not in codes]:
             raise ValueError(f"y holds {unknown[0]!r}; the classes are {', '.join(map(repr, codes))}")
-        coded = np.array([np.nan if gone else codes[v] for v, gone in zip(values, missing, strict=True)])
-        rows, found = read_new_task(self, X, coded)
+        rows, found = read_new_task(self, X, np.array([codes.get(v, np.nan) for v in values]))
         tasks = []
         for k, m in zip(positives(self.classes_), models, strict=True):
             target = np.where(found == min(k, len(self.classes_) - 1), 1.0, -1.0)

@@ -17,6 +17,8 @@ from sklearn.utils import check_random_state
 
 from borrow.covariance import Prediction, SharedCovariance, evidence_of_rows
 from borrow.data.cells import Cells, Codes, thin
+from borrow.data.read import Pool
+from borrow.data.scaling import TaskData
 from borrow.data.table import Table
 from borrow.estimators.gp import default_kernel
 from borrow.inference import priors
@@ -51,9 +53,9 @@ from borrow.models.hierarchical.search import (
     choose,
     few_of,
     fit_em,
-    held_out_run,
     hold_out,
     log_density,
+    path,
     ranking_or_density,
 )
 from borrow.numerics import memory
@@ -162,29 +164,6 @@ def fit_base(
 MARGIN = (1.0, 0.0)
 #: Rows of new inputs answered at a time.
 BLOCK = 2000
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The constructor's arguments that the fit needs."""
-
-    base_kernel: Any
-    pi: float | None  # infinite for a mean of zero; None to choose it
-    tau: float | None  # infinite for K = kappa; None to choose it
-    noise: float | None  # in units of scaled targets
-    learn_noise: bool
-    rank: bool  # choose by ranking (labels) or by density (numbers)
-    prior: str | None
-    optimizer: str | None
-    max_iter: int
-    tol: float
-    accelerate: bool
-    random_state: Any
-
-    @property
-    def chooses_noise(self) -> bool:
-        """Whether the noise is neither given nor learnt by EM."""
-        return self.noise is None and not self.learn_noise
 
 
 @dataclass(frozen=True)
@@ -314,72 +293,78 @@ def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
 
 
 def learn(
-    X: Any,
-    n_labelled: int,
-    cells: Cells,
-    scales: Array,
-    settings: Settings,
-    workers: Workers | None = None,
-    device: Device | None = None,
+    e: Any, pool: Pool, data: TaskData, rank: bool, workers: Workers | None = None, device: Device | None = None
 ) -> tuple[Fit, Step | None]:
-    """Base kernel, then tau, noise and the number of iterations, then EM on all rows.
+    """Base kernel, then tau, noise and the number of iterations, then EM on all rows; `e` is the estimator.
 
-    Beside the fit, for probabilities: what EM without some rows said of these, where it was run.
+    `rank` chooses by ranking, for labels, instead of density. Beside the fit, for probabilities: what EM without some
+    rows said of these, where it was run.
     """
-    Z = X[:n_labelled]
-    kernel = base_kernel_of(settings.base_kernel, X, scales)
-    noise = 0.1 if settings.noise is None else settings.noise
-    free = [n for n in kernel.parameter_names() if not settings.chooses_noise or n.split(".")[-1] != "variance"]
-    if settings.optimizer is not None and free:
+    cells, Z, scales = data.cells, pool.X[: pool.n_labelled], pool.column_scales
+    pi, tau = (None if isinstance(v, str) else float(v) for v in (e.mean_strength, e.covariance_strength))
+    kernel, n_iter = base_kernel_of(e.base_kernel, pool.X, scales), int(e.max_iter)
+    choice, tried, step = None, [], None
+    chooses_tau, chooses_noise = tau is None, e.noise is None and not e.learn_noise
+    noise = 0.1 if e.noise is None else float(e.noise) / float(np.mean(data.scaling.scale**2))
+    free = [n for n in kernel.parameter_names() if not chooses_noise or n.split(".")[-1] != "variance"]
+    if e.optimizer is not None and free:
         objective = base_objective(kernel, Z, cells, workers, device)
-        kernel, noise = fit_base(kernel, noise, scales, settings.prior, objective)
+        kernel, noise = fit_base(kernel, noise, scales, e.prior, objective)
     _check_memory(kernel, Z, cells, device if workers is None else None)
     basis = basis_of(kernel, Z)
     problem = arrange(basis, cells, workers, device)
-    rows = problem.n_rows if settings.prior is not None and settings.learn_noise else 0.0
-    first = np.inf if settings.pi is None else settings.pi
-    strengths = Strengths(first, np.inf, rows, noise, settings.learn_noise, settings.accelerate)
-    tau, n_iter, choice = settings.tau, settings.max_iter, None
-    if tau is None or settings.pi is None or settings.chooses_noise:
+    rows = problem.n_rows if e.prior is not None and e.learn_noise else 0.0
+    strengths = Strengths(np.inf if pi is None else pi, np.inf, rows, noise, e.learn_noise, e.accelerate)
+    if chooses_tau or pi is None or chooses_noise:
         mean_variance = float(np.mean(kernel.diag(Z)))
-        choice = _choose(problem, settings, strengths, mean_variance)
+        noises = tuple(r * mean_variance for r in NOISES) if chooses_noise else (noise,)
+        choice = _choose(problem, strengths, pi, tau, noises, rank, n_iter, e.random_state)
         if choice is not None:
+            tried, step = choice.tried, choice.step
             noise, strengths = choice.noise, replace(strengths, pi=choice.pi)
-        elif settings.chooses_noise:
+        elif chooses_noise:
             noise = 0.3 * mean_variance
     if tau is None:
         tau, n_iter = (np.inf, 0) if choice is None else (choice.tau, choice.step.n_iter)
     strengths = replace(strengths, tau=tau)
     if np.isfinite(tau) and n_iter > 0:
-        if settings.rank and choice is None and basis.Phi is not None:
-            folds = few_of(hold_out(problem, check_random_state(settings.random_state)), problem)
-            choice = held_out_run(folds, strengths, noise, n_iter) if folds else None
-        chosen = settings.tau is None
-        tol = -np.inf if chosen else settings.tol
-        done = fit_em(problem, strengths, noise, n_iter, tol, settings.accelerate and not chosen)
-        state, moments, trace, converged = done.state, done.statistics, done.trace, done.converged or chosen
+        if rank and choice is None and basis.Phi is not None:
+            folds = few_of(hold_out(problem, check_random_state(e.random_state)), problem)
+            if folds:
+                *_, step = path(folds, strengths, noise, log_density, n_iter)
+        tol = -np.inf if chooses_tau else float(e.tol)
+        done = fit_em(problem, strengths, noise, n_iter, tol, e.accelerate and not chooses_tau)
+        state, moments, trace, converged = done.state, done.statistics, done.trace, done.converged or chooses_tau
     else:
         state = with_exact_mean(start(problem.basis, noise), problem, strengths)
         moments = expect(state, problem, moments=False)
         trace, converged = [moments.evidence], True
     theta = to_host(functions(state, problem, moments))
     state = State(to_host(state.mu), to_host(state.K), state.noise)  # what was learnt answers from the host
-    tried, step = ([], None) if choice is None else (choice.tried, choice.step)
-    return Fit(X, n_labelled, basis, cells, state, theta, moments.evidence, strengths, trace, converged, tried), step
+    evidence, X, n = moments.evidence, pool.X, pool.n_labelled
+    return Fit(X, n, basis, cells, state, theta, evidence, strengths, trace, converged, tried), step
 
 
-def _choose(problem: Problem, settings: Settings, strengths: Strengths, mean_variance: float) -> Choice | None:
-    """tau, noise and number of iterations by held-out rows; None where there are none, or nothing to choose."""
-    folds = hold_out(problem, check_random_state(settings.random_state))
-    noises = tuple(r * mean_variance for r in NOISES) if settings.chooses_noise else (strengths.noise_level,)
-    taus = tuple(t * problem.m for t in TAUS) if settings.tau is None else (settings.tau,)
+def _choose(
+    problem: Problem,
+    strengths: Strengths,
+    pi: float | None,
+    tau: float | None,
+    noises: tuple[float, ...],
+    rank: bool,
+    max_iter: int,
+    random_state: Any,
+) -> Choice | None:
+    """pi, tau, noise and number of iterations by held-out rows; None where there are none, or nothing to choose."""
+    folds = hold_out(problem, check_random_state(random_state))
+    taus = tuple(t * problem.m for t in TAUS) if tau is None else (tau,)
     if problem.m < 2 or not np.isfinite(taus[0]):
         taus = ()
-    means = (settings.pi,) if settings.pi is not None else MEANS if problem.m > 1 else MEANS[:1]
+    means = (pi,) if pi is not None else MEANS if problem.m > 1 else MEANS[:1]
     if not folds or (problem.m < 2 and len(noises) == 1):
         return None
-    score, margin = (ranking_or_density, MARGIN[1]) if settings.rank else (log_density, MARGIN[0])
-    return choose(folds, few_of(folds, problem), strengths, means, taus, noises, score, margin, settings.max_iter)
+    score, margin = (ranking_or_density, MARGIN[1]) if rank else (log_density, MARGIN[0])
+    return choose(folds, few_of(folds, problem), strengths, means, taus, noises, score, margin, max_iter)
 
 
 def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -> None:

@@ -30,8 +30,7 @@ normal-inverse-Wishart prior around the base kernel k. What theta is, is the `Ba
 | (8), (15) | `maximise` |
 | (9), (16) | `maximise` |
 | (17) | `coefficients` |
-| (18) | `learned_root` |
-| (19) | `learned_kernel` |
+| (18), (19) | `learned_kernel` |
 
 The E-step is a sum over the tasks, wherever they lie. With A_l = Phi_l K Phi_l' + sigma^2/count and the columns
 V_l = Phi_l'A_l^-1 (y^l - Phi_l mu) it needs of the tasks only S = sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l), (p, p), and
@@ -60,7 +59,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,12 +68,12 @@ from borrow.data.cells import Cells, Codes
 from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.basis import (
     Basis,
+    Group,
     GroupShard,
     PlacedGroups,
     at_positions,
     function_basis,
     in_groups,
-    tasks_of_equal_rows,
 )
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import (
@@ -144,24 +142,16 @@ class Problem:
         return np.flatnonzero(self.cells.count == 0)
 
     @cached_property
-    def groups(self) -> tuple[Codes, Codes, Codes, Array, Array]:
-        """Of all rows seen, group after group: input, group, tasks of the group, their mean target, count."""
-        cells, position, parts = self.cells, self.cells.X[:, 0].astype(np.intp), []
-        for i, tasks in enumerate(tasks_of_equal_rows(cells)):
-            rows = np.flatnonzero(cells.count[cells.of(tasks[0])] > 0)
-            at = cells.starts[tasks][:, None] + rows
-            same = np.full((2, len(rows)), [[i], [len(tasks)]])
-            parts.append((position[at[0]], *same, cells.y[at].mean(axis=0), cells.count[at[0]]))
-        none = np.zeros(0, dtype=np.intp)
-        found = zip(*(parts or [(none, none, none, np.zeros(0), np.zeros(0))]), strict=True)
-        return tuple(np.concatenate(part) for part in found)  # type: ignore[return-value]
+    def groups(self) -> list[Group]:
+        """Tasks that see the same rows, on the host, where theta is f."""
+        return in_groups(self.cells, None).groups
 
     @cached_property
     def by_rows(self) -> bool:
         """Whether S is sent as what it is made of: on the host, where theta is f and few rows are of the same input."""
         tasks, p = self.tasks, len(self.basis.prior)
         on_host = tasks.device is None and tasks.of_workers is None
-        return on_host and self.basis.Phi is None and len(self.groups[0]) <= FEW_ROWS * p
+        return on_host and self.basis.Phi is None and sum(len(g.count) for g in self.groups) <= FEW_ROWS * p
 
     def holding_out(self, mask: Any) -> Problem:
         """The same tasks without some of their cells, which are to be predicted."""
@@ -235,11 +225,12 @@ def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> Sta
         return state
     K, pi = state.K, max(strengths.pi, LEAST_PI)
     if problem.by_rows and pi >= ROWS_PI:
-        at, group, tasks, y, count = problem.groups
-        A, end = K[np.ix_(at, at)], np.flatnonzero(np.diff(group, append=-1)) + 1
-        for i, j in pairwise([0, *end]):
-            A[i:j, i:j] *= 1.0 + pi / tasks[i]
-        add_diagonal(A, pi * state.noise / (count * tasks))
+        rows = [(g.seen.at, g.Y.mean(axis=1), g.count * len(g.tasks)) for g in problem.groups]
+        at, y, weight = (np.concatenate(part) for part in zip(*rows, strict=True))
+        A, ends = K[np.ix_(at, at)], np.cumsum([0, *(len(g.count) for g in problem.groups)])
+        for g, i, j in zip(problem.groups, ends, ends[1:], strict=False):
+            A[i:j, i:j] *= 1.0 + pi / len(g.tasks)
+        add_diagonal(A, pi * state.noise / weight)
         return replace(state, mu=K[:, at] @ solve(cholesky(A, overwrite=True), y))
     moments = expect(state, problem, scatter=False)
     B = -moments.S
@@ -262,81 +253,73 @@ class Question:
     gram: Array | None  # Phi'Phi of all labelled inputs; None for the identity
 
 
-class TaskPosteriors:
-    """The posteriors of a shard's tasks: (5), (6) with a primal basis, (12), (13) in function space."""
+def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any, ...]]:
+    """The posteriors of a shard's tasks, as they were kept or made: their columns V_l, and what is summed over tasks.
 
-    def __init__(self, shard: GroupShard, question: Question) -> None:
-        M, known, noise = shard.cells.n_tasks, question.state, question.state.noise
-        mu, K, gram = (beside(v, shard.device) for v in (known.mu, known.K, question.gram))
-        p, state = len(mu), State(mu, K, noise)
-        if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows
-            mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
-            mu[:p], K[:p, :p] = state.mu, state.K
-        V = as_type_of(K, np.zeros((len(K), M)))
-        dense, roots = question.moments and not question.by_rows, []
-        S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if dense else 0.0
-        residual, evidence, variances = shard.scatter, shard.log_noise_density(noise), []
-        for g in shard.groups:
-            tasks, sites, target = g.Y.shape[-1], g.sites(noise), g.Y - g.seen.times(mu)[..., None]
-            A = g.seen.between(K, g.seen)
-            add_diagonal(A, sites)
-            L = cholesky(A, overwrite=True)
-            inverse = inverse_from_factor(L)
-            a = inverse @ target
-            g.seen.add(V, g.tasks, a)  # eqs. 5, 12: f^l = mu + K V_l
-            if question.by_rows and question.moments:
-                roots.append(Root(g.seen.at, a, np.sqrt(tasks) * solve_lower(L, np.eye(len(L)))))
-            elif question.moments:
-                g.seen.add_square(S, -tasks * inverse)  # eqs. 6, 13: C_l = K - K Phi_l'A_l^-1 Phi_l K
-            # eqs. 9, 16: y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
-            variance = sites - sites**2 * diagonal(inverse)
-            weighted = weigh_rows(g.count, (sites[..., None] * a) ** 2)
-            residual += float(weighted.sum()) + tasks * float((g.count * variance).sum())
-            evidence -= 0.5 * (float((a * target).sum()) + tasks * log_determinant(L) + g.n_cells * np.log(2 * np.pi))
-            if question.held:
-                part = solve_lower(L, g.seen.between(K, g.held))
-                variances.append((g.held.variances(K) - column_dots(part, part)).clip(0.0))
-        if dense:
-            if question.scatter:
-                S += V @ V.T
-            S = S[:p, :p]
-        self.V, self.S, self.v = V[:p], S if dense or not question.moments else roots, V[:p].sum(axis=1)
-        self.residual, self.evidence, self.squares = residual, float(evidence), 0.0
-        self.predictions = np.full((2, len(shard.cells.y)), np.nan)
+    Equations (5), (6) with a primal basis, (12), (13) in function space.
+    """
+    if (kept := shard.cache.get("posteriors", question.key)) is not None:
+        return kept
+    M, known, noise = shard.cells.n_tasks, question.state, question.state.noise
+    told: list[Any] = [known.mu, known.K, question.gram]  # workers are told on the host
+    mu, K, gram = (v if v is None or is_tensor(v) else place(v, shard.device) for v in told)
+    p, state = len(mu), State(mu, K, noise)
+    if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows
+        mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
+        mu[:p], K[:p, :p] = state.mu, state.K
+    V = as_type_of(K, np.zeros((len(K), M)))
+    dense, roots = question.moments and not question.by_rows, []
+    S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if dense else 0.0
+    residual, evidence, variances = shard.scatter, shard.log_noise_density(noise), []
+    for g in shard.groups:
+        tasks, sites, target = g.Y.shape[-1], g.sites(noise), g.Y - g.seen.times(mu)[..., None]
+        A = g.seen.between(K, g.seen)
+        add_diagonal(A, sites)
+        L = cholesky(A, overwrite=True)
+        inverse = inverse_from_factor(L)
+        a = inverse @ target
+        g.seen.add(V, g.tasks, a)  # eqs. 5, 12: f^l = mu + K V_l
+        if question.by_rows and question.moments:
+            roots.append(Root(g.seen.at, a, np.sqrt(tasks) * solve_lower(L, np.eye(len(L)))))
+        elif question.moments:
+            g.seen.add_square(S, -tasks * inverse)  # eqs. 6, 13: C_l = K - K Phi_l'A_l^-1 Phi_l K
+        # eqs. 9, 16: y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
+        variance = sites - sites**2 * diagonal(inverse)
+        weighted = weigh_rows(g.count, (sites[..., None] * a) ** 2)
+        residual += float(weighted.sum()) + tasks * float((g.count * variance).sum())
+        evidence -= 0.5 * (float((a * target).sum()) + tasks * log_determinant(L) + g.n_cells * np.log(2 * np.pi))
         if question.held:
-            theta = mu[:, None] + K @ V
-            seen = theta[:, np.unique(shard.cells.task[shard.cells.count > 0])]
-            self.squares = sum_of_squares(gram, seen)
-            for g, variance in zip(shard.groups, variances, strict=True):
-                real = g.held_cells >= 0
-                at = g.held_cells[real]
-                self.predictions[0, at] = to_host(g.held.of_tasks(theta, g.tasks))[real]
-                self.predictions[1, at] = np.broadcast_to(to_host(variance)[..., None], real.shape)[real]
+            part = solve_lower(L, g.seen.between(K, g.held))
+            variances.append((g.held.variances(K) - column_dots(part, part)).clip(0.0))
+    if dense:
+        if question.scatter:
+            S += V @ V.T
+        S = S[:p, :p]
+    squares, predictions = 0.0, np.full((2, len(shard.cells.y)), np.nan)
+    if question.held:
+        theta = mu[:, None] + K @ V
+        squares = sum_of_squares(gram, theta[:, np.unique(shard.cells.task[shard.cells.count > 0])])
+        for g, variance in zip(shard.groups, variances, strict=True):
+            real = g.held_cells >= 0
+            at = g.held_cells[real]
+            predictions[0, at] = to_host(g.held.of_tasks(theta, g.tasks))[real]
+            predictions[1, at] = np.broadcast_to(to_host(variance)[..., None], real.shape)[real]
+    V, S = V[:p], S if dense or not question.moments else roots
+    sums = S, V.sum(axis=1), residual, float(evidence), [predictions], squares
+    return shard.cache.keep("posteriors", question.key, (V, sums))
 
 
-def beside(array: Any, device: Device | None) -> Any:
-    """What tasks share, where a shard is computed: workers are told of it on the host."""
-    return array if array is None or is_tensor(array) else place(array, device)
+def _columns(shard: GroupShard, question: Question) -> Array:
+    return _posteriors(shard, question)[0]
+
+
+def _sums(shard: GroupShard, question: Question) -> tuple[Any, ...]:
+    return _posteriors(shard, question)[1]
 
 
 def sum_of_squares(gram: Array | None, theta: Array) -> float:
     """Of the functions over all labelled inputs: theta'Phi'Phi theta."""
     return float((theta * (theta if gram is None else gram @ theta)).sum())
-
-
-def _posteriors(shard: GroupShard, question: Question) -> TaskPosteriors:
-    """The posteriors of a shard's tasks, as they were kept or made again."""
-    kept: TaskPosteriors | None = shard.cache.get("posteriors", question.key)
-    return kept if kept is not None else shard.cache.keep("posteriors", question.key, TaskPosteriors(shard, question))
-
-
-def _sums(shard: GroupShard, question: Question) -> tuple[Any, ...]:
-    found = _posteriors(shard, question)
-    return found.S, found.v, found.residual, found.evidence, [found.predictions], found.squares
-
-
-def _columns(shard: GroupShard, question: Question) -> Array:
-    return _posteriors(shard, question).V
 
 
 def expect(state: State, problem: Problem, moments: bool = True, scatter: bool = True) -> Moments:
@@ -404,7 +387,7 @@ def log_hyper_prior(state: State, basis: Basis, strengths: Strengths) -> float:
     value = -0.5 * strengths.noise_rows * (np.log(state.noise) + strengths.noise_level / state.noise)
     ratio = solve_lower(L, basis.factor)  # tr kappa K^-1 is the sum of its squares
     drift = log_determinant(L) - log_determinant(basis.factor) + float(inner(ratio, ratio)) - len(L)
-    value -= 0.5 * strengths.tau * drift
+    value -= 0.5 * strengths.tau * drift  # eqs. 4, 10
     if np.isfinite(strengths.pi):
         whitened = solve_lower(L, state.mu)
         value -= 0.5 * strengths.pi * float(whitened @ whitened)
@@ -419,20 +402,17 @@ def stretch(old: State, new: State, factor: float) -> State:
 
 def coefficients(basis: Basis, theta: Array) -> Array:
     """alpha of f(x) = sum_i alpha_i k(z_i, x) (17)."""
-    return solve(basis.factor, theta) if basis.W is None else basis.W @ theta
-
-
-def learned_root(basis: Basis, K: Array) -> Array:
-    """R with R R' = C_alpha, so that (18) is k(x, Z) R R' k(Z, x')."""
-    return np.asarray(coefficients(basis, cholesky(K)))
+    return solve(basis.factor, theta) if basis.W is None else basis.W @ theta  # eq. 17
 
 
 def learned_kernel(basis: Basis, K: Array, m: int, tau: float) -> LearnedKernel:
-    """(19): what was learnt and the base kernel, weighted by their equivalent sample sizes m and tau."""
-    learnt = m / (tau + m) if np.isfinite(tau) else 0.0
-    return LearnedKernel(
-        base=basis.kernel, Z=basis.Z, root=learned_root(basis, K), raw_weight=learnt, base_weight=1.0 - learnt
-    )
+    """(19): what was learnt and the base kernel, weighted by their equivalent sample sizes m and tau.
+
+    With R R' = C_alpha, what was learnt, (18), is k(x, Z) R R' k(Z, x').
+    """
+    R = np.asarray(coefficients(basis, cholesky(K)))  # eq. 18
+    learnt = m / (tau + m) if np.isfinite(tau) else 0.0  # eq. 19
+    return LearnedKernel(base=basis.kernel, Z=basis.Z, root=R, raw_weight=learnt, base_weight=1.0 - learnt)
 
 
 def prior_at(basis: Basis, K: Array, X: Any, full: bool) -> tuple[Array, Array]:

@@ -185,12 +185,6 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
             states = [maximise(s, moments, f, strengths) for s, moments, f in parts]
 
 
-def held_out_run(folds: list[Problem], strengths: Strengths, noise: float, n_iter: int) -> Choice:
-    """Answers for held-out rows at settings that were given, for probabilities."""
-    *_, last = path(folds, strengths, noise, log_density, n_iter)
-    return Choice(strengths.pi, strengths.tau, noise, last, [])
-
-
 def choose(
     folds: list[Problem],
     few: list[Problem],

@@ -38,7 +38,6 @@ from borrow.models.ivm.problems import (
     Outcome,
     Problem,
     Regression,
-    Settings,
     alternate,
 )
 from borrow.numerics.device import require
@@ -98,10 +97,8 @@ class MultiTaskIVM(GPEstimator):
         self, problem: Problem, values: Values, number: Codes, labels: tuple[Hashable, ...]
     ) -> tuple[Outcome, Active, Chosen]:
         """Rows chosen and hyper-parameters learnt in turn, with the warnings that this calls for."""
-        learn = self.optimizer is not None
-        how = Settings(int(self.n_active), self.n_rounds, self.selection, learn, self.random_state, self.verbose)
-        require_memory(how.n_active, problem.tasks)
-        found = alternate(problem, values, how)
+        require_memory(int(self.n_active), problem.tasks)
+        found = alternate(self, problem, values)
         active = problem.active(found.selection)
         if found.optimum is not None:
             self._warn_unfinished(found.optimum, problem.parameter_names(labels), problem.penalised(active))
@@ -188,15 +185,21 @@ class IVMFit(GPFit):
     @cached_property
     def _stretch(self) -> Array:
         """By how much the variance of each task's function is too small."""
-        mean, variance = (to_host(v) for v in self.marginals())
-        return stretch_of_tasks(self.cells, self.noise, (mean, variance))
+        mean, variance = self.marginals()
+        return stretch_of_tasks(self.cells, self.noise, (to_host(mean), to_host(variance)))
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
-@register("ivm", "informative vectors", rank=6)
+@register(
+    "ivm",
+    "informative vectors",
+    rank=6,
+    about="one kernel for all tasks, learnt from the rows that tell most (Lawrence & Platt 2004)",
+    matrix="few",
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
@@ -259,7 +262,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         return IVMFit(
             Cells(cells.X[rows], cells.y[rows], cells.count[rows], active.starts, none, none, none),
             problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,
-            problem.noise_of(found.values, np.arange(len(data.labels))),
+            problem.noise_of(found.values),
             0.0,
             found.n_iter,
             found.converged,
@@ -338,7 +341,7 @@ class IVMLabels(LabelModel):
         return {**super().attributes(labels), **self.chosen.attributes()}
 
 
-@register("ivm", "informative vectors", rank=6)
+@register("ivm", "informative vectors", rank=6, matrix="few")
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskIVMClassifier(GPClassifier, MultiTaskIVM):
     """Labels of many tasks under one kernel, learnt from the few rows that tell most: p(y) = Phi(y (f_t + b_t)).

@@ -51,7 +51,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,8 @@ BY_INCLUSION = ("active", "gain", "tau", "z", "score")
 
 Report = Callable[[int], None]
 ALL = slice(None)
+#: Active rows of one task, or of several small ones and then 1 where two of them are of the same task.
+Block = tuple[slice, Array | None]
 #: The factors of all rows, from a parameter of each task.
 Likelihood = Callable[[Cells, Array], Factors]
 
@@ -273,13 +275,6 @@ def gather(selection: Selection, X: Array, starts: Codes) -> Active:
     return Active(rows, X[rows], np.concatenate([[0], np.cumsum(sizes)]), selection.tau[order], selection.z[order])
 
 
-class Block(NamedTuple):
-    """Active rows of one task, or of several small ones; `own` is 1 where two rows are of the same task."""
-
-    at: slice
-    own: Array | None
-
-
 def blocks_of(starts: npt.NDArray[np.intp], most: int = BLOCK) -> list[Block]:
     """Tasks next to each other put together while they have at most `most` rows; tasks without rows left out."""
     groups: list[list[int]] = []
@@ -292,7 +287,7 @@ def blocks_of(starts: npt.NDArray[np.intp], most: int = BLOCK) -> list[Block]:
     for group in groups:
         code = np.repeat(np.arange(len(group)), np.diff(starts)[group])
         own = None if len(group) == 1 else (code[:, None] == code).astype(float)
-        out.append(Block(slice(int(starts[group[0]]), int(starts[group[-1] + 1])), own))
+        out.append((slice(int(starts[group[0]]), int(starts[group[-1] + 1])), own))
     return out
 
 

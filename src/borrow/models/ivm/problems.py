@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -144,6 +144,8 @@ COLLAPSED = 4.0
 class Problem(ABC):
     """Rows of all tasks to choose from, and a kernel to learn. Abstract: what the targets are is added."""
 
+    log_variance: ClassVar[float] = 0.0  # where the prior of the kernel's log variance is centred
+
     tasks: PlacedTasks
     kernel: Kernel
     scales: Array  # of the columns
@@ -174,7 +176,9 @@ class Problem(ABC):
 
     def weak_priors(self) -> dict[str, Prior]:
         """Those that are switched on, by name of the hyper-parameter."""
-        return {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales)}
+        return (
+            {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales, self.log_variance)}
+        )
 
     def doubt(self, values: Values, active: Active) -> str:
         """What there is to say against the hyper-parameters learnt; empty where there is nothing."""
@@ -193,11 +197,10 @@ class Problem(ABC):
         """The objective with the priors that are switched on."""
         return hyper.with_prior(self.objective(active), priors.independent_priors(self.weak_priors()))
 
-    def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
+    def learn(self, selection: Selection, values: Values) -> Optimum:
         """The hyper-parameters with rows and sites frozen."""
         bounds = hyper.bounds_around(values, {"noise": float(np.log(NOISE_FLOOR))} if "noise" in values else {})
-        optimum = hyper.maximise(self.penalised(self.active(selection)), values, bounds, self.max_iter)
-        return optimum.values, optimum
+        return hyper.maximise(self.penalised(self.active(selection)), values, bounds, self.max_iter)
 
 
 @dataclass(frozen=True)
@@ -207,14 +210,13 @@ class Regression(Problem):
     n_noise: int = 1  # 1, or the number of tasks
     noise_from: str = "rest"
 
-    def noise_of(self, values: Values, task: Codes) -> Array:
-        """Noise variance of rows of these tasks."""
-        noise = np.exp(values["noise"])
-        return np.full(len(task), noise[0]) if len(noise) == 1 else noise[task]
+    def noise_of(self, values: Values) -> Array:
+        """Noise variance of each task."""
+        return np.exp(values["noise"]) * np.ones(len(self.cells.dof))
 
     def factors(self, values: Values) -> tuple[Likelihood, Array]:
         """Gaussian, with the noise of each task."""
-        return gaussian, self.noise_of(values, np.arange(len(self.cells.dof)))
+        return gaussian, self.noise_of(values)
 
     def parameter_names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Those of the kernel, and the noise."""
@@ -231,14 +233,12 @@ class Regression(Problem):
 
         With 1/tau = s2/k of row i and b_i its adjoint, d/d log s2 = sum_i b_i s2/k_i - dof/2 + scatter/(2 s2).
         """
-        c, blocks = self.cells, blocks_of(active.starts)
-        task, every = active.task, np.arange(len(c.dof))
+        c, task, blocks = self.cells, active.task, blocks_of(active.starts)
 
         def objective(values: Values) -> tuple[float, Values]:
-            tau = c.count[active.rows] / self.noise_of(values, task)
-            kernel = self.kernel.with_theta(values["kernel"])
+            noise, kernel = self.noise_of(values), self.kernel.with_theta(values["kernel"])
+            tau = c.count[active.rows] / noise[task]
             value, by_theta, by_variance = log_evidence(kernel, active.X, blocks, tau, c.y[active.rows])
-            noise = self.noise_of(values, every)
             value -= 0.5 * float(np.sum(c.dof * (LOG_2PI + np.log(noise)) + c.scatter / noise))
             by = np.bincount(task, by_variance / tau, minlength=len(noise)) - 0.5 * (c.dof - c.scatter / noise)
             by_noise = np.array([by.sum()]) if len(values["noise"]) == 1 else by
@@ -250,7 +250,7 @@ class Regression(Problem):
         """log noise by the rows that were not chosen, with this kernel; and how likely these rows then are."""
         parts = spectra(self.kernel.with_theta(theta), self.cells, active)
         noise = noise_from_rest(parts, log_noise, self.weak_priors().get("noise"))
-        of_task = np.broadcast_to(np.exp(noise), len(self.cells.dof))
+        of_task = self.noise_of({"noise": noise})
         return noise, float(sum(s.log_density(float(of_task[t])) for t, s in parts.items()))
 
     def best_start(self, values: Values) -> Values:
@@ -270,7 +270,7 @@ class Regression(Problem):
                 best, found = value, {"kernel": theta, "noise": noise}
         return found
 
-    def learn(self, selection: Selection, values: Values) -> tuple[Values, Optimum]:
+    def learn(self, selection: Selection, values: Values) -> Optimum:
         """Kernel from the chosen rows; noise from the others, where there are any, else from the chosen ones too."""
         active = self.active(selection)
         if self.noise_from == "active" or not len(rows_left_out(self.n_rows, active.rows)):
@@ -284,7 +284,7 @@ class Regression(Problem):
             values, n_iter = optimum.values, n_iter + optimum.n_iter
             if moved < STILL:
                 break
-        return values, replace(optimum, n_iter=n_iter)
+        return replace(optimum, n_iter=n_iter)
 
     def uncertainty(self, active: Active, values: Values, centred: bool) -> HyperUncertainty | None:
         """How uncertain kernel and noise leave the functions, the chosen rows held; None where these are many.
@@ -298,7 +298,7 @@ class Regression(Problem):
         objective, count = replace(self, kernel=levelled).penalised(active), self.cells.count[active.rows]
 
         def evaluate(at: Values) -> tuple[float, Any]:
-            moved = replace(active, tau=count / self.noise_of(at, active.task))
+            moved = replace(active, tau=count / self.noise_of(at)[active.task])
             return objective(at)[0], condition(self.kernel.with_theta(at["kernel"]), moved, centred)
 
         moves = [direction(values, kernel=self.kernel.marks(name)) for name in ("lengthscale", "variance")]
@@ -332,16 +332,14 @@ class Regression(Problem):
 class Classification(Problem):
     """Labels -1 and +1."""
 
+    log_variance: ClassVar[float] = LOG_VARIANCE  # in units of the probit's noise, as in every classifier
+
     bias: Array  # (M,)
     ep_sweeps: int = 0
 
     def factors(self, values: Values) -> tuple[Likelihood, Array]:
         """Probit, with the bias of each task."""
         return probit, self.bias
-
-    def weak_priors(self) -> dict[str, Prior]:
-        """On the kernel, in units of the probit's noise: as in every classifier."""
-        return {} if self.prior is None else {"kernel": priors.kernel_prior(self.kernel, self.scales, LOG_VARIANCE)}
 
     def objective(self, active: Active) -> Objective:
         """Evidence at frozen sites."""
@@ -367,18 +365,6 @@ SAME = 0.99
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How rows are chosen and how often."""
-
-    n_active: int
-    n_rounds: int
-    selection: str
-    learn: bool
-    random_state: Any
-    verbose: bool | None
-
-
-@dataclass(frozen=True)
 class Outcome:
     """Hyper-parameters, the rows selected with them, and the story of the rounds."""
 
@@ -399,21 +385,19 @@ class Outcome:
         return self.cycle is None and (self.optimum is None or self.optimum.converged)
 
 
-def alternate(problem: Problem, values: Values, how: Settings) -> Outcome:
-    """`n_rounds` times select and learn, then select with what was learnt."""
-    d = min(how.n_active, problem.n_rows)
-    order, entropy = None, how.selection == "entropy"
-    if not entropy:
-        order = check_random_state(how.random_state).permutation(problem.n_rows)[:d]
+def alternate(e: Any, problem: Problem, values: Values) -> Outcome:
+    """`n_rounds` times select and learn, then select with what was learnt; `e` is the estimator."""
+    d, learns, entropy = min(int(e.n_active), problem.n_rows), e.optimizer is not None, e.selection == "entropy"
+    order = None if entropy else check_random_state(e.random_state).permutation(problem.n_rows)[:d]
     optimum, cycle = None, None
     sets: list[Codes] = []
     story: dict[str, list[Any]] = {n: [] for n in ("round", "overlap", "overlap_before", "objective", "step")}
 
     def choose(where: str) -> Selection:
-        report = Progress(d, f"{where} rows chosen".strip(), how.verbose)
+        report = Progress(d, f"{where} rows chosen".strip(), e.verbose)
         return problem.select(values, d, order, report if report.shown else None)
 
-    for number in range(1, how.n_rounds + 1) if how.learn else ():
+    for number in range(1, e.n_rounds + 1) if learns else ():
         selection = choose(f"round {number}:")
         last, before = ([overlap(selection.active, s) for s in sets[-1:-3:-1]] + [np.nan, np.nan])[:2]
         if entropy and before >= SAME > last:
@@ -422,14 +406,14 @@ def alternate(problem: Problem, values: Values, how: Settings) -> Outcome:
         if entropy and last == 1.0:
             log.info("round %d chose the rows of round %d again", number, number - 1)
             break
-        learnt, optimum = problem.learn(selection, values)
-        step = max(float(np.max(np.abs(learnt[n] - v), initial=0.0)) for n, v in values.items())
+        optimum = problem.learn(selection, values)
+        step = max(float(np.max(np.abs(optimum.values[n] - v), initial=0.0)) for n, v in values.items())
         for name, entry in zip(story, (number, last, before, optimum.objective, step), strict=True):
             story[name].append(entry)
         log.debug("round %d: overlap %.3g, objective %.6g, step %.3g", number, last, optimum.objective, step)
         sets.append(selection.active)
-        values = learnt
-    return Outcome(values, choose("at the end:" if how.learn else ""), optimum, Table(story), cycle)
+        values = optimum.values
+    return Outcome(values, choose("at the end:" if learns else ""), optimum, Table(story), cycle)
 
 
 def overlap(one: Array | Codes, other: Array | Codes) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from borrow.covariance import Design
-from borrow.data.cells import Codes, Rows
+from borrow.data.cells import Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
@@ -17,9 +17,9 @@ from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
+from borrow.estimators.settings import Allowed, one_of, positive
 from borrow.inference import Inference
 from borrow.kernels import Kernel
-from borrow.models.multitask.descriptors import descriptor_columns, features_of, split_descriptors
 from borrow.models.multitask.em import maximise_by_em
 from borrow.models.multitask.model import (
     AS_PRINTED,
@@ -32,11 +32,13 @@ from borrow.models.multitask.model import (
 from borrow.models.multitask.search import optimise
 from borrow.models.multitask.settings import (
     BY_EVIDENCE,
-    TaskCovarianceSettings,
+    descriptor_columns,
+    features_of,
     inducing_inputs,
     is_by_evidence,
     parameter_names,
     prepare,
+    split_descriptors,
 )
 from borrow.models.multitask.sharing import choose_sharing
 from borrow.models.multitask.task_covariance import FreeForm, LowRank
@@ -113,6 +115,12 @@ class MultiTaskGP(GPEstimator):
     task_kernel: Any = None
     inducing: Any = None
 
+    allowed: ClassVar[Allowed] = {
+        "diagonal": one_of("none", "isotropic", "free", said="'none', 'isotropic' or 'free'"),
+        "task_prior": (positive("auto", None)[0], "'auto', a positive strength, or None"),
+        "solver": one_of("gradient", "em", said="'gradient' or 'em'"),
+    }
+
     def _check_settings(self) -> None:
         super()._check_settings()
         if self.task_kernel is not None and self.task_features is None:
@@ -140,30 +148,29 @@ class MultiTaskGP(GPEstimator):
         self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values
     ) -> tuple[Setup, Values]:
         """The model and where its search starts."""
-        features, learnt = features_of(self.task_features, data.labels), self.optimizer is not None
-        form = self.task_covariance, self.rank, self.diagonal, self.task_prior, self.task_kernel, learnt
-        given, intercept = TaskCovarianceSettings(*form), bool(self.intercept)
-        specific = None if is_by_evidence(self.specific_kernel) else self.specific_kernel
-        more = features, intercept, specific, self.inducing, infer
-        setup, values = prepare(data, tasks, self.kernel, given, *more)
+        setup, values = prepare(self, data, tasks, infer)
         return setup, {**values, **likelihood}
 
     def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
         """The hyper-parameters, and which tasks share where that is left to the evidence."""
         plain = isinstance(setup.form, FreeForm) and "factor" not in values and setup.Z is None
         alone = setup.M == 1 or setup.intercept or setup.share_noise
-        if self._own_by_evidence and plain and not alone:
+        under_priors = self.prior is not None and self.task_prior is not None
+        if is_by_evidence(self.specific_kernel) and under_priors and plain and not alone:
             kernel = default_kernel(scales, self.kernel, "kernel")
             return *choose_sharing(setup, values, scales, kernel, self.max_iter), None
         return setup, optimise(setup, values, scales, self.prior, self.max_iter), None
 
-    @property
-    def _own_by_evidence(self) -> bool:
-        """Whether tasks may have functions of their own by evidence: only under the priors."""
-        return is_by_evidence(self.specific_kernel) and self.prior is not None and self.task_prior is not None
 
-
-@register("symmetric", "symmetric GP", rank=2, most_rows=800)
+@register(
+    "symmetric",
+    "symmetric GP",
+    rank=2,
+    most_rows=800,
+    about="all tasks at once; how each two go together is learnt (Bonilla, Chai & Williams 2008)",
+    matrix="all",
+    drops=True,
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     """All tasks at once: cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x'), with K^f learnt from the data.
@@ -239,7 +246,8 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         rows, schema = super()._read(X, y, tasks, sample_weight, replicates)
         if isinstance(self.task_features, Mapping):
             labels = (*schema.labels, *sort_labels(v for v in self.task_features if v not in schema.labels))
-            rows, schema = _relabel(rows, labels), replace(schema, labels=labels, wide=_moved(schema, labels))
+            wide = None if schema.wide is None else encode(schema.labels, labels)[schema.wide]
+            rows, schema = _relabel(rows, labels), replace(schema, labels=labels, wide=wide)
         return rows, schema
 
     def _arrange(self, rows: Rows) -> TaskData:
@@ -257,17 +265,11 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     def _prepare(
         self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values
     ) -> tuple[Setup, Values]:
-        if self.solver not in ("gradient", "em"):
-            raise ValueError(f"solver={self.solver!r}: expected 'gradient' or 'em'")
         if self.share_noise:
             likelihood = {"noise": np.array([likelihood["noise"].mean()])}
         setup, values = super()._prepare(data, tasks, infer, likelihood)
         if self.solver == "em":
             setup = self._for_em(setup)
-        if self.solver == "em" and setup.path == "dense":
-            n = len(data.cells.y)
-            numbers = (6.6 + 3.0 * (n < SMALL_BLOCK)) * n * n
-            require(tasks.device, 8.0 * numbers, f"EM on {n:,} distinct rows", "use solver='gradient'")
         if self.workers is not None and setup.path in ("dense", "complete"):
             raise ValueError(
                 f"workers={self.workers!r}: tasks are spread over workers where they share a few functions; give rank= "
@@ -287,7 +289,12 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
             )
         if setup.Z is not None:
             return replace(setup, path=AS_PRINTED)
-        return replace(setup, path="dense") if setup.path == "blocks" else setup
+        if setup.path in ("blocks", "dense"):
+            n = len(setup.cells.y)
+            numbers = (6.6 + 3.0 * (n < SMALL_BLOCK)) * n * n
+            require(setup.tasks.device, 8.0 * numbers, f"EM on {n:,} distinct rows", "use solver='gradient'")
+            return replace(setup, path="dense")
+        return setup
 
     def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
         """The hyper-parameters, by EM or by gradients; inducing inputs are spread again by the kernel found."""
@@ -361,7 +368,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         tasks = PlacedTasks(data.cells, device=old.setup.tasks.device)
         form: Any = old.setup.form
         form = replace(form, features=features_of(self.task_features, labels))
-        design = Design.of(tasks.cells, tasks.device)
+        design = Design.from_cells(tasks.cells, tasks.device)
         path = choose_path(design, form, old.setup.intercept, (), self.inducing is not None)
         setup = replace(old.setup, tasks=tasks, design=design, form=form, path=path)
         noise = np.full(len(labels), np.exp(np.log(old.noise).mean()))
@@ -374,7 +381,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
         return replace(published, attributes={**fitted.attributes, **published.attributes})
 
 
-@register("symmetric", "symmetric GP", rank=2, most_rows=800)
+@register("symmetric", "symmetric GP", rank=2, most_rows=800, matrix="all", drops=True)
 @dataclass(eq=False, repr=False)
 class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').
@@ -414,7 +421,3 @@ def _relabel(rows: Rows, labels: tuple[Hashable, ...]) -> Rows:
     """The same rows among more tasks."""
     codes = encode(rows.labels, labels)
     return replace(rows, task=codes[rows.task], labels=labels)
-
-
-def _moved(schema: Schema, labels: tuple[Hashable, ...]) -> Codes | None:
-    return None if schema.wide is None else encode(schema.labels, labels)[schema.wide]

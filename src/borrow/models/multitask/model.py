@@ -35,25 +35,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from borrow.covariance import CompleteTasks, DenseTasks, Design, LowRankTasks
+from borrow.covariance import Adjoints, Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
 from borrow.covariance.kronecker import CompletePosterior
 from borrow.estimators.gp import EXACT
 from borrow.inference import Inference, Result, priors
 from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask, direction
-from borrow.kernels import Kernel
+from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product, Sum
 from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncertainty_by_task
 from borrow.models.gp.task_model import TaskModel
-from borrow.models.multitask.blocks import adjoints_of_parts, prior_of_blocks
 from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks
-from borrow.numerics import linalg
-from borrow.numerics import optimise as hyper
-from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Values
+from borrow.numerics.linalg import Array, cholesky_jittered
+from borrow.numerics.optimise import Objective, Values, with_prior
 from borrow.tasks.placed import PlacedTasks
 
 #: Less than this is noise, and less of the fit crosses from task to task: transfer has cancelled (sec. 2.3).
@@ -81,6 +79,12 @@ class Setup(TaskModel):
     def M(self) -> int:
         """Number of tasks."""
         return self.design.n_tasks
+
+    def directions_of_tasks(self, values: Values, V: Array) -> Values:
+        """By the parameters phi of K^f: (dK^f/dphi)[t_i, :] V_i."""
+        moves = self.form.changes(values)
+        rows = [V[self.cells.of(t)] @ moves[:, t].T for t in range(self.M)]
+        return {self.form.scored: np.concatenate(rows)}
 
 
 def choose_path(
@@ -119,10 +123,47 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
     if setup.path == "dense":
         return DenseTasks(setup.design, kernel, parts.B, c, specific)  # eq. 1, at the rows that are there
     Z = setup.design.inputs if setup.Z is None else setup.Z  # sec. 3: Nystrom's approximation of K^x
-    R = parts.R if parts.R is not None else np.asarray(linalg.cholesky_jittered(parts.B)[0])  # sec. 3: K^f = R R'
+    R = parts.R if parts.R is not None else np.asarray(cholesky_jittered(parts.B)[0])  # sec. 3: K^f = R R'
     if setup.path == "blocks":
         return prior_of_blocks(setup.tasks, kernel, Z, R, parts.own, c if setup.intercept else None, specific)
     return LowRankTasks(setup.tasks, kernel, Z, R, c, keeps=setup.path != AS_PRINTED)
+
+
+def prior_of_blocks(
+    tasks: PlacedTasks,
+    kernel: Kernel,
+    Z: Array,
+    R: Array,
+    own: Array | None,
+    intercept: float | None,
+    specific: Sequence[Kernel | None],
+) -> SharedCovariance:
+    """K^f = R R' + diag(own) on the kernel at Z, the variance of intercepts, and the tasks' own kernels (sec. 3).
+
+    One block per task given the functions that tasks share. What a task does not share is a sum of kernels: s_t^2 k^x
+    of a diagonal in K^f, a random intercept, and its own kernel.
+    """
+    blocks: list[Kernel | None] = []
+    for t in range(len(R)):
+        terms: list[Kernel] = [Product.of(Constant(float(own[t])), kernel)] if own is not None and own[t] > 0 else []
+        terms += [] if intercept is None else [Constant(intercept)]
+        terms += [k for k in specific[t : t + 1] if k is not None]
+        blocks.append(Sum.of(*terms) if terms else None)
+    return SharedCovariance(tasks, [Basis(kernel, Z)] if R.shape[1] else [], [0] * R.shape[1], R, blocks)
+
+
+def adjoints_of_parts(found: Adjoints, n_theta: int, own: Array | None, log_intercept: Array | None) -> Adjoints:
+    """Adjoints of the blocks' kernels taken apart again: own variance, k^x, intercept, the task's kernel."""
+    theta = found.bases[0].copy() if found.bases else np.zeros(n_theta)
+    diagonal, intercept, specific = np.zeros(len(found.specific)), 0.0, []
+    blocks: list[Any] = list(found.specific)
+    for t, rest in enumerate(blocks):
+        if own is not None and own[t] > 0:
+            diagonal[t], theta, rest = rest[0] / own[t], theta + rest[1 : 1 + n_theta], rest[1 + n_theta :]
+        if log_intercept is not None:
+            intercept, rest = intercept + rest[0] / float(np.exp(log_intercept[0])), rest[1:]
+        specific.append(rest)
+    return found._replace(bases=[theta], diagonal=diagonal, intercept=intercept, specific=specific)
 
 
 def condition(values: Values, setup: Setup, start: Any = None) -> Result:
@@ -159,16 +200,21 @@ def log_prior_of(setup: Setup, scales: Array) -> priors.NamedPriors:
     The relevance of columns is in common through k^x alone: own functions are there for tasks that differ, and
     correlated lengthscales were worse on the scenarios that choose defaults.
     """
-    chosen = setup.weak_priors(scales, alike=0.0)
+    chosen = setup.weak_priors(scales)
     if setup.intercept:
         chosen["intercept"] = priors.GaussianPrior(np.zeros(1), np.full(1, priors.VARIANCE_SD**-2))
     return priors.independent_priors(chosen)
 
 
-def objective_of(setup: Setup, scales: Array, prior: str | None) -> hyper.Objective:
-    """What is maximised: the evidence, and the priors that are switched on; that of K^f belongs to its form."""
-    objective = hyper.with_prior(multitask_objective(setup), setup.form.log_prior)
-    return objective if prior is None else hyper.with_prior(objective, log_prior_of(setup, scales))
+def priors_of(setup: Setup, scales: Array, prior: str | None) -> list[Any]:
+    """The priors that are switched on; that of K^f, the first, belongs to its form."""
+    return [setup.form.log_prior] + ([] if prior is None else [log_prior_of(setup, scales)])
+
+
+def objective_of(setup: Setup, scales: Array, prior: str | None) -> Objective:
+    """What is maximised: the evidence, and the priors that are switched on."""
+    evidence: Objective = multitask_objective(setup)
+    return reduce(with_prior, priors_of(setup, scales, prior), evidence)
 
 
 def model_uncertainty(
@@ -190,15 +236,10 @@ def model_uncertainty(
     lengths = direction(values, kernel=setup.kernel.marks("lengthscale"), specific=own["lengthscale"])
     growth = direction(values, **setup.form.growth(values), specific=own["variance"])
     moves = [lengths, growth, direction(values, noise=1.0)]
-
-    def log_prior(at: Values) -> tuple[float, Values]:
-        on_kernels = 0.0 if prior is None else log_prior_of(setup, scales)(at)[0]
-        return on_kernels + setup.form.log_prior(at)[0], {}
-
-    singles, levelled = single_lengthscales(values, setup.kernel), setup
-    if setup.path in ("dense", "blocks"):
-        levelled = replace(setup, specific=setup.levelled(centred))
-    return explore(setup.tasks, lambda at: condition(at, levelled), log_prior, values, moves, singles)
+    room = setup.path in ("dense", "blocks")
+    levelled = replace(setup, specific=setup.levelled(centred)) if room else setup
+    log_priors, singles = priors_of(setup, scales, prior), single_lengthscales(values, setup.kernel)
+    return explore(setup.tasks, lambda at: condition(at, levelled), log_priors, values, moves, singles)
 
 
 def transfer_cancels(posterior: Any) -> bool:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from borrow.data.cells import Cells
 from borrow.inference import ExactInference
+from borrow.inference.priors import independent_priors
 from borrow.kernels import Kernel
-from borrow.models.gp.ascent import on_few_rows
-from borrow.models.gp.model import bounds_of
-from borrow.models.multitask.model import Setup
-from borrow.models.multitask.scoring import ascent_of, can_score
-from borrow.models.multitask.task_covariance import Given, LowRank
+from borrow.models.gp.model import bounds_of, smooth_and_rough
+from borrow.models.gp.task_model import Ascent, on_few_rows
+from borrow.models.multitask.model import Setup, multitask_objective, priors_of
+from borrow.models.multitask.task_covariance import FormPrior, Given, LowRank
 from borrow.numerics import linalg
-from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Values
-from borrow.tasks.placed import PlacedTasks, TaskShard
-
-log = logging.getLogger("borrow")
+from borrow.numerics.optimise import WARMUP, Optimum, Values
+from borrow.tasks.placed import TaskShard
 
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
@@ -36,10 +33,31 @@ SCORED = 1e-3, 1e-4
 MANY, FEW, LAST, NEAR = 2000, 1000, 3, 1e-4
 #: The same of labels, each of whose evaluations is a run of EP.
 MANY_LABELS, FEW_LABELS = 1000, 600
+#: Above this many parameters a scoring step costs more than it saves; below so many rows, where there are priors, too.
+MOST, LEAST_ROWS = 300, 500
 #: At most so many rows of a task are used to find where K^f starts.
 START_ROWS = 300
 #: With more tasks than this, their own fits are compared through the inducing inputs where there are any.
 START_PAIRS = 200
+
+
+def can_score(setup: Setup, values: Values) -> bool:
+    """Scoring is written for the dense path, Gaussian noise and some forms of K^f; priors cost their curvature."""
+    worth = setup.form.strength is None or len(setup.cells.y) >= LEAST_ROWS
+    small = sum(v.size for v in values.values()) <= min(MOST, len(setup.cells.y))
+    written = bool(setup.form.scored) and not setup.intercept
+    return setup.path == "dense" and written and small and worth and "noise" in values
+
+
+def ascent_of(
+    setup: Setup, scales: Array, prior: str | None, start: Values, options: Mapping[str, Any] | None = None
+) -> Ascent:
+    """What is maximised, and the way up from a start: by scoring steps where they can be taken; options of L-BFGS."""
+    form, scores, log_priors = setup.form, can_score(setup, start), priors_of(setup, scales, prior)
+    if scores:  # with its curvature
+        of_form = {} if form.strength is None else {form.scored: FormPrior(form, form.strength, form.scored)}
+        log_priors[0] = independent_priors(of_form)
+    return Ascent(setup, multitask_objective(setup), log_priors, scales, scores, options)
 
 
 def start_correlation(setup: Setup, kernel: Kernel, noise: Array) -> Array:
@@ -49,7 +67,10 @@ def start_correlation(setup: Setup, kernel: Kernel, noise: Array) -> Array:
     """
     design, M = setup.design, setup.M
     if setup.Z is not None and M > START_PAIRS:
-        C = _products_through_Z(setup.tasks, kernel, noise, setup.Z)
+        # k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector per task, from its rows
+        F = np.concatenate(setup.tasks.each(_fits_at_Z, (kernel, setup.Z), noise))
+        half = linalg.solve_lower(linalg.cholesky_jittered(kernel(setup.Z))[0], np.ascontiguousarray(F.T))
+        C = half.T @ half
     else:
         chosen, beta = zip(*(own_fit(setup.cells, t, kernel, noise[t]) for t in range(M)), strict=True)
         C = np.eye(M)
@@ -72,13 +93,6 @@ def own_fit(cells: Cells, t: int, kernel: Kernel, noise: float) -> tuple[Any, Ar
     return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
 
 
-def _products_through_Z(tasks: PlacedTasks, kernel: Kernel, noise: Array, Z: Array) -> Array:
-    """beta_t'k beta_t' of all pairs with k(X, X') = k(X, Z) k(Z, Z)^-1 k(Z, X'): one vector per task, from its rows."""
-    F = np.concatenate(tasks.each(_fits_at_Z, (kernel, Z), noise))
-    half = linalg.solve_lower(linalg.cholesky_jittered(kernel(Z))[0], np.ascontiguousarray(F.T))
-    return half.T @ half
-
-
 def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], noise: Array) -> Array:
     """k(Z, X_t) beta_t of the shard's tasks, one per row."""
     kernel, Z = common
@@ -86,20 +100,13 @@ def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], noise: Array) -> 
     return np.stack([kernel(Z, shard.cells.X[rows]) @ beta for rows, beta in fits])
 
 
-def smooth_and_rough(setup: Setup, values: Values) -> list[Values]:
-    """The kernel as it is in `values`, and a rougher one with a fifth of the lengthscales."""
-    mark = setup.kernel.marks("lengthscale")
-    return [{"kernel": values["kernel"] + np.log(factor) * mark} for factor in (1.0, 0.2)]
-
-
 def starts_of(setup: Setup, values: Values) -> list[Values]:
     """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one."""
     out = []
     noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
-    for start in smooth_and_rough(setup, values):
+    for start in smooth_and_rough(setup.kernel, values):
         C = start_correlation(setup, setup.kernel.with_theta(start["kernel"]), noise)
-        found = {n: v for n, v in setup.form.start(C).items() if n not in values}
-        out.append({**values, **start, **found})
+        out.append({**start, **{n: v for n, v in setup.form.start(C).items() if n not in values}})
     return out
 
 
@@ -112,7 +119,7 @@ def fewer_rows(setup: Setup) -> Setup | None:
     return few
 
 
-def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
+def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Optimum:
     """Maximise the evidence, and the priors, from the better of the starts; of many rows on a few of them first."""
     few = fewer_rows(setup)
     if few is not None:
@@ -123,15 +130,15 @@ def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max
     # towards each other: there, stop when ten steps together gain next to nothing.
     loadings = isinstance(setup.form, LowRank) and setup.form.diagonal == "none"
     slow: dict[str, Any] = {"tol": 1e-2 if loadings else 1e-3, "patience": 10} if loadings or prior is None else {}
-    heat, tol = hyper.HEAT, SCORED[prior is not None]
+    warmup, tol = WARMUP, SCORED[prior is not None]
     options = {"memory": MEMORY, **slow}
     if can_score(setup, starts[0]):
         memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
-        heat, options = WARMUP_ITERATIONS, {"tol": 10.0 * tol, "patience": 10, "memory": memory}
-    return ascent_of(setup, scales, prior, starts[0], options).race(starts, bounds, max_iter, heat, tol)
+        warmup, options = WARMUP_ITERATIONS, {"tol": 10.0 * tol, "patience": 10, "memory": memory}
+    return ascent_of(setup, scales, prior, starts[0], options).race(starts, bounds, max_iter, warmup, tol)
 
 
-def go_on(setup: Setup, best: hyper.Optimum, scales: Array, prior: str | None, max_iter: int) -> hyper.Optimum:
+def go_on(setup: Setup, best: Optimum, scales: Array, prior: str | None, max_iter: int) -> Optimum:
     """The search on all rows, from where it ended on a few of them."""
     bounds = bounds_of(best.values, setup.cells)
     start = {n: np.clip(v, *bounds[n]) for n, v in best.values.items()}

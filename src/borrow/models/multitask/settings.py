@@ -1,18 +1,21 @@
-"""Arguments of the symmetric estimators, checked and turned into the model without its hyper-parameters."""
+"""Arguments of the symmetric estimators, checked and turned into the model without its hyper-parameters.
+
+Features of tasks, from which K^f is made, are given by label, or in columns of X that say which task a row is of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.covariance import Design, choose_inducing
-from borrow.data.labels import places_of
+from borrow.data.labels import list_labels, places_of
 from borrow.data.scaling import TaskData, column_scales
-from borrow.estimators.gp import EXACT, default_kernel
-from borrow.estimators.settings import is_matrix, is_number
+from borrow.estimators.gp import default_kernel
+from borrow.estimators.settings import is_matrix, is_whole
 from borrow.inference import ExactInference, Inference
 from borrow.kernels import Kernel
 from borrow.models.gp.task_model import own_kernels
@@ -28,85 +31,64 @@ from borrow.tasks.placed import PlacedTasks
 INTERCEPT_VARIANCE = 0.3
 #: `specific_kernel` that leaves it to the evidence which tasks share and which have functions of their own.
 BY_EVIDENCE = "evidence"
-DIAGONALS = ("none", "isotropic", "free")
 
 
-@dataclass(frozen=True)
-class TaskCovarianceSettings:
-    """What the constructors say about K^f."""
-
-    task_covariance: Any
-    rank: Any
-    diagonal: str
-    task_prior: Any
-    task_kernel: Any
-    learnt: bool  # False keeps a matrix as it was given
-
-    def form(self, labels: tuple[Hashable, ...], features: Array | None, log_variance: float) -> tuple[Form, Values]:
-        """The form of K^f that is asked for, and where its parameters start if the settings say so."""
-        M = len(labels)
-        strength, kind, rank = prior_strength(self.task_prior, M), self.task_covariance, self.rank
-        free = isinstance(kind, str) and kind == "free"
-        if self.diagonal not in DIAGONALS:
-            raise ValueError(f"diagonal={self.diagonal!r}: expected 'none', 'isotropic' or 'free'")
-        if features is not None:
-            if rank is not None or not free:
-                raise ValueError("task_features= makes K^f from a kernel: leave out task_covariance= and rank=")
-            scales = column_scales(features, np.ones(len(features)))
-            kernel = default_kernel(scales, self.task_kernel, "task_kernel")
-            return Features(features, kernel, scales, strength, log_variance), {"task_kernel": kernel.theta}
-        if rank is not None:
-            if not free:
-                raise ValueError(f"rank={rank!r} and task_covariance={short(kind)} were given; give one of them")
-            if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= M:
-                raise ValueError(
-                    f"rank={rank!r}: expected a whole number from 1 to {M}, the number of tasks, or None (full rank)"
-                )
-            return LowRank(M, int(rank), self.diagonal, strength, log_variance), {}
-        if self.diagonal != "none":
-            raise ValueError(f"diagonal={self.diagonal!r} goes with rank=: K^f = R R' + diagonal; give rank=")
-        if isinstance(kind, str):
-            forms: dict[str, Form] = {
-                "free": FreeForm(M, strength, log_variance),
-                "diagonal": LowRank(M, 0, "free", strength, log_variance),
-                "uniform": Uniform(M, strength, log_variance),
-            }
-            if kind not in forms:
-                raise ValueError(f"task_covariance={kind!r}: expected 'free', 'diagonal', 'uniform' or a matrix")
-            return forms[kind], {}
-        codes = np.argsort(places_of(labels))  # the matrix is in the order of the sorted labels
-        B = check_matrix(kind, M)[np.ix_(codes, codes)]
-        if not self.learnt:
-            return Given(B), {}
-        start = FreeForm(M, strength, log_variance)
-        return start, start.of_matrix(B)
+def form_of(estimator: Any, labels: tuple[Hashable, ...], log_variance: float) -> tuple[Form, Values]:
+    """The form of K^f that an estimator asks for, and where its parameters start if its settings say so."""
+    M, kind, rank = len(labels), estimator.task_covariance, estimator.rank
+    given = M if estimator.task_prior == "auto" else estimator.task_prior
+    strength = None if given is None else float(given)
+    features = features_of(estimator.task_features, labels)
+    free = isinstance(kind, str) and kind == "free"
+    if features is not None:
+        if rank is not None or not free:
+            raise ValueError("task_features= makes K^f from a kernel: leave out task_covariance= and rank=")
+        scales = column_scales(features, np.ones(len(features)))
+        kernel = default_kernel(scales, estimator.task_kernel, "task_kernel")
+        return Features(features, kernel, scales, strength, log_variance), {"task_kernel": kernel.theta}
+    if rank is not None:
+        if not free:
+            raise ValueError(f"rank={rank!r} and task_covariance={short(kind)} were given; give one of them")
+        if not is_whole(rank, 1) or rank > M:
+            raise ValueError(
+                f"rank={rank!r}: expected a whole number from 1 to {M}, the number of tasks, or None (full rank)"
+            )
+        return LowRank(M, int(rank), estimator.diagonal, strength, log_variance), {}
+    if estimator.diagonal != "none":
+        raise ValueError(f"diagonal={estimator.diagonal!r} goes with rank=: K^f = R R' + diagonal; give rank=")
+    if isinstance(kind, str):
+        forms: dict[str, Form] = {
+            "free": FreeForm(M, strength, log_variance),
+            "diagonal": LowRank(M, 0, "free", strength, log_variance),
+            "uniform": Uniform(M, strength, log_variance),
+        }
+        if kind not in forms:
+            raise ValueError(f"task_covariance={kind!r}: expected 'free', 'diagonal', 'uniform' or a matrix")
+        return forms[kind], {}
+    codes = np.argsort(places_of(labels))  # the matrix is in the order of the sorted labels
+    B = check_matrix(kind, M)[np.ix_(codes, codes)]
+    if estimator.optimizer is None:
+        return Given(B), {}
+    start = FreeForm(M, strength, log_variance)
+    return start, start.of_matrix(B)
 
 
-def prepare(
-    data: TaskData,
-    tasks: PlacedTasks,
-    kernel: Any,
-    given: TaskCovarianceSettings,
-    features: Array | None,
-    intercept: bool,
-    specific_kernel: Any,
-    inducing: Any,
-    infer: Inference = EXACT,
-) -> tuple[Setup, Values]:
-    """The model at the hyper-parameters given, or at neutral ones; K^f starts later, from the data.
+def prepare(estimator: Any, data: TaskData, tasks: PlacedTasks, infer: Inference) -> tuple[Setup, Values]:
+    """The model at the hyper-parameters that an estimator gives, or at neutral ones; K^f starts later, from the data.
 
     The likelihood's own parameters are for the caller to add.
     """
-    kernel = correlation_kernel(default_kernel(data.column_scales, kernel, "kernel"))
-    form, start = given.form(data.labels, features, infer.log_variance)
+    kernel = correlation_kernel(default_kernel(data.column_scales, estimator.kernel, "kernel"))
+    form, start = form_of(estimator, data.labels, infer.log_variance)
+    intercept, own = bool(estimator.intercept), estimator.specific_kernel
     specific: list[Kernel | None] = []
-    if specific_kernel is not None:
+    if own is not None and not is_by_evidence(own):
         plain = default_kernel(data.column_scales, None, "specific_kernel", tied=True)
-        specific = own_kernels(specific_kernel, data.labels, plain, default=None)
-    design = Design.of(tasks.cells, tasks.device)
+        specific = own_kernels(own, data.labels, plain, default=None)
+    design = Design.from_cells(tasks.cells, tasks.device)
     merged = isinstance(infer, ExactInference)
-    path = choose_path(design, form, intercept, specific, inducing is not None, merged)
-    Z = inducing_inputs(inducing, kernel, design.inputs)
+    path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
+    Z = inducing_inputs(estimator.inducing, kernel, design.inputs)
     setup = Setup(tasks, design, kernel, form, path, Z, intercept, specific, infer=infer)
     check_memory(setup, merged)
     values: Values = {"kernel": kernel.theta}
@@ -141,7 +123,7 @@ def inducing_inputs(given: Any, kernel: Kernel, inputs: Array) -> Array | None:
         return None
     if is_matrix(given, inputs.shape[1]):
         return np.asarray(given, dtype=float)
-    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+    if not is_whole(given, 1):
         raise ValueError(
             f"inducing={given!r}: expected None, a number of inputs, or an array of {inputs.shape[1]} columns"
         )
@@ -175,17 +157,6 @@ def is_by_evidence(specific_kernel: Any) -> bool:
     return isinstance(specific_kernel, str) and specific_kernel == BY_EVIDENCE
 
 
-def prior_strength(task_prior: Any, M: int) -> float | None:
-    """Strength of the inverse-Wishart penalty from the constructor's `task_prior`."""
-    if task_prior is None:
-        return None
-    if isinstance(task_prior, str) and task_prior == "auto":
-        return float(M)
-    if is_number(task_prior) and task_prior > 0:
-        return float(task_prior)
-    raise ValueError(f"task_prior={task_prior!r}: expected 'auto', a positive strength, or None")
-
-
 def parameter_names(labels: tuple[Hashable, ...], setup: Setup) -> dict[str, list[str]]:
     """What to call each entry of `values` in a warning."""
     return {
@@ -201,3 +172,73 @@ def short(value: Any) -> str:
     """What was given, in a few words for a message."""
     text = repr(value)
     return text if len(text) < 60 else f"{text[:57]}..."
+
+
+def descriptor_columns(task_features: Any) -> list[Any] | None:
+    """Names or positions where `task_features` names columns of X."""
+    if task_features is None or isinstance(task_features, Mapping):
+        return None
+    named = isinstance(task_features, (list, tuple)) and len(task_features) > 0
+    if named and all(isinstance(v, (str, int, np.integer)) and not isinstance(v, bool) for v in task_features):
+        return list(task_features)
+    raise ValueError(
+        f"task_features={short(task_features)}: expected a dict from task label to numbers, or a list of columns of X "
+        "(names, or positions in an array)"
+    )
+
+
+def split_descriptors(X: Any, columns: list[Any]) -> tuple[Any, list[Hashable]]:
+    """X without these columns, and what stands in them, a tuple per row."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        missing = [c for c in columns if c not in frame.columns]
+        if missing:
+            raise ValueError(
+                f"task_features names {list_labels(missing)}, not a column of X; columns are "
+                f"{list_labels(frame.columns)}"
+            )
+        kept, given = frame.drop(columns), frame.select(columns).rows()
+        left, rest = len(kept.columns), kept.to_native()
+    else:
+        array = np.asarray(X)
+        width = array.shape[1] if array.ndim == 2 else 0
+        wrong = [c for c in columns if isinstance(c, str) or not -width <= c < width]
+        if wrong:
+            raise ValueError(
+                f"task_features names {list_labels(wrong)}; X is an array of {width} columns, 0 to {width - 1}"
+            )
+        at = [int(c) % width for c in columns]
+        left, rest, given = width - len(set(at)), np.delete(array, at, axis=1), array[:, at].tolist()
+    if left == 0:
+        raise ValueError(f"X has no column beside the task features {list_labels(columns)}; give at least one input")
+    labels: list[Hashable] = []
+    for i, row in enumerate(map(tuple, given)):
+        try:
+            label = tuple(float(v) for v in row)
+        except (TypeError, ValueError):
+            label = (np.nan,)
+        if not np.isfinite(label).all():
+            raise ValueError(f"the task features of row {i} are {row}; expected finite numbers: fill or drop the row")
+        labels.append(label)
+    return rest, labels
+
+
+def features_of(task_features: Any, labels: tuple[Hashable, ...]) -> Array | None:
+    """(M, p) in the order of the labels."""
+    if task_features is None:
+        return None
+    if descriptor_columns(task_features) is not None:
+        return np.array(labels, dtype=float)
+    missing = [label for label in labels if label not in task_features]
+    if missing:
+        raise ValueError(
+            f"task_features has no entry for task {list_labels(missing)}; give one for every task, or drop these tasks"
+        )
+    rows = [np.atleast_1d(np.asarray(task_features[label])) for label in labels]
+    lengths = {labels[t]: rows[t].shape for t in places_of(labels)}
+    if len(set(lengths.values())) > 1 or rows[0].ndim != 1:
+        raise ValueError(f"task_features differ in length: {lengths}; give the same number of features for every task")
+    for label, row in zip(labels, rows, strict=True):
+        if row.dtype.kind not in "iufb" or not np.isfinite(row.astype(float)).all():
+            raise ValueError(f"task_features of {label!r} are {row.tolist()}; expected finite numbers")
+    return np.stack(rows).astype(float)

@@ -22,7 +22,6 @@ design has cheap algebra without functions of the tasks' own: there it is tried 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,19 +30,22 @@ import numpy as np
 from scipy.special import gammaln
 
 from borrow.inference import ExactInference
-from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
-from borrow.models.gp.model import bounds_of, fit_single, single_priors
-from borrow.models.gp.together import fit_batches
-from borrow.models.multitask.model import Setup, choose_path, condition, log_prior_of
-from borrow.models.multitask.scoring import ascent_of
-from borrow.models.multitask.search import MEMORY, fewer_rows, go_on, optimise, smooth_and_rough, start_correlation
+from borrow.models.gp.model import bounds_of, fit_batches, fit_single, single_priors, smooth_and_rough
+from borrow.models.multitask.model import Setup, choose_path, condition, priors_of
+from borrow.models.multitask.search import (
+    MEMORY,
+    ascent_of,
+    fewer_rows,
+    go_on,
+    optimise,
+    start_correlation,
+)
 from borrow.models.multitask.task_covariance import SharingTasks, Uniform
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
-
-log = logging.getLogger("borrow")
+from borrow.numerics.warned import log
 
 #: What a free K^f has to gain for each task beyond the first that shares, times the log of the rows of a task, in nats.
 COST = 0.25
@@ -144,13 +146,12 @@ def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_i
         if t in together:
             theta, likelihood, evidence = together[t]
             own[t] = {"kernel": theta, **likelihood}
-            by_prior[t] = log_prior(own[t])[0]
-            objective[t] = evidence + by_prior[t]
-            continue
-        found = fit_single(setup.tasks.only(t), *starts[t], scales, "auto", max_iter, setup.infer)
-        own[t], objective[t] = found.optimum.values, found.optimum.objective
+            objective[t] = evidence + log_prior(own[t])[0]
+        else:
+            found = fit_single(setup.tasks.only(t), *starts[t], scales, "auto", max_iter, setup.infer).optimum
+            own[t], objective[t] = found.values, found.objective
+            n_iter, converged = max(n_iter, found.n_iter), converged and found.converged
         by_prior[t] = log_prior(own[t])[0]
-        n_iter, converged = max(n_iter, found.optimum.n_iter), converged and found.optimum.converged
     kernels, noises = [at["kernel"] for at in own], [at.get("noise", np.zeros(0)) for at in own]
     return Alone(kernels, noises, objective, objective - by_prior, n_iter, converged)
 
@@ -197,7 +198,7 @@ def _with_own_functions(
 ) -> tuple[Setup, Optimum]:
     """The best model found in which tasks share and each has a kernel of its own, but those that leave."""
     joint = sharing_setup(setup, own, range(setup.M), STRENGTH * _strength(setup))
-    starts = [_start(joint, {**values, **start}, own, alone) for start in smooth_and_rough(setup, values)]
+    starts = [_start(joint, start, own, alone) for start in smooth_and_rough(setup.kernel, values)]
     start = max(starts, key=lambda at: _value(joint, at, scales))
     return _let_leave(joint, _maximise(joint, start, scales, max_iter), scales, own, alone, max_iter)
 
@@ -214,8 +215,7 @@ def _let_leave(
     if joint.M - len(leaving) < 2:
         return sharing_setup(joint, own, ()), best
     fewer, start = without(joint, best.values, leaving, own, alone)
-    end = _maximise(fewer, start, scales, max(max_iter - best.n_iter, 1))
-    return fewer, replace(end, n_iter=best.n_iter + end.n_iter)
+    return fewer, best.followed_by(_maximise(fewer, start, scales, max(max_iter - best.n_iter, 1)))
 
 
 def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
@@ -224,7 +224,6 @@ def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
     noise = np.exp(found.get("noise", np.zeros(joint.M)))
     C = start_correlation(joint, joint.kernel.with_theta(values["kernel"]), noise)
     variance = np.tile(own.marks("variance"), joint.M)
-    assert isinstance(joint.form, SharingTasks)  # made here
     B = SHARED * joint.form.parts(joint.form.start(C)).B
     return {**found, **joint.form.of_matrix(B), "specific": found["specific"] + np.log(1.0 - SHARED) * variance}
 
@@ -247,8 +246,7 @@ def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, al
     given_others: Any = condition(best.values, setup).posterior
     gains, now = np.zeros(setup.M), _log_prior(setup, best.values, scales)
     for t, fewer in enumerate(left):
-        likelihood = Gaussian(setup.cells.only(t), np.exp(best.values["noise"][t : t + 1]))
-        helped = given_others.evidence_given_others[t] + likelihood.log_normaliser(likelihood.sites()[1])
+        helped = given_others.evidence_given_others[t] + setup.log_normaliser(best.values, t)
         gains[t] = helped - alone.evidence[t] + now - _log_prior(*fewer, scales)
     return gains
 
@@ -261,16 +259,12 @@ def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone:
         fewer = alike_setup(setup, own, stay)
     else:
         fewer = sharing_setup(setup, own, stay)
-        assert isinstance(fewer.form, SharingTasks)  # made here
         moved |= fewer.form.of_matrix(setup.form.parts(values).B)
         theta = [values["specific"][part] for part in setup.specific_parts]
-    for t in leaving:
-        theta[t] = alone.theta[t]
-    moved["specific"] = np.concatenate(theta)
+    moved["specific"] = np.concatenate([alone.theta[t] if t in leaving else now for t, now in enumerate(theta)])
     if "noise" in values:
-        moved["noise"] = values["noise"].copy()
-        for t in leaving:
-            moved["noise"][t : t + 1] = alone.noise[t]
+        noise = np.split(values["noise"], setup.M)
+        moved["noise"] = np.concatenate([alone.noise[t] if t in leaving else now for t, now in enumerate(noise)])
     return fewer, moved
 
 
@@ -280,4 +274,4 @@ def _value(setup: Setup, values: Values, scales: Array) -> float:
 
 
 def _log_prior(setup: Setup, values: Values, scales: Array) -> float:
-    return setup.form.log_prior(values)[0] + log_prior_of(setup, scales)(values)[0]
+    return sum(log_prior(values)[0] for log_prior in priors_of(setup, scales, "auto"))

@@ -25,10 +25,9 @@ noise.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -46,12 +45,6 @@ LOADINGS_DOF, LOADINGS_SD = 4.0, 0.3
 LEAST_OWN = 0.1
 #: The least s^2 that is taken from a matrix, as a share of its largest eigenvalue: of a singular one it would be zero.
 LEAST_ISOTROPIC = 1e-8
-
-
-@lru_cache(maxsize=32)
-def lower_entries(M: int) -> tuple[Codes, Codes]:
-    """Where the entries of a lower triangle are."""
-    return np.tril_indices(M)
 
 
 class Parts(NamedTuple):
@@ -90,14 +83,6 @@ def penalty_of_sharing(B: Array, strength: float, log_variance: float = 0.0) -> 
     return value + 0.5 * strength * len(B) - 0.5 * float(u @ u) / VARIANCE_SD**2, bB
 
 
-def changes_of_factor(R: Array, members: Codes) -> Array:
-    """(P, M, M): the derivatives of R R' by the entries of R that are the lower triangle of its rows `members`."""
-    s, r = lower_entries(R.shape[1])
-    out = np.zeros((len(s), len(R), len(R)))
-    out[np.arange(len(s)), members[s]] = R[:, r].T
-    return out + out.transpose(0, 2, 1)
-
-
 def curvature_of_inverse_wishart(B: Array, dB: Array, strength: float, log_variance: float = 0.0) -> Array:
     """About minus the second derivatives of `inverse_wishart` along changes dB (P, M, M) of B.
 
@@ -109,8 +94,11 @@ def curvature_of_inverse_wishart(B: Array, dB: Array, strength: float, log_varia
     return np.asarray(strength * np.exp(log_variance) * G @ G.T)
 
 
-def curvature_of_sharing(B: Array, dB: Array, strength: float) -> Array:
-    """The same of `penalty_of_sharing`: with u = dv / v, dC = dB / sqrt(v v') - C (u 1' + 1 u') / 2."""
+def curvature_of_sharing(B: Array, dB: Array, strength: float, log_variance: float = 0.0) -> Array:
+    """The same of `penalty_of_sharing`: with u = dv / v, dC = dB / sqrt(v v') - C (u 1' + 1 u') / 2.
+
+    It is the same wherever the variances are centred.
+    """
     v, u = np.diagonal(B), np.diagonal(dB, axis1=1, axis2=2) / np.diagonal(B)
     root = np.sqrt(np.multiply.outer(v, v))
     C = B / root
@@ -160,7 +148,10 @@ class Form(ABC):
 
     rank: int | None  # of the factor R, where it has fewer columns than tasks
     strength: float | None  # of the prior; None: there is none
-    scored: str | None = None  # the name of its parameters where scoring steps are written for it
+    of_matrix: Callable[[Array], Values]  # the parameters of a matrix given, where a form can be found for any
+    scored: str = ""  # the name of its parameters where scoring steps are written for it; these need
+    changes: Callable[[Values], Array]  # (P, M, M): the derivatives of K^f by the parameters, and
+    curvature: Callable[[Values, float], Array]  # about minus the second derivatives of the prior of that strength
 
     @abstractmethod
     def parts(self, values: Values) -> Parts:
@@ -182,14 +173,6 @@ class Form(ABC):
         """The prior, where it is on."""
         return 0.0, {}
 
-    def changes(self, values: Values) -> Array:
-        """(P, M, M): the derivatives of K^f by the parameters, where there are scoring steps."""
-        raise TypeError(f"no scoring steps are written for {type(self).__name__}")
-
-    def curvature(self, values: Values, strength: float) -> Array:
-        """About minus the second derivatives of the prior by the parameters, where there are scoring steps."""
-        raise TypeError(f"no scoring steps are written for {type(self).__name__}")
-
     def growth(self, values: Values) -> Values:
         """The move of the parameters that makes all of K^f larger: d/da of exp(a) K^f."""
         halves = {n: 0.5 * values[n] for n in ("factor", "loadings") if n in values}
@@ -200,82 +183,38 @@ class Form(ABC):
         return {}
 
 
-@dataclass(frozen=True)
-class FreeForm(Form):
-    """K^f = L L'."""
+class FactorForm(Form):
+    """K^f = L L' among the tasks that share, `members`; zero for the others. Abstract: a form says what L costs."""
 
     M: int
-    strength: float | None
-    log_variance: float = 0.0
+    members: Sequence[int]  # ascending
+    log_variance: float
+    #: The penalty on K^f among the members with its derivative, and about minus its second derivatives.
+    penalty: ClassVar[tuple[Callable[..., tuple[float, Array]], Callable[..., Array]]]
 
     rank = None
     scored = "factor"
 
-    def parts(self, values: Values) -> Parts:
-        """L is also a factor of full rank, for the low-rank path."""
-        L = np.zeros((self.M, self.M))
-        L[lower_entries(self.M)] = values["factor"]
-        return Parts(L @ L.T, R=L)
+    @property
+    def entries(self) -> tuple[Codes, Codes]:
+        """Where the parameters stand in the factor R, which has a row for every task and a column for every member."""
+        row, column = np.tril_indices(len(self.members))
+        return np.asarray(self.members, dtype=np.intp)[row], column
 
-    def pullback(self, values: Values, adjoints: Adjoints) -> Values:
-        """2 bB L, lower triangle."""
-        L = self.parts(values).R
-        assert L is not None  # this form has it
-        return {"factor": by_factor(adjoints, L)[lower_entries(self.M)]}
-
-    def start(self, C: Array) -> Values:
-        """The factor of the correlation found, pulled towards independence."""
-        return self.of_matrix(np.exp(self.log_variance) * ((1.0 - LEAST_OWN) * C + LEAST_OWN * np.eye(self.M)))
-
-    def of_matrix(self, B: Array) -> Values:
-        """The factor of a matrix given."""
-        return {"factor": np.array(linalg.cholesky_jittered(B)[0])[lower_entries(self.M)]}
-
-    def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
-        """Inverse Wishart."""
-        value, bB = inverse_wishart(self.parts(values).B, strength, self.log_variance)
-        return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
-
-    def changes(self, values: Values) -> Array:
-        """By the entries of L."""
-        L = self.parts(values).R
-        assert L is not None  # this form has it
-        return changes_of_factor(L, np.arange(self.M))
-
-    def curvature(self, values: Values, strength: float) -> Array:
-        """Of the inverse Wishart."""
-        return curvature_of_inverse_wishart(self.parts(values).B, self.changes(values), strength, self.log_variance)
-
-    def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
-        """Entries of L."""
-        at = zip(*lower_entries(self.M), strict=True)
-        return {"factor": [f"entry ({labels[i]!r}, {labels[j]!r}) of the factor of K^f" for i, j in at]}
-
-
-@dataclass(frozen=True)
-class SharingTasks(Form):
-    """K^f = L L' among the tasks that share; the others have functions of their own alone."""
-
-    M: int
-    members: tuple[int, ...]  # the tasks that share, ascending
-    strength: float | None
-    log_variance: float = 0.0
-
-    rank = None
-    scored = "factor"
+    def factor(self, values: Values) -> Array:
+        """R, whose rows are those of L; zero where a task shares nothing."""
+        R = np.zeros((self.M, len(self.members)))
+        R[self.entries] = values["factor"]
+        return R
 
     def parts(self, values: Values) -> Parts:
-        """Zero where a task shares nothing."""
-        m = len(self.members)
-        R = np.zeros((self.M, m))
-        R[np.array(self.members, dtype=np.intp)[lower_entries(m)[0]], lower_entries(m)[1]] = values["factor"]
+        """R is also a factor of full rank, for the low-rank path."""
+        R = self.factor(values)
         return Parts(R @ R.T, R=R)
 
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
-        """2 bB L, lower triangle of the tasks that share."""
-        R = self.parts(values).R
-        assert R is not None  # this form has it
-        return {"factor": by_factor(adjoints, R)[list(self.members)][lower_entries(len(self.members))]}
+        """2 bB L, lower triangle."""
+        return {"factor": by_factor(adjoints, self.factor(values))[self.entries]}
 
     def start(self, C: Array) -> Values:
         """The factor of the correlation found, pulled towards independence."""
@@ -285,37 +224,63 @@ class SharingTasks(Form):
         """The factor of a matrix given for all tasks."""
         if not self.members:
             return {"factor": np.zeros(0)}
-        L = np.array(linalg.cholesky_jittered(B[np.ix_(self.members, self.members)])[0])
-        return {"factor": L[lower_entries(len(self.members))]}
+        L = linalg.cholesky_jittered(B[np.ix_(self.members, self.members)])[0]
+        return {"factor": np.array(L)[np.tril_indices(len(self.members))]}
 
     def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
-        """On the correlations and variances of the tasks that share."""
+        """The penalty on K^f among the tasks that share."""
         if not self.members:
             return 0.0, {"factor": np.zeros(0)}
-        value, bB = penalty_of_sharing(self._shared(values), strength, self.log_variance)
-        whole = np.zeros((self.M, self.M))
-        whole[np.ix_(self.members, self.members)] = bB
+        among, whole = np.ix_(self.members, self.members), np.zeros((self.M, self.M))
+        value, whole[among] = self.penalty[0](self.parts(values).B[among], strength, self.log_variance)
         return value, self.pullback(values, Adjoints(whole, [whole], B=whole))
 
     def changes(self, values: Values) -> Array:
-        """By the entries of L."""
-        R = self.parts(values).R
-        assert R is not None  # this form has it
-        return changes_of_factor(R, np.array(self.members, dtype=np.intp))
+        """By the entries of L: an entry of R changes one row and one column of R R'."""
+        R, (row, column) = self.factor(values), self.entries
+        out = np.zeros((len(row), self.M, self.M))
+        out[np.arange(len(row)), row] = R[:, column].T
+        return out + out.transpose(0, 2, 1)
 
     def curvature(self, values: Values, strength: float) -> Array:
-        """Of the penalty on correlations and variances."""
-        among = np.ix_(range(len(values["factor"])), self.members, self.members)
-        return curvature_of_sharing(self._shared(values), self.changes(values)[among], strength)
-
-    def _shared(self, values: Values) -> Array:
-        return self.parts(values).B[np.ix_(self.members, self.members)]
+        """Of the penalty on K^f among the tasks that share."""
+        row, column = np.ix_(self.members, self.members)
+        B, dB = self.parts(values).B[row, column], self.changes(values)[:, row, column]
+        return self.penalty[1](B, dB, strength, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
         """Entries of L."""
         sharing = [labels[t] for t in self.members]
-        at = zip(*lower_entries(len(sharing)), strict=True)
+        at = zip(*np.tril_indices(len(sharing)), strict=True)
         return {"factor": [f"entry ({sharing[i]!r}, {sharing[j]!r}) of the factor of K^f" for i, j in at]}
+
+
+@dataclass(frozen=True)
+class FreeForm(FactorForm):
+    """K^f = L L' of all tasks."""
+
+    M: int
+    strength: float | None
+    log_variance: float = 0.0
+
+    penalty = inverse_wishart, curvature_of_inverse_wishart
+
+    @property
+    def members(self) -> Sequence[int]:  # type: ignore[override]
+        """All tasks."""
+        return range(self.M)
+
+
+@dataclass(frozen=True)
+class SharingTasks(FactorForm):
+    """K^f = L L' among the tasks that share; the others have functions of their own alone."""
+
+    M: int
+    members: tuple[int, ...]
+    strength: float | None
+    log_variance: float = 0.0
+
+    penalty = penalty_of_sharing, curvature_of_sharing
 
 
 @dataclass(frozen=True)

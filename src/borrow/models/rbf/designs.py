@@ -3,7 +3,7 @@
 - `best_path`, `network_of`: the paper's multi-task network. Hidden units are shared, each task has weights of its own.
 - the same for one task at a time: the paper's independent networks.
 - the same for all rows as one task: the paper's "one network".
-- `two_level_network`, ours: f_k(x) = w_0'φ(x) + w_k'ψ(x). A network for all rows, then a multi-task network on its
+- `two_levels`, ours: f_k(x) = w_0'φ(x) + w_k'ψ(x). A network for all rows, then a multi-task network on its
   residuals; then the weights of both are fitted together. With ρ_0 the ridge of the shared level, M, u and q those of
   the task level (`recursion.py`), Z = M Φ_0 and B = Φ_0'Z + ρ_0 I,
 
@@ -28,7 +28,7 @@ from sklearn.utils import check_random_state
 
 from borrow.data.cells import Cells, Codes, Rows, merge
 from borrow.data.scaling import Scaling, scale
-from borrow.models.rbf.model import Basis, Candidates, Path, absorb, activations, fitted_error, grow
+from borrow.models.rbf.model import Basis, Candidates, Path, absorb, activations, grow
 from borrow.models.rbf.recursion import Recursion, Stack, stack_inputs, stack_rows
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array, cholesky, log_determinant, solve, solve_lower, solve_lower_transposed
@@ -52,29 +52,6 @@ class Settings:
     tol: float | None = None  # the rule of convergence, where it is asked for
     structure: Stack | None = None  # rows, labelled or not, that choose the units without labels
 
-    def size(self, loo: Array) -> int:
-        """The size of least leave-one-out error, or the largest."""
-        return int(np.argmin(loo)) if self.by_leave_one_out else len(loo) - 1
-
-
-class Sizes(NamedTuple):
-    """A path and the leave-one-out error at each of its sizes."""
-
-    path: Path
-    recursion: Recursion  # of the labelled rows
-    ridge: float
-    loo: Array
-    size: int  # chosen
-
-    @property
-    def best(self) -> float:
-        """Leave-one-out error at the chosen size."""
-        return float(self.loo[self.size])
-
-    def report(self) -> Growth:
-        """What is worth keeping after the fit."""
-        return Growth(self.ridge, self.path.trace, self.loo, self.path.converged)
-
 
 class Growth(NamedTuple):
     """How a level grew: its ridge, errors e_0, e_1, ... and leave-one-out errors from the constant alone on."""
@@ -83,6 +60,42 @@ class Growth(NamedTuple):
     trace: Array
     loo: Array
     converged: bool
+
+
+class Fit(NamedTuple):
+    """The weights of all levels fitted together, at one size of the level that grows."""
+
+    loo: float
+    fit: Array
+    leverage: Array
+    L: Array  # chol B
+    weights: Array  # of the shared level
+    least: float  # what is left of the error, ridges included, scatter within cells not
+
+
+class Sizes(NamedTuple):
+    """A path and the fit at each of its sizes, on top of the shared level where there is one."""
+
+    path: Path  # its recursion is that of the labelled rows
+    ridge: float
+    F: Array  # weighted functions of the shared level (N0 + 1, n); none without one
+    fits: list[Fit]
+    size: int  # chosen
+    shared: Sizes | None = None
+
+    @property
+    def best(self) -> float:
+        """Leave-one-out error at the chosen size."""
+        return self.fits[self.size].loo
+
+    @property
+    def basis(self) -> Basis:
+        """The units of the chosen size."""
+        return self.path.basis.first(self.size)
+
+    def report(self) -> Growth:
+        """What is worth keeping after the fit."""
+        return Growth(self.ridge, self.path.trace, np.array([f.loo for f in self.fits]), self.path.converged)
 
 
 @dataclass(frozen=True)
@@ -134,15 +147,6 @@ class Network:
         return np.einsum("jn,jn->n", U, self.b[:, task]) + mean, (U / np.sqrt(self.q[:, task])).T, r.T
 
 
-def sized(recursion: Recursion, y: Array) -> tuple[Array, Array, Array]:
-    """Fit and leverage of the cells, and leave-one-out error, at every size from the constant alone."""
-    stack, n = recursion.stack, recursion.n
-    b = recursion.coefficients(recursion.root * y)
-    fit = np.cumsum(recursion.U[:n] * recursion.at_cells(b), axis=0) / recursion.root
-    leverage = np.cumsum(recursion.U[:n] ** 2 / recursion.at_cells(recursion.q[:n]), axis=0)
-    return fit, leverage, np.array([stack.leave_one_out(f, h) for f, h in zip(fit, leverage, strict=True)])
-
-
 def grow_path(
     stack: Stack,
     candidates: Candidates,
@@ -150,52 +154,55 @@ def grow_path(
     y: Array,
     ridge: float,
     bias_ridge: float | None = None,
-) -> tuple[Path, Recursion]:
+) -> Path:
     """Table 1 with one ridge, on the labels or without them; the recursion is that of the labelled rows."""
     base, limit, bounds, tol = settings.structure, settings.limit, settings.bounds, settings.tol
     if base is None:
-        path = grow(stack, candidates, y, ridge, limit, bias_ridge=bias_ridge, bounds=bounds, tol=tol)
-        return path, path.recursion
+        return grow(stack, candidates, y, ridge, limit, bias_ridge=bias_ridge, bounds=bounds, tol=tol)
     path = grow(base, candidates, base.y, ridge, limit, bounds=bounds, unsupervised=True, tol=tol)
-    return path, absorb(stack, path.basis, ridge, bias_ridge)
+    return replace(path, recursion=absorb(stack, path.basis, ridge, bias_ridge))
 
 
-def best_path(stack: Stack, candidates: Candidates, settings: Settings) -> Sizes:
-    """A path for every ridge; the one of least leave-one-out error at its chosen size."""
+def best_path(stack: Stack, candidates: Candidates, settings: Settings, shared: Sizes | None = None) -> Sizes:
+    """A path for every ridge, on what the shared level leaves where there is one; that of least leave-one-out error."""
+    F, ridge0, y, bias = no_functions(stack), 1.0, stack.y, None
+    if shared is not None:
+        F, ridge0 = activations(stack.X, shared.basis) * stack.root, shared.ridge
+        joint, bias = best_constants(stack, F, ridge0)
+        y = y - joint.weights @ F / stack.root
 
     def one(ridge: float) -> Sizes:
-        path, recursion = grow_path(stack, candidates, settings, stack.y, ridge)
-        loo = sized(recursion, stack.y)[2]
-        return Sizes(path, recursion, ridge, loo, settings.size(loo))
+        path = grow_path(stack, candidates, settings, y, ridge, bias)
+        fits = joint_fits(path.recursion, F, ridge0, stack.y)
+        size = int(np.argmin([f.loo for f in fits])) if settings.by_leave_one_out else len(fits) - 1
+        return Sizes(path, ridge, F, fits, size, shared)
 
-    return min((one(r) for r in settings.ridges), key=lambda s: s.best)
+    return min(map(one, settings.ridges), key=lambda sizes: sizes.best)
+
+
+def two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> Sizes:
+    """A network for all rows, less the levels of the tasks; then task networks on its residuals."""
+    structure = settings.structure
+    pooled = replace(settings, structure=None if structure is None else structure.pooled())
+    level, _ = best_constants(stack, no_functions(stack), 1.0)
+    return best_path(stack, candidates, settings, best_path(stack.pooled().shifted(level.fit), candidates, pooled))
 
 
 def network_of(stack: Stack, sizes: Sizes) -> Network:
-    """The network of the chosen size of a path."""
-    fit, leverage, _ = (values[sizes.size] for values in sized(sizes.recursion, stack.y))
-    error = float(fitted_error(sizes.recursion, stack.y)[sizes.size])
-    return _network(stack, sizes, stack.root * stack.y, fit, leverage, error)
-
-
-def _network(
-    stack: Stack,
-    sizes: Sizes,
-    Y: Array,
-    fit: Array,
-    leverage: Array,
-    error: float,
-    volume: float = 0.0,
-    shared: SharedLevel | None = None,
-) -> Network:
-    """The network whose task level is fitted to the weighted targets Y; `error` and `volume` as in `log_evidence`."""
-    recursion, N = sizes.recursion, sizes.size + 1
+    """The network of the chosen size of a path, of one level or of two."""
+    recursion, F, N, found = sizes.path.recursion, sizes.F, sizes.size + 1, sizes.fits[sizes.size]
+    shared, volume = None, 0.0
+    if sizes.shared is not None:
+        E = np.stack([recursion.coefficients(f)[:N] for f in F], axis=2).transpose(1, 0, 2)
+        shared = SharedLevel(sizes.shared.basis, found.weights, found.L, E, sizes.shared.report())
+        volume = log_determinant(found.L) - len(F) * float(np.log(sizes.shared.ridge))
     q, ridges = recursion.q[:N], np.array(recursion.ridge[:N])
-    noise = noise_variance(stack, fit, leverage, sizes.best)
+    noise = noise_variance(stack, found.fit, found.leverage, found.loo)
+    error = found.least + float(stack.scatter.sum())
     evidence = log_evidence(stack, volume + float(np.log(q / ridges[:, None]).sum()), error, noise)
     R = np.stack([recursion.factor(k, N) for k in range(stack.n_tasks)])
-    basis, b = sizes.path.basis.first(sizes.size), recursion.coefficients(Y)[:N]
-    return Network(basis, R, q.copy(), b, float(ridges[0]), sizes.report(), noise, evidence, shared)
+    b = recursion.coefficients(stack.root * stack.y - found.weights @ F)[:N]
+    return Network(sizes.basis, R, q.copy(), b, float(ridges[0]), sizes.report(), noise, evidence, shared)
 
 
 def log_evidence(stack: Stack, volume: float, error: float, noise: float) -> float:
@@ -219,84 +226,45 @@ def noise_variance(stack: Stack, fit: Array, leverage: Array, loo: float) -> flo
     return (rss + NOISE_ROWS * prior) / (max(n - float(leverage.sum()), 0.0) + NOISE_ROWS)
 
 
-class Joint(NamedTuple):
-    """Both levels fitted together, at one size of the task level."""
+def joint_fits(recursion: Recursion, F: Array, ridge: float, y: Array) -> list[Fit]:
+    """The joint fit for every size of the task level; F (N0 + 1, n) are weighted functions of the shared level.
 
-    loo: float
-    fit: Array
-    leverage: Array
-    L: Array  # chol B
-    weights: Array  # of the shared level
-    least: float  # what is left of the error, ridges included, scatter within cells not
-
-
-def joint_fits(recursion: Recursion, F: Array, ridge: float, y: Array) -> list[Joint]:
-    """The joint fit for every size of the task level; F (N0 + 1, n) are weighted functions of the shared level."""
-    stack, Y = recursion.stack, recursion.root * y
-    Z, rest, h, out = F.copy(), Y.copy(), np.zeros(len(Y)), []
-    for u, q in zip(recursion.U[: recursion.n], recursion.q[: recursion.n], strict=True):
-        Z -= u * recursion.at_cells(recursion.sums(u * F) / q)
-        rest -= u * recursion.at_cells(recursion.sums(u * Y) / q)
-        h += u**2 / recursion.at_cells(q)
-        B = F @ Z.T
-        B = 0.5 * (B + B.T)
-        B.flat[:: len(B) + 1] += ridge
-        L = cholesky(B)
-        w, r = solve(L, Z @ Y), solve_lower(L, Z)
-        leverage = h + np.einsum("jn,jn->n", r, r)
+    Without any such function it is the fit of the one level that there is.
+    """
+    n, Y, out = recursion.n, recursion.root * y, []
+    U, Q = recursion.U[:n], recursion.q[:n]
+    rests = Y - np.cumsum(U * recursion.at_cells(recursion.coefficients(Y)), axis=0)  # My
+    leverages = np.cumsum(U**2 / recursion.at_cells(Q), axis=0)
+    Z, L, w = F.copy(), np.zeros((0, 0)), np.zeros(0)
+    for u, q, rest, leverage in zip(U, Q, rests, leverages, strict=True):
+        if len(F):
+            Z -= u * recursion.at_cells(recursion.sums(u * F) / q)
+            B = F @ Z.T
+            B = 0.5 * (B + B.T)
+            B.flat[:: len(B) + 1] += ridge
+            L = cholesky(B)
+            w, r = solve(L, Z @ Y), solve_lower(L, Z)
+            leverage = leverage + np.einsum("jn,jn->n", r, r)
         fit = (Y - rest + Z.T @ w) / recursion.root
-        loo = stack.leave_one_out(fit, leverage)
-        out.append(Joint(loo, fit, leverage, L, w, float(Y @ rest - (Z @ Y) @ w)))
+        loo = recursion.stack.leave_one_out(fit, leverage)
+        out.append(Fit(loo, fit, leverage, L, w, float(Y @ rest - (Z @ Y) @ w)))
     return out
 
 
-def constants(stack: Stack, ridge: float) -> Recursion:
-    """The tasks' constants alone."""
-    recursion = Recursion(stack, 1)
-    recursion.add(recursion.root, ridge)
-    return recursion
+def best_constants(stack: Stack, F: Array, ridge: float) -> tuple[Fit, float]:
+    """The tasks' constants alone beside the shared functions F, and their ridge: that of least leave-one-out error."""
+    found = [(joint_fits(absorb(stack, no_units(stack), r), F, ridge, stack.y)[0], r) for r in BIAS_RIDGES]
+    return min(found, key=lambda one: one[0].loo)
 
 
-class TwoLevels(NamedTuple):
-    """Paths of both levels, and the joint fit at every size of the task level."""
-
-    first: Sizes
-    F: Array  # weighted functions of the shared level (N0 + 1, n)
-    sizes: Sizes
-    fits: list[Joint]
+def no_functions(stack: Stack) -> Array:
+    """The functions of a shared level that is not there."""
+    return np.zeros((0, len(stack.y)))
 
 
-def search_two_levels(stack: Stack, candidates: Candidates, settings: Settings) -> TwoLevels:
-    """A network for all rows, less the levels of the tasks; then task networks on its residuals."""
-    structure = settings.structure
-    pooled = replace(settings, structure=None if structure is None else structure.pooled())
-    levels = [sized(constants(stack, ridge), stack.y) for ridge in BIAS_RIDGES]
-    level = min(levels, key=lambda s: s[2][0])[0][0]
-    first = best_path(stack.pooled().shifted(level), candidates, pooled)
-    basis0 = first.path.basis.first(first.size)
-    F = activations(stack.X, basis0) * stack.root
-    fits0 = [(joint_fits(constants(stack, ridge), F, first.ridge, stack.y)[0], ridge) for ridge in BIAS_RIDGES]
-    joint, bias = min(fits0, key=lambda found: found[0].loo)
-    residual = stack.y - joint.weights @ F / stack.root
-
-    def one(ridge: float) -> tuple[Sizes, list[Joint]]:
-        path, recursion = grow_path(stack, candidates, settings, residual, ridge, bias)
-        fits = joint_fits(recursion, F, first.ridge, stack.y)
-        loo = np.array([j.loo for j in fits])
-        return Sizes(path, recursion, ridge, loo, settings.size(loo)), fits
-
-    return TwoLevels(first, F, *min((one(r) for r in settings.ridges), key=lambda found: found[0].best))
-
-
-def two_level_network(stack: Stack, found: TwoLevels) -> Network:
-    """The network of both levels at the chosen sizes."""
-    first, F, sizes, fits = found
-    joint = fits[sizes.size]
-    E = np.stack([sizes.recursion.coefficients(f)[: sizes.size + 1] for f in F], axis=2).transpose(1, 0, 2)
-    shared = SharedLevel(first.path.basis.first(first.size), joint.weights, joint.L, E, first.report())
-    volume = log_determinant(joint.L) - len(F) * float(np.log(first.ridge))
-    Y, error = stack.root * stack.y - joint.weights @ F, joint.least + float(stack.scatter.sum())
-    return _network(stack, sizes, Y, joint.fit, joint.leverage, error, volume, shared)
+def no_units(stack: Stack) -> Basis:
+    """No hidden units: the constant alone."""
+    return Basis(stack.X[:0], np.zeros(0))
 
 
 #: candidates="auto" takes every distinct input while the candidate matrix stays under so many bytes.
@@ -310,7 +278,6 @@ class Problem:
     """Rows and settings of a design, in scaled units."""
 
     stack: Stack
-    base: Stack  # the rows that choose the units: `stack`, or all rows where labels are not used
     width: float
     settings: Settings
     scaling: Scaling
@@ -318,14 +285,14 @@ class Problem:
     random: np.random.RandomState
 
     def candidates(self) -> Candidates:
-        """The candidate matrix over `base`."""
-        return Candidates.at(draw_pool(self.base, self.most, self.random), self.base, self.width)
+        """The candidate matrix over the rows that choose the units: all of them where labels are not used."""
+        base = self.stack if self.settings.structure is None else self.settings.structure
+        return Candidates.at(draw_pool(base, self.most, self.random), base, self.width)
 
     def only(self, k: int) -> Problem:
         """Task k as the only one."""
-        structure = None if self.settings.structure is None else self.base.only(k)
-        stack, settings = self.stack.only(k), replace(self.settings, structure=structure)
-        return replace(self, stack=stack, base=stack if structure is None else structure, settings=settings)
+        structure = None if self.settings.structure is None else self.settings.structure.only(k)
+        return replace(self, stack=self.stack.only(k), settings=replace(self.settings, structure=structure))
 
     def networks(self, design: str) -> list[Network]:
         """The networks of a design: one per task where they are independent, else one."""
@@ -333,10 +300,8 @@ class Problem:
             return [self.only(k).networks("")[0] for k in range(self.stack.n_tasks)]
         if not len(self.stack.y):
             return [unlabelled(self.stack)]
-        if design == "two-level":
-            found = search_two_levels(self.stack, self.candidates(), self.settings)
-            return [two_level_network(self.stack, found)]
-        return [network_of(self.stack, best_path(self.stack, self.candidates(), self.settings))]
+        search = two_levels if design == "two-level" else best_path
+        return [network_of(self.stack, search(self.stack, self.candidates(), self.settings))]
 
 
 def input_scales(X: Array, weight: Array) -> Array:
@@ -407,19 +372,17 @@ def prepare(e: Any, rows: Rows, scales: Array) -> Problem:
     M, seen = len(rows.labels), rows.labelled()[0]
     cells = merge(seen.X, seen.task, seen.y, seen.weight, seen.replicates, M, seen.columns)
     scaling = target_scaling(cells, e.normalize_y)
-    base = stack = stack_rows(seen, cells, scaling, scales)
-    structure = None
+    stack, structure = stack_rows(seen, cells, scaling, scales), None
     if e.basis == "unsupervised":
-        base = structure = stack_inputs(rows.X / scales, rows.task, rows.weight, M, rows.columns)
-    width, settings = settings_of(e, base, structure)
-    return Problem(stack, base, width, settings, scaling, e.candidates, check_random_state(e.random_state))
+        structure = stack_inputs(rows.X / scales, rows.task, rows.weight, M, rows.columns)
+    width, settings = settings_of(e, stack if structure is None else structure, structure)
+    return Problem(stack, width, settings, scaling, e.candidates, check_random_state(e.random_state))
 
 
 def unlabelled(stack: Stack) -> Network:
     """A task without a labelled row: the overall mean, give or take the scale of the targets."""
-    none = Basis(np.zeros((0, stack.X.shape[1])), np.zeros(0))
     growth = Growth(1.0, np.zeros(2), np.zeros(1), True)
-    return Network(none, np.ones((1, 1, 1)), np.ones((1, 1)), np.zeros((1, 1)), 1.0, growth, 1.0, 0.0)
+    return Network(no_units(stack), np.ones((1, 1, 1)), np.ones((1, 1)), np.zeros((1, 1)), 1.0, growth, 1.0, 0.0)
 
 
 def unseen_features(e: Any, stack: Stack) -> tuple[Array, Array]:

@@ -134,7 +134,14 @@ class RBFFit:
         }
 
 
-@register("rbf", "RBF network", rank=5)
+@register(
+    "rbf",
+    "RBF network",
+    rank=5,
+    about="a network of radial basis functions that tasks share, weights of their own (Liao & Carin 2006)",
+    matrix="few",
+    not_in_auto="it did not win in the draws that were tried",
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskRBFRegressor(TaskRegressor):
     """Radial basis function networks for many tasks: hidden units chosen by what they explain in all of them.

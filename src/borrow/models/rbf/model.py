@@ -17,7 +17,7 @@ X. Liao, L. Carin: Radial basis function network for multi-task learning. NIPS 1
 | equation | function                                                              |
 |----------|-----------------------------------------------------------------------|
 | (1)      | `activations`                                                         |
-| (2)-(4)  | `fitted_error`: what is left of the error, weights at their best      |
+| (2)-(4)  | `grow`: what is left of the error, weights at their best, `Path.trace` |
 | (5), (6) | `error_reductions`: all candidates at once, no refit                  |
 | (5), T 1 | `grow`: Table 1, steps 2 to 10                                        |
 | (5), T 1 | `tuned_width`: Table 1, step 6                                        |
@@ -26,10 +26,10 @@ X. Liao, L. Carin: Radial basis function network for multi-task learning. NIPS 1
 
 Deviations, each with its reason:
 - Table 1 updates A^-1 by the printed block inverse (A-2). With wide functions that loses every digit by 20 units; here
-  u_j = M φ_j and its pivot q_j are kept instead (`recursion.py`): one read-only pass over the candidates a step.
+  u_j = M φ_j and its pivot q_j are kept instead (`recursion.py`): one read-only pass over the candidates per step.
 - "If q_k = 0, delete": q_k ≥ ρ > 0 always. It is clamped there; nothing is deleted but what was chosen.
 - The paper drops det(ρI) from the unsupervised criterion as a constant. It depends on N: the trace would jump by
-  2K ln ρ a unit. Choices at a step are the same; the trace here adds -2 Σ_k ln(q_k/ρ), falling from 0 for any ρ.
+  2K ln ρ per unit. Choices at a step are the same; the trace here adds -2 Σ_k ln(q_k/ρ), falling from 0 for any ρ.
 - Corollary 2 prints A_k = Σ_i [ρI + φφ']; ρI stands outside the sum, as in (3).
 - "Converged" (step 9) is not defined: here, a decrease under `tol` of the error at hand. It is the paper's rule, not
   our default, since it overfits: every unit gives each task a weight more, and the training error goes on falling.
@@ -67,8 +67,7 @@ class Basis:
 def activations(X: Array, basis: Basis) -> Array:
     """φ(x) of (1), the constant first: (N + 1, n), Gaussian units exp(-|x - c|²/2σ²)."""
     out = np.ones((len(basis.widths) + 1, len(X)))
-    if len(basis.widths):
-        out[1:] = np.exp(-0.5 * squared_distances(basis.centers, X) / basis.widths[:, None] ** 2)  # eq. 1
+    out[1:] = np.exp(-0.5 * squared_distances(basis.centers, X) / basis.widths[:, None] ** 2)  # eq. 1
     return out
 
 
@@ -101,13 +100,6 @@ class Path:
     converged: bool
 
 
-def fitted_error(recursion: Recursion, y: Array) -> Array:
-    """e(φ) of (4) at every size: the minimum of (2) over the weights of (3), Σ y² - Σ_j q_j b_j²."""
-    Y = recursion.root * y
-    falls = (recursion.q[: recursion.n] * recursion.coefficients(Y) ** 2).sum(axis=1)
-    return float(Y @ Y) + float(recursion.stack.scatter.sum()) - np.cumsum(falls)  # eq. 4
-
-
 def error_reductions(G: Array, Q: Array) -> Array:
     """δe of (5) for every candidate: Σ_k g_k²/q_k, with q_k of (6); arrays (M, m)."""
     return np.einsum("km,km->m", G, G / Q)  # eq. 5
@@ -132,6 +124,7 @@ def grow(
 ) -> Path:
     """Table 1: add the candidate of largest δe of (5) (of `determinant_gains`, unsupervised) until `limit` units.
 
+    The trace is e(φ) of (4), the minimum of (2) over the weights of (3), at every size.
     `y` are the targets of the cells, `bounds` those of tuned widths (None: not tuned), `tol` the convergence rule.
     """
     recursion = Recursion(stack, limit + 1)
@@ -154,7 +147,7 @@ def grow(
         fall = determinant_gains(q[:, None], rho)[0] if unsupervised else float(q @ b**2)
         if tol is not None and chosen and fall <= tol * abs(trace[-1]):
             converged = True
-        trace.append(trace[-1] - fall)
+        trace.append(trace[-1] - fall)  # eqs. 2, 3, 4: with weights at their best, Σ y² - Σ_j q_j b_j²
         converged |= not open_.any()  # step 4: no candidate is left
         if len(chosen) == limit or (converged and tol is not None) or not open_.any():
             break

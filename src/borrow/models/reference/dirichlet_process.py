@@ -189,7 +189,12 @@ def with_one(X: Array) -> Array:
     return np.column_stack([X, np.ones(len(X))])
 
 
-@register("clusters", "clusters of logistic regressions", rank=7)
+@register(
+    "clusters",
+    "clusters of logistic regressions",
+    rank=7,
+    about="logistic regressions of tasks that fall into clusters (Xue, Liao, Carin & Krishnapuram 2007)",
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class DirichletProcessClassifier(TaskClassifier):
     """Logistic regressions of tasks that fall into clusters; how many, the data say.

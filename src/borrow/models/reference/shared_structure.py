@@ -99,12 +99,6 @@ def alternate(
     return Theta, ub[:, :-1], ub[:, -1], trace
 
 
-def explained_dimension(X: Array, share: float) -> int:
-    """Number of principal components that explain this share of the variance."""
-    variance = np.cumsum(np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2)
-    return int(np.searchsorted(variance, share * variance[-1])) + 1
-
-
 @dataclass(frozen=True)
 class Linear(LogOdds):
     """One linear function per task."""
@@ -176,7 +170,8 @@ class SharedStructureClassifier(TaskClassifier):
     def _dimension(self, X: Array, n_tasks: int) -> int:
         most = min(X.shape[1], n_tasks - 1)
         if self.dimension == "auto":
-            return min(explained_dimension(X, EXPLAINED), most)
+            variance = np.cumsum(np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2)  # of principal components
+            return min(int(np.searchsorted(variance, EXPLAINED * variance[-1])) + 1, most)
         if int(self.dimension) > most:
             text = f"dimension={self.dimension}: expected at most {most}, with {n_tasks} tasks that have labelled rows"
             raise ValueError(f"{text} and {X.shape[1]} columns (a shared space is smaller than the number of tasks)")
