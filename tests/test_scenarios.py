@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from borrow import FocusedGPRegressor, SingleTaskGPRegressor
 from run_page import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "studies"))
@@ -109,3 +110,19 @@ def test_scores_of_a_known_answer():
     assert found["error"] == pytest.approx(1.0)
     assert found["coverage"] == 0.0
     assert found["log density"] == pytest.approx(-2.0 - np.log(0.5) - 0.5 * np.log(2 * np.pi))
+
+
+def test_relations_of_many_rows_are_not_given_up_for_want_of_a_part_of_the_primarys_own():
+    """The search begins on a third of the rows, which do not show that the analyser has a part of its own; on all rows
+    its own hours are then worse explained given the sensors, and 700 nats of relations were dropped for that.
+    """
+    d = drawn("air quality, gap", 2)
+    model = FocusedGPRegressor(primary=d.primary).fit(d.X, d.y, tasks=d.task)
+    assert model.specific_kernels_[d.primary] is not None
+    mine = d.task == d.primary
+    alone = SingleTaskGPRegressor().fit(d.X[mine], d.y[mine])
+    error, error_alone = (
+        np.sqrt(np.mean((d.y_test - p) ** 2))
+        for p in (model.predict(d.X_test, tasks=d.task_test), alone.predict(d.X_test))
+    )
+    assert error < 0.8 * error_alone

@@ -239,11 +239,17 @@ def without_own_part(setup: Setup, values: Values) -> tuple[Setup, Values]:
     return setup, {**values, "specific": specific}
 
 
-def protect_primary(search: Search, best: Optimum) -> tuple[Search, Optimum]:
-    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary."""
+def protect_primary(search: Search, best: Optimum, on_fewer: bool) -> tuple[Search, Optimum]:
+    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary.
+
+    Where the search began on fewer rows, which may not have told a part of the primary's own from what it shares, it is
+    asked again whether that part is what is missing.
+    """
     if not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
         return search, best
-    return search.without_transfer(best)
+    if on_fewer:
+        search, best = give_own_part(search, best, best.values)
+    return (search, best) if primary_gain(search, best.values) >= 0.0 else search.without_transfer(best)
 
 
 def cut_relations(values: Values, weak: Any, search: Search) -> Values:

@@ -148,7 +148,8 @@ def optimise(
     if priced and not labels:
         search, best = prune(search, best, sharing_gains(search, best))
     if weighed:
-        search, best = protect_primary(search, best)
+        search, best = protect_primary(search, best, on_fewer=few is not None)
+        setup = replace(setup, specific=search.setup.specific)
     again = with_inducing(inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z) or search.ascent.rough:
         setup, search = again, search.on(again, search.ascent.curvature)
