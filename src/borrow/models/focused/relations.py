@@ -27,7 +27,6 @@ from borrow.inference import EPInference, priors
 from borrow.models.focused.model import Setup, condition
 from borrow.models.focused.scoring import FocusedAscent
 from borrow.models.focused.starts import Alone, regression_start, targets_of
-from borrow.models.gp.model import bounds_of
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Objective, Optimum, Values
 
@@ -37,8 +36,6 @@ RELATION_COST = 1.5
 LOG_ODDS, NEGLIGIBLE = 1.0, 0.05
 #: Step of the differences of the gradient by w, in units of its prior's deviation; at most so many are taken.
 STEP, MOST_STEPS = 0.02, 20
-#: Log variance of the primary's own part, against that of its function: where it starts, and where none is meant.
-OWN_SHARE, LITTLE = -1.0, -3.0
 
 
 @dataclass(frozen=True)
@@ -105,15 +102,29 @@ def sharing_gains(search: Search, best: Optimum) -> Array:
     setup, values = search.setup, best.values
     gains = np.full(len(setup.secondaries), np.inf)
     posterior: Any = condition(values, setup).posterior
-    now = search.ascent.log_prior(values)
+    by_priors = prior_gains(search, values, cut_relations(values, np.full(len(gains), True), search))
     for i, t in enumerate(setup.secondaries.tolist()):
         rows = setup.cells.of(t)
-        if setup.specific[t] is None or rows.start == rows.stop:
-            continue
-        without = cut_relations(values, np.arange(len(gains)) == i, search)
-        helped = posterior.evidence_given_others[t] + setup.log_normaliser(values, t)
-        gains[i] = helped - search.alone.evidences[t] + now - search.ascent.log_prior(without)
+        if setup.specific[t] is not None and rows.start < rows.stop:
+            helped = posterior.evidence_given_others[t] + setup.log_normaliser(values, t)
+            gains[i] = helped - search.alone.evidences[t] + by_priors[i]
     return gains
+
+
+def prior_gains(search: Search, values: Values, apart: Values) -> Array:
+    """By how much the log priors are higher than where a secondary is by itself, one secondary at a time.
+
+    Priors are parabolas in which no two tasks meet: what changes with the entries of a task is their change times the
+    mean of the slopes at both ends, whether the other tasks are cut off or not.
+    """
+    setup, change = search.setup, {n: np.zeros_like(v) for n, v in values.items()}
+    for log_prior in search.ascent.log_priors:
+        (_, here), (_, there) = log_prior(values), log_prior(apart)
+        for n in here:
+            change[n] += 0.5 * (here[n] + there[n]) * (values[n] - apart[n])
+    own = [change["specific"][setup.specific_parts[t]].sum() for t in setup.secondaries]
+    noise = change["noise"][setup.secondaries] if "noise" in change else 0.0
+    return np.asarray(change["rho"] + np.array(own) + noise)
 
 
 def ask_again(search: Search, best: Optimum) -> Optimum:
@@ -179,77 +190,6 @@ def log_odds(search: Search, best: Optimum, nothing_shared: float) -> float:
         curvature[group] = unit**2 * change[group] / move[group]
     ruled_out = 0.5 * float(np.log(np.maximum(curvature, 1.0)).sum())
     return LOG_ODDS + reached - nothing_shared - ruled_out
-
-
-def primary_gain(search: Search, values: Values) -> float:
-    """Nats by which the primary's rows are better explained given the others than by its own fit, priors counted.
-
-    The kernel of the shared function is the others' to explain too: its prior counts for the own fit alone.
-    """
-    setup, alone, t = search.setup, search.alone, search.setup.primary
-    posterior: Any = condition(values, setup).posterior
-    helped = posterior.evidence_given(t) + setup.log_normaliser(values, t)
-    noise, part = {"noise": values["noise"][t : t + 1]}, values["specific"][setup.specific_parts[t]]
-    by_prior = search.prior_of_primary(noise | ({"kernel": part} if part.size else {}))
-    own_fit = {"kernel": alone.values["kernel"], "noise": alone.values["noise"][t : t + 1]}
-    return float(helped + by_prior - alone.evidences[t] - search.prior_of_primary(own_fit))
-
-
-def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Search, Optimum]:
-    """A part of its own for the primary, where its rows are then better explained given the others.
-
-    Where the best so far shares nothing that is worth it, it stands beside relations from the regression. What all
-    tasks together gain is not asked: the secondaries would gain by a shared function that is hardly the primary's.
-    """
-    _, worth = drop_all_unless_worth_it(search, best)
-    other, starts = with_own_part(search, [best.values if np.any(worth.values["rho"]) else regressed])
-    if other is search:
-        return search, best
-    trial = other.go_on(best, starts[0])
-    return (other, trial) if primary_gain(other, trial.values) > primary_gain(search, best.values) else (search, best)
-
-
-def with_own_part(search: Search, starts: list[Values]) -> tuple[Search, list[Values]]:
-    """The search with a part of its own for the primary, and values with it; as they are where there can be none.
-
-    The part starts as a third of the primary's variance, with the lengthscales that the primary shows by itself.
-    """
-    setup, alone, t = search.setup, search.alone, search.setup.primary
-    kernel, at = setup.kernel, setup.specific_parts[t].start
-    variance = kernel.marks("variance")
-    if setup.specific[t] is not None or not variance.any():
-        return search, starts
-
-    def inserted(values: Values, theta: Array) -> Values:
-        return {**values, "specific": np.insert(values["specific"], at, theta)}
-
-    wider = replace(setup, specific=[kernel if s == t else k for s, k in enumerate(setup.specific)])
-    out = [inserted(values, alone.values["kernel"] + OWN_SHARE * variance) for values in starts]
-    bounds = {**search.bounds, "specific": bounds_of(out[0], setup.cells)["specific"]}
-    none = inserted(alone.values, kernel.theta + (LITTLE + setup.infer.log_variance) * variance)
-    wider_search = search.on(wider, rough=search.ascent.rough)
-    return replace(wider_search, bounds=bounds, alone=replace(alone, values=none)), out
-
-
-def without_own_part(setup: Setup, values: Values) -> tuple[Setup, Values]:
-    """The model whose primary has no part of its own, and values without it."""
-    t = setup.primary
-    specific = np.delete(values["specific"], setup.specific_parts[t])
-    setup = replace(setup, specific=[None if s == t else k for s, k in enumerate(setup.specific)])
-    return setup, {**values, "specific": specific}
-
-
-def protect_primary(search: Search, best: Optimum, on_fewer: bool) -> tuple[Search, Optimum]:
-    """Relations under which the primary's own rows are worse explained than alone are not relations to the primary.
-
-    Where the search began on fewer rows, which may not have told a part of the primary's own from what it shares, it is
-    asked again whether that part is what is missing.
-    """
-    if not np.any(best.values["rho"]) or primary_gain(search, best.values) >= 0.0:
-        return search, best
-    if on_fewer:
-        search, best = give_own_part(search, best, best.values)
-    return (search, best) if primary_gain(search, best.values) >= 0.0 else search.without_transfer(best)
 
 
 def cut_relations(values: Values, weak: Any, search: Search) -> Values:

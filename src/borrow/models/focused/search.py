@@ -22,19 +22,22 @@ from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix, is_whole
 from borrow.inference import EPInference, ExactInference
 from borrow.models.focused.model import Setup, condition, task_weights
+from borrow.models.focused.primary import (
+    give_own_part,
+    protect_primary,
+    settle_primary,
+    with_own_part,
+    without_own_part,
+)
 from borrow.models.focused.relations import (
     NEGLIGIBLE,
     Search,
     ask_again,
     drop_all_unless_worth_it,
     flip_signs_that_help,
-    give_own_part,
     log_odds,
-    protect_primary,
     prune,
     sharing_gains,
-    with_own_part,
-    without_own_part,
 )
 from borrow.models.focused.scoring import BLOCK_WARMUP, SCORING_WARMUP, FocusedAscent
 from borrow.models.focused.starts import START_ROWS, fit_alone, starts
@@ -145,14 +148,17 @@ def optimise(
         best = flip_signs_that_help(search, search.go_on(best, best.values))
         if priced:
             best = ask_again(search, best)
+        if weighed:  # fewer rows may not have told the primary's own part from what it shares
+            search, best = give_own_part(search, best, best.values)
+            setup = replace(setup, specific=search.setup.specific)
     if priced and not labels:
         search, best = prune(search, best, sharing_gains(search, best))
     if weighed:
-        search, best = protect_primary(search, best, on_fewer=few is not None)
-        setup = replace(setup, specific=search.setup.specific)
+        search, best = protect_primary(search, best)
     again = with_inducing(inducing, data, setup, best.values)
     if not np.array_equal(again.Z, setup.Z) or search.ascent.rough:
         setup, search = again, search.on(again, search.ascent.curvature)
+        best = settle_primary(search, best) if weighed else best
         best = flip_signs_that_help(search, search.go_on(best, best.values))
         if priced and not labels and np.any(best.values["rho"]):  # on the Z that is kept the relations must still pay
             _, best = drop_all_unless_worth_it(search, best)
