@@ -120,7 +120,7 @@ def optimise(
     """
     scales, inducing, max_iter = data.column_scales, estimator.inducing, estimator.max_iter
     alone = fit_alone(setup, values, scales, estimator.prior, max_iter)
-    few = fewer_rows(setup)
+    few = fewer_rows(setup) if estimator.prior is not None else None  # a likelihood of few rows has no bound
     if few is None:
         setup = with_inducing(inducing, data, setup, {**alone.values, **alone.finest(setup)})
     given = {**alone.values, "rho": values["rho"]} if estimator.rho is not None else None

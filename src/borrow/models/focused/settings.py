@@ -66,7 +66,7 @@ def prepare(
     own = default_kernel(data.column_scales, None, "specific_kernel") + Constant(OFFSET_VARIANCE)
     specific = own_kernels(specific_kernel, data.labels, own, default="auto")
     if not (isinstance(specific_kernel, Mapping) and data.labels[primary] in specific_kernel):
-        specific[primary] = None  # it is given a part of its own by the search (`relations.with_own_part`)
+        specific[primary] = None  # it is given a part of its own by the search (`primary.with_own_part`)
     setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
     weights = np.array(numbers_by_label(rho, data.labels, "rho", default=0.0))
     values: Values = {
