@@ -5,11 +5,11 @@
     python benchmarks/fits.py --only "focused, demo"    one line, without the earlier commit; writes nothing
 
 A line is a table to learn from and the estimator at its defaults, its uncertainty included; three draws of the table,
-by seeds 0, 1 and 2, or more (`MORE_DRAWS`). Seconds and ratios are medians of the draws. Beside them stand the log evidence, of numbers, and
-the log density of rows that were not fitted, means of the draws: a fit that is faster because it stopped short would
-show there. Lines of `SAME`, of one draw, name kernels and switch off the priors, so that both commits maximise the same
-function: there the evidence can be compared; `NOT_SAME` says where that cannot be. What is done is kept in
-out/fits.jsonl, and not run again at the same commit. Other lines are added to `LINES`.
+by seeds 0, 1 and 2, or more (`MORE_DRAWS`). Seconds and ratios are medians of the draws. Beside them stand the log
+evidence, of numbers, and the log density of rows that were not fitted, means of the draws: a fit that is faster because
+it stopped short would show there. Lines of `SAME`, of one draw, name kernels and switch off the priors, so that both
+commits maximise the same function: there the evidence can be compared; `NOT_SAME` says where that cannot be. What is
+done is kept in out/fits.jsonl, and not run again at the same commit. Other lines are added to `LINES`.
 """
 
 from __future__ import annotations
