@@ -94,7 +94,7 @@ def has_scale(setup: Setup, values: Values) -> bool:
     """Whether the variances of the kernel of f^p together are its scale; those of a product are more than that."""
     kernel = setup.kernel.with_theta(values["kernel"])
     grown = kernel.with_theta(kernel.theta + kernel.marks("variance"))
-    return np.allclose(grown.diag(setup.Z), np.e * kernel.diag(setup.Z))
+    return np.allclose(grown.diag(setup.Z), np.exp(1.0) * kernel.diag(setup.Z))
 
 
 def prior_of_scale(kernel: Kernel, theta: Array, scales: Array) -> priors.GaussianPrior:
