@@ -43,12 +43,12 @@ def test_small_study_of_calibration(monkeypatch):
     cell, rule = module.power.Cell("regression", 0.9, 10), module.decide
     rows = [{"cell": cell.name, "seed": 0, **r} for r in module.one_draw(cell, module.power.SEEDS["tuning"][-1])]
     assert [r["method"] for r in rows] == ["symmetric", "rank1", "focused"]
-    theta = np.array([rule.COST, *np.log([rule.HOLDS, rule.STILL, rule.WITH, rule.WITHOUT, rule.NARROWS])])
-    fits = [{"losses": [1.0]}, {"losses": [2.0]}]
-    for r in rows:
+    theta = np.array([rule.COST, *np.log([getattr(rule, name) for name in module.NAMES])])
+    laws, losses = module.laws(theta, module.fits_of(rows)), [{"losses": [1.0]}, {"losses": [2.0]}]
+    odds = rule.log_odds([(r["gain"], r["of primary"]) for r in rows])
+    for r, *by_study in zip(rows, *laws, strict=True):
         monkeypatch.setattr(rule, "in_sight", lambda *given, seen=r["in sight"]: seen)
-        law = rule.related(*fits, r["gain"], rule.Interval(1.0, 0.0, 1.0, 1.0, 9.0)).law
-        assert tuple(law) == pytest.approx(module.laws(theta, r["gain"], r["in sight"]))
+        assert tuple(rule.related(*losses, odds, rule.Interval(1.0, 0.0, 1.0, 1.0, 9.0)).law) == pytest.approx(by_study)
     assert module.calibrate(rows)["draws"] == 1
 
 

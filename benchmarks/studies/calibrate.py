@@ -4,11 +4,13 @@
 
 Tables of the power table's generator (`power.draw`), regression and the stress families, seeds of tuning. Every
 method that relates the tasks, and no transfer, is fitted to all rows once. Of each are kept the nats by which all
-rows are better explained than by a GP per task; the gain in sight, the log of the ratio of the two errors that is
-expected if the method is right; and the truth, the log of the ratio of the errors on 2,000 fresh rows of the primary.
-The constants maximise the likelihood of the truth given the rest. Draws in which nothing is borrowed tell nothing and
-do not count. Beside them stands, for several probabilities, what would come of saying "helps" from there on, which is
-what `decide.SURE` was chosen by. Draws are kept under out/, and a run goes on where it stopped.
+rows are better explained than by a GP per task, and the primary's given the others than by themselves; the gain in
+sight, the log of the ratio of the two errors that is expected if the method is right; and the truth, the log of the
+ratio of the errors on 2,000 fresh rows of the primary. The log odds of a relation are those of the draw, of all its
+methods together, as `decide.log_odds` has them. The constants maximise the likelihood of the truth given the rest.
+Draws in which nothing is borrowed tell nothing and do not count. Beside them stands, for several probabilities, what
+would come of saying "helps" from there on, which is what `decide.SURE` was chosen by. Draws are kept under out/, and a
+run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -44,11 +46,21 @@ STORE = ROOT / "out" / "calibrate.jsonl"
 CELLS = [c for c in power.CELLS if c.kind == "regression"]
 ALONE = ("single", "mean", "ridge")
 #: Probabilities from which "helps" might be said.
-LEVELS = (0.95, 0.9, 0.85, 0.8)
-NAMES = ("HOLDS", "STILL", "WITH", "WITHOUT", "NARROWS")
+LEVELS = (0.9, 0.85, 0.8, 0.75)
+NAMES = ("TEMPER", "HOLDS", "STILL", "WITH", "WITHOUT", "NARROWS")
 #: COST, and logarithms of the others: where the search begins, and how far it is held to that. COST is nearly fixed: by
-#: likelihood alone it would be about zero, some nats better, and "helps" be said of twice as many nulls.
-START, WIDTH = np.array([1.5, -0.3, -2.0, 0.7, 1.0, -0.4]), np.array([0.2, 0.7, 0.7, 0.7, 0.7, 0.7])
+#: likelihood alone it would be about zero, some nats better, and "helps" be said of more nulls.
+START, WIDTH = np.array([1.5, -1.0, -0.3, -2.0, 0.7, 1.0, -0.4]), np.array([0.2, *[0.7] * 6])
+
+
+class Fits(NamedTuple):
+    """Fits that relate the tasks: arrays of equal length; `draw` numbers the tables."""
+
+    gain: Any
+    of_primary: Any
+    seen: Any
+    relations: Any
+    draw: Any
 
 
 def one_draw(cell: power.Cell, seed: int) -> list[dict[str, Any]]:
@@ -72,6 +84,7 @@ def one_draw(cell: power.Cell, seed: int) -> list[dict[str, Any]]:
             "method": key,
             "alone": alone,
             "gain": found[key]["evidence"] - found["single"]["evidence"],
+            "of primary": found[key]["evidence of relations"],
             "in sight": decide.in_sight(found[key], found[alone], decide.PLAIN, 1),
             "true": float(np.log(error[key] / error[alone])),
             "borrows": abs(missed[key] - missed["single"]) > decide.TIE * missed["single"],
@@ -80,15 +93,22 @@ def one_draw(cell: power.Cell, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def laws(theta: Any, gain: Any, seen: Any, relations: Any = 1) -> decide.Mixture:
+def fits_of(rows: list[dict[str, Any]]) -> Fits:
+    """What the posterior is made of."""
+    columns = (np.array([r[k] for r in rows]) for k in ("gain", "of primary", "in sight"))
+    relations = np.array([relations_of(r["cell"]) for r in rows])
+    return Fits(*columns, relations, np.unique([f"{r['cell']}, {r['seed']}" for r in rows], return_inverse=True)[1])
+
+
+def laws(theta: Any, fits: Fits) -> decide.Mixture:
     """What `decide.related` makes of them, with constants to be found; the fields are arrays."""
-    cost, (holds, still, with_, without, narrows) = theta[0], np.exp(theta[1:])
-    moved = np.tanh(seen / decide.BEND) * (1.0 + seen / decide.BEND) ** -narrows
+    cost, (temper, holds, still, with_, without, narrows) = theta[0], np.exp(theta[1:])
+    nats = np.minimum(fits.gain - cost * fits.relations, fits.of_primary - cost)
+    mean = np.bincount(fits.draw, nats) / np.bincount(fits.draw)
+    bent = fits.seen / decide.BEND
+    moved = np.tanh(bent) * (1.0 + bent) ** -narrows
     return decide.Mixture(
-        expit(gain - cost * relations),
-        -np.arcsinh(holds * seen / decide.BEND),
-        still + with_ * moved,
-        still + without * moved,
+        expit(temper * mean[fits.draw]), -np.arcsinh(holds * bent), still + with_ * moved, still + without * moved
     )
 
 
@@ -99,19 +119,23 @@ def relations_of(cell: str) -> int:
 
 def calibrate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The constants that these draws would have, and what those in use say of them."""
-    real = [r for r in rows if r["borrows"]]
-    gain, seen, true = (np.array([r[k] for r in real]) for k in ("gain", "in sight", "true"))
-    x, relations = np.arcsinh(true / decide.BEND), np.array([relations_of(r["cell"]) for r in real])
+    borrows = np.array([r["borrows"] for r in rows])
+    real, fits = [r for r in rows if r["borrows"]], fits_of(rows)
+    true = np.array([r["true"] for r in real])
+    x = np.arcsinh(true / decide.BEND)
+
+    def law_of(theta: Any) -> decide.Mixture:
+        return decide.Mixture(*(v[borrows] for v in laws(theta, fits)))
 
     def objective(theta: Any) -> float:
-        p, middle, with_, without = laws(theta, gain, seen, relations)
+        p, middle, with_, without = law_of(theta)
         density = p * student.pdf(x, decide.DF, middle, with_) + (1.0 - p) * student.pdf(x, decide.DF, 0.0, without)
         return float(-np.log(density).sum() + 0.5 * np.sum(((theta - START) / WIDTH) ** 2))
 
     best = minimize(objective, START, method="L-BFGS-B")
     in_use = {name: getattr(decide, name) for name in ("COST", *NAMES)}
     now = np.array([decide.COST, *np.log([in_use[name] for name in NAMES])])
-    p, middle, with_, without = laws(now, gain, seen, relations)
+    p, middle, with_, without = law_of(now)
 
     def below(at: Any) -> Any:
         return p * student.cdf((at - middle) / with_, decide.DF) + (1.0 - p) * student.cdf(at / without, decide.DF)

@@ -22,7 +22,8 @@ nothing was borrowed the interval is the point zero, and holds a difference that
 Seeds: those of tuning and those of the final run are disjoint, `SEEDS`. The generator was committed before any rule was
 tuned. Every draw is kept in docs/results/power.jsonl, with its seed and the commit that fitted it. One draw of every
 cell is made before the next of any, `--minutes` stops a run wherever it is, and figures are of the seeds that all cells
-have, so that nobody chooses how many are drawn of a cell. A run of the same commit goes on where it stopped. Draws of
+have, so that nobody chooses how many are drawn of a cell. A run of the same commit goes on where it stopped; two of
+them, in two copies of the tree, may make the cells of each `--kind`. Draws of
 the seeds of tuning are kept under out/. Seeds 0 to 2 were spent on an earlier version.
 
 Of two marks in hindsight one is the best of all nine methods, references included, and one the best of four: no
@@ -279,6 +280,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--first", type=int, default=100, help="the first of the seeds")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no draw after so many")
     parser.add_argument("--also", default="", help="earlier commits whose draws count: no change bears on them")
+    parser.add_argument("--kind", choices=("regression", "classification"), help="make draws of these cells alone")
     parser.add_argument("--small", action="store_true", help="one quick draw of three cells, nothing written")
     given = parser.parse_args(arguments)
     if given.small:
@@ -291,7 +293,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     done = {at: d for at, d in load(store).items() if d["commit"] in (commit, *given.also.split(","))}
     with store.open("a") as file:
         for seed, cell in itertools.product(seeds, CELLS):
-            if (cell.name, seed) in done or time.monotonic() > until:
+            if given.kind not in (None, cell.kind) or (cell.name, seed) in done or time.monotonic() > until:
                 continue
             d = done[cell.name, seed] = {**one_draw(cell, seed), "commit": commit}
             file.write(json.dumps(d) + "\n")

@@ -132,7 +132,7 @@ class AutoRegressor(RegressorMixin, _Auto):
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     primary : label of the task that matters; may be left out only when there is a single task.
     methods, cv, n_jobs, max_minutes : as in `borrow.compare`.
-    cautious : True does without the other data unless the verdict is "helps", a probability of 90 %.
+    cautious : True does without the other data unless the verdict is "helps", a probability of 85 %.
     random_state : seeds the folds and the methods.
     unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
         from those seen, with a wider band, and warns.

@@ -29,6 +29,7 @@ from borrow.transfer.decide import (
     densities_of,
     difference_of,
     error_of,
+    log_odds,
     of_rows,
     ratio_of,
     related,
@@ -191,15 +192,15 @@ class Comparison:
         if what != "losses":
             return difference_of(self.folds(primary, method), self.folds(primary, other), what, self._design)
         mine, theirs = (self._closed(primary, m) for m in (method, other))
-        (gain, of_primary), alone = self._gains(primary, method), self.error(primary, other)
-        held_out = self._by_folds(primary, method, other)
-        if mine is None or theirs is None or np.isnan(gain) or not alone.mean > 0.0:
+        alone, held_out = self.error(primary, other), self._by_folds(primary, method, other)
+        if mine is None or theirs is None or self._gains(primary, method) is None or not alone.mean > 0.0:
             return held_out
         if held_out.below(0.0) <= 1.0 - LEVEL:
             return held_out
         power = 1 if self.scoring == "mean absolute error" else 2
-        others = len(self.others(primary))
-        return related(mine, theirs, gain, alone, self._design, power, self._root, others, of_primary)
+        gains = [found for m in self.methods if (found := self._gains(primary, m)) is not None]
+        odds = log_odds(gains, len(self.others(primary)))
+        return related(mine, theirs, odds, alone, self._design, power, self._root)
 
     def _by_folds(self, primary: Any, method: str, other: str) -> Interval:
         """Difference of errors in the folds that both methods ran."""
@@ -222,18 +223,18 @@ class Comparison:
 
     def evidence(self, primary: Any, method: str) -> float:
         """Nats by which a method that relates tasks explains the primary's rows better than its own GP; else NaN."""
-        return min(self._gains(primary, method))
+        return min(self._gains(primary, method) or (np.nan,))
 
-    def _gains(self, primary: Any, method: str) -> tuple[float, float]:
+    def _gains(self, primary: Any, method: str) -> tuple[float, float] | None:
         """Nats of all rows over a GP per task, and of the primary's given the others over the same function alone.
 
         The first counts also what the other tasks have to do with each other, and what a method with more parts than
-        a GP explains without any relation; the second does not. NaN where it is not known.
+        a GP explains without any relation; the second does not. None where it is not known.
         """
         fit = self._closed(primary, method) or {}
         mine, alone = fit.get("evidence"), (self._closed(primary, "single") or {}).get("evidence")
         if not drops(self.kind, method) or mine is None or alone is None:
-            return np.nan, np.nan
+            return None
         given = fit.get("evidence of relations")
         return mine - alone, mine - alone if given is None else given
 
