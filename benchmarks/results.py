@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -90,6 +91,18 @@ def by_draws(
 def commits_of(records: Iterable[dict[str, Any]]) -> dict[str, int]:
     """How many records are of which commit."""
     return dict(Counter(r["commit"] for r in records).most_common())
+
+
+def settings_of(models: dict[str, Any]) -> dict[str, str]:
+    """The settings of every row in words on one line, of estimators, of their arguments or as they are told."""
+    out = {}
+    for name, model in models.items():
+        if isinstance(model, dict):
+            words = ", ".join(f"{k}={v!r}" for k, v in model.items())
+        else:
+            words = model if isinstance(model, str) else " ".join(repr(model).split())
+        out[name] = re.sub(r"task_features=\{.*?\}", "task_features={…}", words) or "defaults"
+    return out
 
 
 def with_earlier(

@@ -46,7 +46,7 @@ import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import School, load_school
 from borrow.kernels import SquaredExponential
-from results import FIGURES, ROOT, Records, commits_of, with_earlier, write_result
+from results import FIGURES, ROOT, Records, commits_of, settings_of, with_earlier, write_result
 
 COMMON = {"normalize_y": "common"}
 PARAMETRIC = ("parametric, 139 tasks", "parametric, 288 tasks")
@@ -255,7 +255,8 @@ def main() -> None:
     rows = sorted(rows, key=lambda r: names.index(r["method"]))
     if {r["method"] for r in rows} == set(names):
         figures.save(picture(rows), FIGURES / "bonilla2008_school")
-    made_with = {name: repr(model) for name, model in models().items()}
+    school = load_school()
+    made_with = settings_of({**models(), **{name: parametric(school, None, name) for name in PARAMETRIC}})
     write_result("bonilla2008_school", {"seeds": "split", "settings": made_with, "table": rows})
     for row in rows:
         sys.stdout.write(f"{row}\n")

@@ -39,10 +39,11 @@ from scipy.linalg import cholesky, solve_triangular
 import borrow
 from borrow import plot as figures
 from borrow.kernels import Constant, SquaredExponential
-from results import FIGURES, ROOT, Records, write_result
+from results import FIGURES, ROOT, Records, settings_of, write_result
 
 SIZES = tuple(range(100, 1001, 100))
 NOISE = 0.01
+START: dict = {"kernel": SquaredExponential(10.0, 10.0**-0.5) + Constant(10.0), "noise": 0.1, "normalize_y": False}
 PAPER = {"prior": None, "noise_from": "active"}
 METHODS: dict[str, dict] = {
     "ours": {},
@@ -77,9 +78,7 @@ def divergence(truth: np.ndarray, learnt: np.ndarray) -> float:
 
 def one_fit(problem, method: str, d: int, run: int) -> dict:
     X, y, tasks, X_test = problem
-    kernel = SquaredExponential(10.0, 10.0**-0.5) + Constant(10.0)
-    settings = {"n_active": d, "kernel": kernel, "noise": 0.1, "normalize_y": False, "random_state": run}
-    model = borrow.MultiTaskIVMRegressor(**settings, **METHODS[method])
+    model = borrow.MultiTaskIVMRegressor(n_active=d, random_state=run, **START, **METHODS[method])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.process_time()
@@ -205,7 +204,9 @@ def main() -> None:
     facts = facts_of(rows, fits)
     for entry in [*rows, *facts.items()]:
         sys.stdout.write(f"{entry}\n")
-    write_result("lawrence2004_regression", {"seeds": [0, runs - 1], "facts": facts, "table": rows}, fits)
+    made_with = settings_of({m: {**START, **given} for m, given in METHODS.items()})
+    content = {"seeds": [0, runs - 1], "settings": made_with, "facts": facts, "table": rows}
+    write_result("lawrence2004_regression", content, fits)
     figures.save(picture(rows), FIGURES / "lawrence2004_regression")
 
 

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import borrow
 from borrow import plot as figures
 from borrow.kernels import SquaredExponential
-from results import FIGURES, write_result
+from results import FIGURES, settings_of, write_result
 
 NAMES = ("bimodal", "Gaussian", "uniform")
 NOISE = 0.01
@@ -78,7 +78,8 @@ def main() -> None:
     }
     for name, value in facts.items():
         sys.stdout.write(f"{name:70s} {value}\n")
-    write_result("lawrence2004_sines", {"seeds": [0, draws - 1], "facts": facts, "counts": counts})
+    content = {"seeds": [0, draws - 1], "settings": settings_of({"MT-IVM": choose(0)}), "facts": facts}
+    write_result("lawrence2004_sines", {**content, "counts": counts})
     figures.save(picture(), FIGURES / "lawrence2004_sines")
 
 

@@ -42,7 +42,7 @@ import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import Vowels, find_shared, load_vowel
 from borrow.kernels import SmoothLinear, SquaredExponential
-from results import FIGURES, ROOT, Records, write_result
+from results import FIGURES, ROOT, Records, settings_of, write_result
 
 ONES = (1.0,) * 10
 PAPER = {"kernel": SmoothLinear(1.0, ONES), "prior": None, "n_rounds": 5, "max_iter": 50}
@@ -261,6 +261,7 @@ def main() -> None:
             "lawrence2004_vowels",
             {
                 "seed": "random rows: the speaker's number",
+                "settings": settings_of(MODES),
                 "facts": facts,
                 "table": rows,
                 "authors": stored,

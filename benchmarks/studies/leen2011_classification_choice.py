@@ -50,7 +50,7 @@ from borrow.models.focused.estimators import FocusedGPClassifier
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
 from borrow.models.gp.model import fit_single
 from borrow.numerics import optimise as hyper
-from results import ROOT, Records, commits_of, with_earlier, write_result
+from results import ROOT, Records, commits_of, settings_of, with_earlier, write_result
 
 SUBJECTS = range(0, 16, 2)
 SEED = 20_000
@@ -240,7 +240,7 @@ def main() -> None:
         name = "leen2011_classification_choice"
         table = with_earlier(name, "table", rows, ("variant",), "fits", lambda _: len(SUBJECTS) * len(CELLS))
         table.sort(key=lambda r: list(VARIANTS).index(r["variant"]))
-        write_result(name, {**content, "table": table})
+        write_result(name, {**content, "settings": settings_of(VARIANTS), "table": table})
     if arguments.only in ([], list(VARIANTS)):
         others = choose_others(kept)
         write_result("leen2011_classification_others", {**content, **others}, [r for r in kept if "method" in r])

@@ -29,7 +29,7 @@ from sklearn.linear_model import RidgeCV
 
 import borrow
 from borrow.datasets import transfer_family
-from results import ROOT, Records, write_result
+from results import ROOT, Records, settings_of, write_result
 
 TARGETS = {"same": 0.3, "negated": 0.3, "shifted": 0.6, "unrelated": 1.05, "noise": 1.08, "shifted far": None}
 FIRST = (5000, 6000)  # seed of the first draw of each hundred
@@ -98,7 +98,8 @@ def main() -> None:
     whole = [r for r in kept if all((family, r["seed"]) in there for family in TARGETS)]
     hundreds = [[r["seed"] for r in whole if first <= r["seed"] < first + 1000] for first in FIRST]
     seeds = [[min(h), max(h)] for h in hundreds if h]
-    write_result("leen2011_negative_transfer", {"seeds": seeds, "table": summarise(whole)}, whole)
+    content = {"seeds": seeds, "settings": settings_of({m: make() for m, make in METHODS.items()})}
+    write_result("leen2011_negative_transfer", {**content, "table": summarise(whole)}, whole)
 
 
 if __name__ == "__main__":

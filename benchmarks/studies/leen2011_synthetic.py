@@ -46,7 +46,7 @@ import borrow
 from borrow import plot as figures
 from borrow.datasets import FocusedProblem, focused_gap
 from borrow.kernels import Constant, SquaredExponential
-from results import FIGURES, ROOT, Records, commits_of, with_earlier, write_result
+from results import FIGURES, ROOT, Records, commits_of, settings_of, with_earlier, write_result
 
 COUNTS = (0, 1, 2, 4, 8, 16, 24)
 GAPS = ("contiguous", "random")
@@ -181,17 +181,12 @@ def main() -> None:
     table.sort(key=lambda r: (r["gap"], r["secondaries"], list(SETTINGS).index(r["method"])))
     for row in table:
         sys.stdout.write(f"{row}\n")
-    settings = shown_settings()
+    settings = settings_of(SETTINGS)
     write_result("leen2011_synthetic", {"seeds": list(range(given.draws)), "settings": settings, "table": table})
     figures.save(error_figure(table), FIGURES / "leen2011_error")
     bands = {r["count"]: r["band"] for r in records if "band" in r}
     if set(bands) == set(SHOWN):
         figures.save(band_figure(bands), FIGURES / "leen2011_bands")
-
-
-def shown_settings() -> dict[str, str]:
-    """The settings of each column, in words of the constructors."""
-    return {m: ", ".join(f"{k}={v!r}" for k, v in s.items()) or "defaults" for m, s in SETTINGS.items()}
 
 
 def tasks_figure() -> Figure:

@@ -71,7 +71,9 @@ def main() -> None:
         }
         for r2, (s, a) in curves.items()
     ]
-    write_result("leen2011_variance", {"seed": None, "rows": rows})
+    settings = {"symmetric": "equations (10) and (12)", "asymmetric": "the estimator, optimizer=None"}
+    settings = {k: f"{v}; k^p {KP}, k^s (1 - rho^2) {KS}, noise {NOISE}" for k, v in settings.items()}
+    write_result("leen2011_variance", {"seed": None, "settings": settings, "rows": rows})
     with matplotlib.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.5, 3.6), layout="constrained")
         shades = matplotlib.colormaps["viridis_r"](np.linspace(0.08, 0.95, len(RHO2)))

@@ -36,7 +36,7 @@ from school_splits import PAPER, Store, mean_squared, ridge_error, split, with_i
 import borrow
 from borrow import plot as figures
 from borrow.datasets.shared_data import School, load_school
-from results import FIGURES, write_result
+from results import FIGURES, settings_of, write_result
 
 SIZES = (1000, 2000, 3000, 4000, 5000, 7000, 9000, 11500)
 #: Networks that learn their own units at every size are run at these only: they cost the most.
@@ -195,8 +195,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--fresh", action="store_true")
     arguments = parser.parse_args()
-    result = study(load_school(), arguments.seeds, SIZES, Store("liao2006_figure2", arguments.fresh))
-    write_result("liao2006_figure2", result)
+    store = Store("liao2006_figure2", arguments.fresh)
+    result = study(load_school(), arguments.seeds, SIZES, store)
+    write_result("liao2006_figure2", {**result, "settings": settings_of(METHODS)}, store.records)
     FIGURES.mkdir(parents=True, exist_ok=True)
     figures.save(curves_figure(result), FIGURES / "liao2006_figure2")
     sys.stdout.write(f"{[v for k, v in result.items() if k.startswith('active')]}\n")

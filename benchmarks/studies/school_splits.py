@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from results import ROOT, Records
 
 #: The paper's settings: raw inputs and targets, width 20 and tuned, ridge 1e-6. It names no bounds of widths; these are
 #: wide enough not to matter at the top, and a width of 0.5 is a spike on one kind of student.
@@ -46,20 +46,14 @@ def ridge_error(X: Any, y: Any, train: Any, test: Any) -> float:
 
 
 class Store:
-    """Results by key, one JSON line each under out/, so that a study goes on where it stopped."""
+    """Results by key, each a record under out/ with its commit, so that a study goes on where it stopped."""
 
     def __init__(self, name: str, fresh: bool) -> None:
-        self.path = ROOT / "out" / f"{name}.jsonl"
-        self.path.parent.mkdir(exist_ok=True)
-        if fresh:
-            self.path.unlink(missing_ok=True)
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        self.found: dict[str, Any] = dict(json.loads(line) for line in lines)
+        self.records = Records(ROOT / "out" / f"{name}.jsonl", fresh)
+        self.found: dict[str, Any] = {r["key"]: r["value"] for r in self.records}
 
     def get(self, key: str, compute: Callable[[], Any]) -> Any:
         if key not in self.found:
-            self.found[key] = compute()
-            with self.path.open("a") as file:
-                file.write(json.dumps([key, self.found[key]]) + "\n")
+            self.found[key] = self.records.add({"key": key, "value": compute()})["value"]
             sys.stderr.write(f"{key}: {self.found[key]}\n")
         return self.found[key]

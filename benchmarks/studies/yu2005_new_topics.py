@@ -41,6 +41,12 @@ from results import FIGURES, ROOT, UNKNOWN, commits_of, provenance, with_earlier
 SIZES = (10, 20, 50, 100, 200, 500)
 METRICS = ("AUC", "micro F", "macro F")
 METHODS = {"learnt, ours": "#0072B2", "learnt, paper": "#009E73", "ridge": "#D55E00", "SVM": "#999999"}
+SETTINGS = {
+    "learnt, ours": "kernel ridge, the kernel of HierarchicalGPClassifier's defaults with Linear(1.0)",
+    "learnt, paper": "kernel ridge, the kernel of plain EM",
+    "ridge": "kernel ridge, linear kernel",
+    "SVM": "linear kernel, one C for all topics chosen at 100 documents",
+}
 
 
 class Space:
@@ -216,6 +222,7 @@ def main() -> None:
     learnt = [json.loads((out / f"draw{n}" / "core.json").read_text()) for n in {d["seed"] // 1000 for d in done}]
     content = {
         "seeds": "1000 times the number of the kernel, plus 0, 1, ...",
+        "settings": SETTINGS,
         "kernels": len(learnt),
         "kernels by commit": commits_of(learnt),
     }

@@ -38,11 +38,20 @@ from sklearn.preprocessing import PolynomialFeatures
 import borrow
 from borrow import plot as figures
 from borrow.kernels import NeuralNetwork, SquaredExponential
-from results import FIGURES, write_result
+from results import FIGURES, settings_of, write_result
 
 GRID = np.linspace(-1.0, 1.0, 60)[:, None]
 TRUE, BASE = NeuralNetwork(1.0, 10.0, 1.0), SquaredExponential(1.0, 0.3)
 FAMILIES = ("three functions", "common mean", "arcsine", "nothing shared")
+PAPER = {"covariance_strength": 1.0, "prior": None, "normalize_y": False}
+#: The hierarchical models of the toy problem, and of the families.
+MODELS: dict[str, dict] = {
+    "learnt, paper": {"base_kernel": BASE, **PAPER, "optimizer": None, "noise": 0.1, "max_iter": 30},
+    "learnt, ours": {"base_kernel": BASE, "optimizer": None, "normalize_y": False},
+    "ours": {"normalize_y": False},
+    "no learning": {"covariance_strength": np.inf, "normalize_y": False},
+    "plain EM": {**PAPER, "max_iter": 50},
+}
 
 
 def functions(K: np.ndarray, n: int, rng) -> np.ndarray:
@@ -68,18 +77,7 @@ def distance(K: np.ndarray, truth: np.ndarray) -> list[float]:
 
 def one_toy(seed: int, new_rows: int = 5, noise: float = 0.1, **sizes: int) -> dict:
     F, Y, rng = toy(seed, noise=noise, **sizes)
-    fits = {
-        "learnt, paper": borrow.HierarchicalGPRegressor(
-            base_kernel=BASE,
-            covariance_strength=1.0,
-            normalize_y=False,
-            prior=None,
-            optimizer=None,
-            noise=0.1,
-            max_iter=30,
-        ),
-        "learnt, ours": borrow.HierarchicalGPRegressor(base_kernel=BASE, optimizer=None, normalize_y=False),
-    }
+    fits = {name: borrow.HierarchicalGPRegressor(**MODELS[name]) for name in ("learnt, paper", "learnt, ours")}
     truth = TRUE(GRID)
     kernels = {"true": TRUE, "base": BASE}
     out: dict = {"seed": seed, "matrices": {"true": truth, "base": BASE(GRID)}, "data": (F, Y)}
@@ -141,17 +139,15 @@ def one_family(kind: str, seed: int, **sizes: int) -> dict:
         line = make_pipeline(PolynomialFeatures(3), RidgeCV(np.logspace(-4, 4, 17)))
         return line.fit(X[task == t], y[task == t]).predict(GRID)
 
-    plain = {"normalize_y": False}
     out = {"kind": kind, "seed": seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ours = borrow.HierarchicalGPRegressor(**plain)
+        ours = borrow.HierarchicalGPRegressor(**MODELS["ours"])
         out["ours"] = error(fitted(ours))
         out["tau"] = ours.covariance_strength_
-        base = fitted(borrow.HierarchicalGPRegressor(covariance_strength=np.inf, **plain))
+        base = fitted(borrow.HierarchicalGPRegressor(**MODELS["no learning"]))
         out["no learning"] = error(base)
-        paper = borrow.HierarchicalGPRegressor(covariance_strength=1.0, prior=None, max_iter=50, **plain)
-        out["plain EM"] = error(fitted(paper))
+        out["plain EM"] = error(fitted(borrow.HierarchicalGPRegressor(**MODELS["plain EM"])))
         out["pooled"] = error(fitted(borrow.PooledGPRegressor()))
         some = labels[: max(len(labels) // 5, 1)]  # one GP per task is slow, and every fifth task tells as much
         own = {t: borrow.SingleTaskGPRegressor(normalize_y=False).fit(X[task == t], y[task == t]) for t in some}
@@ -191,6 +187,7 @@ def main() -> None:
         "yu2005_toy",
         {
             "seeds": list(range(draws)),
+            "settings": settings_of(MODELS),
             "table": table,
             "nearer than the base kernel by angle": nearer,
             "draws of the families": min(draws, 8),
