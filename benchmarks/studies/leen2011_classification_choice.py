@@ -59,12 +59,12 @@ CELLS = [(True, 20, False), (True, ALL, False), (True, ALL, True), (False, ALL, 
 #: Centres of the log variances' priors (the function; what a secondary has of its own), log odds of relations
 #: beforehand (infinite: not averaged with no transfer), sd of w's prior, one lengthscale for all columns. The last two
 #: decide between two on a second draw. All but the first were tried before the primary had a part of its own, with
-#: N(0, 1) on w where nothing else is said, and "a nat a relation" was what relations had to add or all were dropped.
+#: N(0, 1) on w where nothing else is said, and "averaged" weighs relations against none.
 VARIANTS: dict[str, dict[str, Any]] = {
     "2, own 2, sd of w e, averaged with no transfer (the defaults)": {"sd": float(np.e), "odds": 1.0},
-    "0, own 0, a nat a relation": {"centre": 0.0, "odds": 1.0},
+    "0, own 0, averaged": {"centre": 0.0, "odds": 1.0},
     "0, own 0": {"centre": 0.0},
-    "2, own 2, a nat a relation": {"odds": 1.0},
+    "2, own 2, averaged": {"odds": 1.0},
     "2, own 2 (taken)": {},
     "3, own 3": {"centre": 3.0},
     "2, own 2, sd of w 2": {"sd": 2.0},
@@ -239,8 +239,10 @@ def main() -> None:
         rows = [summary(records, name) for name in arguments.only]
         name = "leen2011_classification_choice"
         table = with_earlier(name, "table", rows, ("variant",), "fits", lambda _: len(SUBJECTS) * len(CELLS))
-        table.sort(key=lambda r: list(VARIANTS).index(r["variant"]))
-        write_result(name, {**content, "settings": settings_of(VARIANTS), "table": table})
+        order = [*VARIANTS, *(r["variant"] for r in table)]  # rows of rules that are gone come last
+        table.sort(key=lambda r: order.index(r["variant"]))
+        gone = {r["variant"]: "a rule of an earlier commit" for r in table}
+        write_result(name, {**content, "settings": {**gone, **settings_of(VARIANTS)}, "table": table})
     if arguments.only in ([], list(VARIANTS)):
         others = choose_others(kept)
         write_result("leen2011_classification_others", {**content, **others}, [r for r in kept if "method" in r])
