@@ -288,6 +288,8 @@ def test_suggest_is_that_of_the_library(model, expected, place, tmp_path):
     assert [r["reduction"] for r in answer["rows"]] == found["reduction"]
     told = good("suggest", model[0], place / "candidates.csv", "-n", 3, "--output", tmp_path / "s.csv").stdout
     assert "of 9 candidates" in told
+    pl.DataFrame({"hours": [1966.0], "age": [12], "school": ["Hill"]}).write_csv(tmp_path / "year.csv")
+    assert re.search(r"^1 +0 +Hill +1966 +12 ", good("suggest", model[0], tmp_path / "year.csv").stdout, re.M)
     assert pl.read_csv(tmp_path / "s.csv")["row"].to_list() == found["row"]
     cost = {"St Mary": 5.0, "Hill": 1.0, "St John": 1.0}
     options = [word for label, price in cost.items() for word in ("--cost", f"{label}={price}")]
@@ -627,7 +629,7 @@ def test_columns_of_time_and_group_are_inputs_where_they_are_named(tmp_path):
     assert "no input column is left beside 'score', 'school', 'day'" in nothing
     assert "--features can name 'day' too" in nothing
     table.with_columns(day=pl.Series([None, *range(35)])).write_csv(tmp_path / "gap.csv")
-    assert "the time 'day' is missing in 1 row(s)" in run("compare", tmp_path / "gap.csv", *call[2:]).stderr
+    assert "the time 'day' is missing in 1 row of" in run("compare", tmp_path / "gap.csv", *call[2:]).stderr
     with pytest.raises(ValueError, match=r"no input column beside 'score' and 'school' and 'day'.*features= can name"):
         borrow.compare(table.select("score", "school", "day"), "score", "school", "Hill", time="day")
 

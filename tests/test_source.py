@@ -127,8 +127,8 @@ WRONG = {
     "old line ends": (b"a,b\r1,2\r", "CR alone"),
     "no names": (b"1,2,3\n4,5,6\n", "it must name the columns"),
     "empty names": (b",,\n4,5,6\n", "names no columns"),
-    "too many fields": (b"a,b\n1,2\n3,4,5\n", "3 field(s) in line 3 where the header has 2"),
-    "too few fields": (b"a,b,c\n1,2,3\n3,4\n", "2 field(s) in line 3"),
+    "too many fields": (b"a,b\n1,2\n3,4,5\n", "3 fields in line 3 where the header has 2"),
+    "too few fields": (b"a,b,c\n1,2,3\n3,4\n", "2 fields in line 3"),
     "open quote": (b'a,b\n1,"2\n3,4\n5,6\n', "quotation mark that is not closed"),
     "damaged parquet": (b"PAR1" + b"x" * 50, "damaged Parquet"),
     "damaged gzip": (gzip.compress(b"a,b\n" * 999)[:40], "damaged gzip"),
@@ -248,10 +248,10 @@ def test_what_is_not_refused_is_what_the_csv_module_reads(rest, block, tmp_path_
 
 
 QUOTED = {
-    "too many": (b'a,b,c\n1,"x",3\n1,"x",3,4\n', "4 field(s) in line 3 where the header has 3"),
-    "too few": (b'a,b,c\n1,"x\ny",3\n1,2\n', "2 field(s) in line 4 where the header has 3"),
-    "one more, one less": (b"a,b,c\n1,2,3,4\n1,2\n", "4 field(s) in line 2"),
-    "after blank lines": (b"\na,b\n\n\r\n1,2\n3\n", "1 field(s) in line 6"),
+    "too many": (b'a,b,c\n1,"x",3\n1,"x",3,4\n', "4 fields in line 3 where the header has 3"),
+    "too few": (b'a,b,c\n1,"x\ny",3\n1,2\n', "2 fields in line 4 where the header has 3"),
+    "one more, one less": (b"a,b,c\n1,2,3,4\n1,2\n", "4 fields in line 2"),
+    "after blank lines": (b"\na,b\n\n\r\n1,2\n3\n", "1 field in line 6"),
     "inside a field": (b'a,b\n1,2\n5" pipe,2\n', "a quotation mark inside a field in line 3"),
     "inside two fields": (b'a,b\n5" pipe,6" pipe\n', "a quotation mark inside a field in line 2"),
     "text after a quoted field": (b'a,b\n"1"x,2\n', "a quotation mark inside a field in line 2 (the field begins"),

@@ -64,9 +64,31 @@ def test_info_knows_dates_and_does_not_take_them_for_tasks(place):
     assert "could name the task: hospital, ward." in told
     assert re.search(r"^ward +4 levels, one column each", told, re.M)
     assert re.search(r"^age +5 gaps have the median", told, re.M)
+    assert "whole numbers can name it too" in " ".join(told.split())
     about = {c["name"]: c["becomes"] for c in json.loads(good("info", place / "stays.csv", "--json").stdout)["columns"]}
     assert about["patient"].startswith("left out: it has a different text")
     assert about["days"] == "as it is"
+
+
+def test_info_says_of_a_column_what_fit_would_refuse(tmp_path):
+    (tmp_path / "t.csv").write_text("site;price;y\na;65,000;1,5\nb;60,000;2,5\n")
+    about = {c["name"]: c["becomes"] for c in json.loads(good("info", tmp_path / "t.csv", "--json").stdout)["columns"]}
+    refused = run("fit", tmp_path / "t.csv", "-y", "y", "-t", "site", "--save", tmp_path / "m")
+    assert refused.exit_code == 2
+    assert "is 65000 if the comma separates thousands" in about["price"]
+    assert about["price"] in refused.stderr
+    assert about["y"] == "as it is"
+
+
+def test_an_order_may_name_levels_that_are_mostly_numbers(tmp_path):
+    size = ["1", "2", "3", "4 door"] * 6
+    rows = [f"{'ab'[i % 2]},{s},{(i * 7) % 5}.5" for i, s in enumerate(size)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,size,y", *rows]))
+    call = ["fit", tmp_path / "t.csv", "-y", "y", "-t", "site", "-m", "pooled", "--save", tmp_path / "m"]
+    assert "holds text ('4 door' in line 5)" in run(*call).stderr
+    told = good(*call, "--order", "size=1,2,3,4 door")
+    assert "ordered levels, from 0 for '1' to 3 for '4 door'" in " ".join(told.stdout.split())
+    good("predict", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "p.csv")
 
 
 def test_text_dates_and_gaps_are_fitted_announced_and_predicted(place, model):

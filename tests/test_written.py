@@ -118,6 +118,16 @@ def test_scales_have_their_order():
     assert scale_of(["L", "S", "XL"]) == ("S", "L", "XL")
     assert scale_of(["low", "high"]) is None  # two levels are one column anyway
     assert scale_of(["low", "mid", "medium"]) is None  # two words for one place
+
+
+def test_counts_whose_last_is_open_are_an_order_and_other_text_among_numbers_a_slip():
+    found = decide("children", ["1", "0", "3+", "2", "0", None])
+    assert found == Ordered("children", 1.0, 1, ("0", "1", "2", "3+"))
+    assert found.encode(["3+", "0"])[:, 0].tolist() == [3.0, 0.0]
+    assert decide("children", [0, 1, 2, "3+"]).levels == ("0", "1", "2", "3+")
+    for other in (["1", "5", "8", "9+"], ["0.5", "1", "2+"], ["0", "1", "2", "x+"], ["1", "2+", "3"]):
+        with pytest.raises(ValueError, match="holds text"):
+            decide("c", other)
     assert scale_of(["a", "b", "c"]) is None
     assert scale_of(["low", "high", "blue"]) is None
 

@@ -105,7 +105,7 @@ DATA = {
     "missing task": (
         edited(lambda rows: [*rows, ["", "1", "1", "no", ""]]),
         USUAL,
-        ["the task 'school' is missing in 1 row(s)", "line 18", "--drop-missing"],
+        ["the task 'school' is missing in 1 row of", "line 18", "--drop-missing"],
     ),
     "kind unknown": ("", [*USUAL, "--kind", "ranking"], ["--kind 'ranking'"]),
     "seed not a number": ("", [*USUAL, "--seed", "x"], None),

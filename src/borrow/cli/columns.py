@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from borrow.cli.output import fail, tell
 from borrow.cli.read import CLOSENESS, Source, open_source
 from borrow.data.labels import counted, did_you_mean, list_labels, sort_labels
-from borrow.data.written import DECIMAL, THOUSANDS, units_of
+from borrow.data.written import DECIMAL, THOUSANDS, is_open_count, units_of
 
 #: What stands for no value in a CSV file, beside nothing at all.
 WORDS = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "#DIV/0!", "#VALUE!"]
@@ -82,14 +82,15 @@ def open_table(
     Columns to `keep`, by name with what each says, are inputs only where `features` names them.
     `drop_missing` leaves out rows that lack an input or a task; None leaves out those that lack a task.
     """
+    aside, levels = ignore or [], [text.rpartition("=")[0] for text in order or []]
     if targets:
         if target is not None or task is not None:
             fail("--targets has a column per task; leave out --target and --task")
-        table = read_wide(open_source(data, delimiter), targets, features, ignore or [], drop_missing, keep)
+        table = read_wide(open_source(data, delimiter), targets, features, aside, drop_missing, keep, levels)
     elif target is None:
         fail("--target is missing: the column to predict; or --targets, where every task has a column of its own")
     else:
-        table = read_table(open_source(data, delimiter), target, task, features, ignore or [], drop_missing, keep)
+        table = read_table(open_source(data, delimiter), target, task, features, aside, drop_missing, keep, levels)
     return replace(table, frame=table.frame.with_columns(*(in_order(text, table) for text in order or [])))
 
 
@@ -137,6 +138,7 @@ def read_wide(
     ignore: Sequence[str],
     drop_missing: bool | None,
     keep: Mapping[str, str],
+    levels: Sequence[str],
 ) -> Table:
     """The same where every task has a column of targets: one row per input and task, the rows of a task together."""
     from borrow.transfer.problem import TASK, VALUE
@@ -147,7 +149,7 @@ def read_wide(
     source.require(list(keep))
     used = choose_features(source, dict.fromkeys(names, "target"), features, ignore, keep)
     frame = source.read(list(dict.fromkeys([*used, *keep, *names])))
-    read = {**{name: as_labels(frame[name]) for name in keep}, **as_inputs(source, frame.select(used))}
+    read = {**{name: as_labels(frame[name]) for name in keep}, **as_inputs(source, frame.select(used), levels)}
     inputs = pl.DataFrame([c.alias(n) for n, c in read.items()])
     whole = ~inputs.select(pl.any_horizontal(pl.all().is_null())).to_series() if drop_missing else None
     columns = [as_target(frame[n], source) for n in names]
@@ -190,6 +192,7 @@ def read_table(
     ignore: Sequence[str],
     drop_missing: bool | None = False,
     keep: Mapping[str, str] = MappingProxyType({}),
+    levels: Sequence[str] = (),
 ) -> Table:
     """The columns that are needed, read and checked; those to `keep` are labels as the task is, or named inputs."""
     source.require([target], "--target")
@@ -204,7 +207,7 @@ def read_table(
     frame = source.read(list(dict.fromkeys([*needed, target])))
     read = {
         **{name: as_labels(frame[name]) for name in says},
-        **as_inputs(source, frame.select(used)),
+        **as_inputs(source, frame.select(used), levels),
         target: as_target(frame[target], source),
     }
     if read[target].null_count() == frame.height:
@@ -214,7 +217,7 @@ def read_table(
     if lacking and drop_missing is False:
         name, count = next(iter(lacking.items()))
         fail(
-            f"the {says[name]} {name!r} is missing in {count:,} row(s) of {source.name}, the first "
+            f"the {says[name]} {name!r} is missing in {counted(count, 'row')} of {source.name}, the first "
             f"{source.place(table[name].is_null().arg_max())}; leave these rows out with --drop-missing"
         )
     whole = table.drop_nulls(list(lacking)) if lacking else table
@@ -256,13 +259,17 @@ def _split_names(given: Sequence[str], source: Source, option: str) -> list[str]
     return names
 
 
-def as_inputs(source: Source, frame: pl.DataFrame) -> dict[str, pl.Series]:
-    """Columns as floats where they are numbers, else as they are, for an encoder; null where missing."""
-    read = {name: to_numbers(frame[name], source.separator) for name in frame.columns}
+def as_inputs(source: Source, frame: pl.DataFrame, levels: Sequence[str] = ()) -> dict[str, pl.Series]:
+    """Columns as floats where they are numbers, else as they are, for an encoder; null where missing.
+
+    Those that hold `levels` stay text though most of it may be written as numbers.
+    """
+    read = {name: to_numbers(frame[name], source.separator) for name in frame.columns if name not in levels}
     text = {name for name, found in read.items() if found.odd is not None}
     mostly = [n for n in text if len(read[n].values.drop_nulls()) >= 0.5 * as_text(frame[n]).drop_nulls().len()]
     slips = [n for n in text if read[n].grouped or (frame[n].dtype == pl.String and n in mostly)]
-    numbers = [n for n in frame.columns if n not in text or n in slips]
+    slips = [n for n in slips if not is_open_count(as_text(frame[n]).drop_nulls().unique())]
+    numbers = [n for n in read if n not in text or n in slips]
     out = as_numbers(source, frame.select(numbers), "correct it, leave it empty, or leave the column out with --ignore")
     return {n: out[n] if n in out else as_text(frame[n]) for n in frame.columns}
 
@@ -341,17 +348,23 @@ def first_of(rows: pl.Series) -> int | None:
 
 def refuse_separators(source: Source, column: pl.Series, found: Numbers, before: int = 0) -> None:
     """Refuse separators of thousands, and commas or points that may be such."""
+    if why := not_read(source, column, found, before):
+        fail(why)
+
+
+def not_read(source: Source, column: pl.Series, found: Numbers, before: int = 0) -> str:
+    """Why its numbers are not read: separators of thousands, or commas or points that may be such; else nothing."""
     row = found.odd if found.grouped and found.odd is not None else found.doubtful
     if row is None:
-        return
+        return ""
     value = column[row].strip()
     what = f"column {column.name!r} of {source.name} holds {short(value)} {source.place(before + row)}"
     if row == found.odd:
         comma = ", nor is a decimal comma where commas separate the fields" if source.separator == "," else ""
-        fail(f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5")
+        return f"{what}: a separator of thousands is not read{comma}; write plain numbers such as 1234.5"
     sign, other, mark = ("comma", "point", ".") if "," in value else ("point", "comma", ",")
     plain, changed = re.sub("[,.]", "", value), re.sub("[,.]", mark, value)
-    fail(
+    return (
         f"{what}, which is {plain} if the {sign} separates thousands and {value.replace(',', '.')} if it is decimal, "
         f"and the other values of the column do not tell; write {plain}, or {changed} with a {other}"
     )

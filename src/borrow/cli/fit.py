@@ -170,8 +170,8 @@ def lines_of(about: dict[str, Any]) -> Iterator[Any]:
     n = len(about["rows"])
     learnt = counted(sum(k for _, k in about["rows"]), "row") + (f" of {n} tasks" if n > 1 else "")
     yield (
-        f"{about['class']} fitted to {learnt} in {about['seconds']:.1f} s, {len(about['features'])} input(s), target "
-        f"{about['target']!r}."
+        f"{about['class']} fitted to {learnt} in {about['seconds']:.1f} s, {counted(len(about['features']), 'input')}, "
+        f"target {about['target']!r}."
     )
     yield from said_of_rows(about)
     yield from ((line, DIM) for line in about["encoding"])

@@ -12,9 +12,9 @@ import polars as pl
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import NONE, as_text, has_words, in_lines, to_numbers
+from borrow.cli.columns import NONE, as_text, has_words, in_lines, not_read, to_numbers
 from borrow.cli.compare import described
-from borrow.cli.output import BOLD, SafeTable, number, print_result
+from borrow.cli.output import BOLD, SafeTable, in_full, number, print_result
 from borrow.cli.read import Source, file_kind, open_source
 from borrow.data.labels import counted
 from borrow.data.plain import to_json
@@ -119,6 +119,8 @@ def as_input(column: pl.Series, source: Source) -> dict[str, str]:
     from borrow.data.encode import Dates, Measured, Times, decide
 
     found = to_numbers(column, source.separator)
+    if found.odd is None and (why := not_read(source, column, found)):
+        return {"becomes": why}
     try:
         with in_lines(source.lines(np.arange(len(column)))):
             decision = decide(column.name, found.values if found.odd is None else as_text(column))
@@ -168,12 +170,6 @@ class Column:
         return {**about, "kind": kind, "values": to_json(values[:LISTED])}
 
 
-def in_full(value: float | None) -> str:
-    """A whole number with all its digits, up to 15 of them, as years and identifiers need; others in three digits."""
-    whole = value is not None and abs(value) < 1e15 and value == value // 1
-    return f"{value:.0f}" if whole else number(value)
-
-
 def table_lines(about: dict[str, Any]) -> Iterator[Any]:
     """One line per column of a table."""
     yield f"{about['file']}: {counted(about['rows'], 'row')}, {counted(len(about['columns']), 'column')}", BOLD
@@ -192,4 +188,4 @@ def table_lines(about: dict[str, Any]) -> Iterator[Any]:
     yield facts({f"{listed(names)}": words for words, names in lines.items()})
     tasks = [c["name"] for c in about["columns"] if c["kind"] == "text" and 1 < c["distinct"] <= about["rows"] / 3]
     if tasks:
-        yield f"Columns that could name the task: {listed(tasks)}."
+        yield f"Text that could name the task: {listed(tasks)}. A column of whole numbers can name it too."

@@ -331,3 +331,9 @@ def percent(share: float | None) -> str:
 def number(value: Any) -> str:
     """Three significant digits; a dash where there is none."""
     return "-" if value is None else format_value(value)
+
+
+def in_full(value: Any) -> str:
+    """A whole number with all its digits, up to 15 of them, as years and identifiers need; others in three digits."""
+    whole = isinstance(value, (int, float)) and abs(value) < 1e15 and value == value // 1
+    return f"{value:.0f}" if whole else number(value)

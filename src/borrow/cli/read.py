@@ -26,7 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from borrow.cli.output import fail, refuse, tell
-from borrow.data.labels import did_you_mean, list_labels
+from borrow.data.labels import counted, did_you_mean, list_labels
 
 BLOCK = 1 << 22
 #: How near a name must be to be offered, from 0 to 1.
@@ -203,8 +203,8 @@ class Source:
                 "take it off all lines, or put one at the end of the header too"
             )
         fail(
-            f"{self.name} has {found} field(s) in line {here} where the header has {self.width}; put fields that hold "
-            f"{self.separated_by} into quotation marks"
+            f"{self.name} has {counted(found, 'field')} in line {here} where the header has {self.width}; put fields "
+            f"that hold {self.separated_by} into quotation marks"
         )
 
 

@@ -12,7 +12,7 @@ import typer
 import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import Table, as_numbers, find_label
-from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, library_warnings, number, print_result
+from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, in_full, library_warnings, number, print_result
 from borrow.cli.predict import RowReader, load_model, stored_primary, write_table
 from borrow.data.labels import did_you_mean
 
@@ -130,7 +130,8 @@ def lines_of(found: Any, n_candidates: int, priced: bool) -> list[Any]:
     inputs = [c for c in found if c not in ("rank", "row", "task", *numbers)]
     more = f" {len(inputs) - MOST_INPUTS} more inputs are not shown (--json)." if len(inputs) > MOST_INPUTS else ""
     right = {c: c for c in inputs[:MOST_INPUTS]} | {c: n for c, n in numbers.items() if priced or "cost" not in c}
-    rows = [[str(r["rank"]), str(r["row"]), str(r["task"]), *(number(r[c]) for c in right)] for r in found.rows()]
+    ways = {c: in_full if c in inputs else number for c in right}
+    rows = [[str(r["rank"]), str(r["row"]), str(r["task"]), *(f(r[c]) for c, f in ways.items())] for r in found.rows()]
     meant = f"{numbers[gain].capitalize()}: {MEANT[gain]}."
     explained = f"Row: position among the candidates, the first is 0. {meant}{more}"
     table = SafeTable(["rank", "row", "task"], list(right.values()), rows, 2)

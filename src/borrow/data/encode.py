@@ -33,6 +33,7 @@ from borrow.data.written import (
     Units,
     are_times,
     day_first,
+    is_open_count,
     looks_like_dates,
     read_date,
     read_time,
@@ -441,14 +442,14 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
     if all(numeric):
         return Numbers(name).fitted(values)
-    if sum(numeric) >= len(entries) / 2:
+    texts = [str(v).strip() for v in entries]
+    if sum(numeric) >= len(entries) / 2 and not is_open_count(set(texts)):
         odd = entries[numeric.index(False)]
         row = plain_list(values).index(odd)
         raise ValueError(
             f"column {name!r} holds text ({odd!r} in row {row}) among numbers; correct it, or leave it empty where "
             "nothing is known"
         )
-    texts = [str(v).strip() for v in entries]
     if looks_like_dates(texts):
         return Dates(name, day_first=day_first(name, texts)).fitted(values)
     if are_times(texts):

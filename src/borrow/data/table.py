@@ -90,5 +90,5 @@ class Table(dict[str, Any]):
 def format_value(value: Any) -> str:
     """Three significant digits for floats, a dash for NaN, the rest as it is."""
     if isinstance(value, (float, np.floating)):
-        return "-" if np.isnan(value) else f"{value:.3g}"
+        return "-" if np.isnan(value) else f"{value + 0.0:.3g}"  # no minus before nothing
     return str(value)

@@ -211,3 +211,12 @@ def scale_of(levels: Iterable[str]) -> tuple[str, ...] | None:
         return None
     start = {v: (float(m[2]), "<≤".find(m[1] or " ") < 0) for v, m in zip(known, ranges, strict=True) if m}
     return tuple(sorted(start, key=start.__getitem__)) if len(set(start.values())) == len(known) else None
+
+
+def is_open_count(levels: Iterable[str]) -> bool:
+    """Whether these are whole numbers one after the other of which the last has a plus: 0, 1, 2, 3+."""
+    order = scale_of(levels) or ("",)
+    if not order[0].isdecimal():
+        return False
+    counts = [str(int(order[0]) + i) for i in range(len(order))]
+    return list(order) == [*counts[:-1], f"{counts[-1]}+"]
