@@ -25,26 +25,14 @@ import pages_large
 import pages_multitask
 import pages_reliability
 import pages_report
+import pages_settings
 import pages_transfer
 import pages_which
 from pages_parts import ROOT, all_commits, load, made_by, table
 from pages_records import missing_commits, of_page, of_record
+from pages_settings import FIGURE_4
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-#: Columns of Figure 4 by what they are fitted with.
-FIGURE_4 = {
-    "focused": "our defaults",
-    "focused, not centred": "our defaults, `normalize_y=False`",
-    "focused, level": "our defaults, level integrated out",
-    "focused, level, not centred": "the same, `normalize_y=False`",
-    "paper, literal": "the paper's model, literally",
-    "paper, centred": "the paper's model, targets centred and scaled by task",
-    "single": "no transfer",
-    "pooled": "pooled",
-    "ridge": "ridge",
-}
 
 
 def in_the_gap(gap: str = "contiguous") -> dict[tuple[str, int], dict[str, Any]]:
@@ -423,7 +411,7 @@ BLOCKS |= pages_report.BLOCKS | pages_reliability.BLOCKS
 BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS | pages_bands.BLOCKS
 BLOCKS |= pages_large.BLOCKS
-BLOCKS |= pages_claims.BLOCKS
+BLOCKS |= pages_claims.BLOCKS | pages_settings.BLOCKS
 BLOCKS |= pages_defaults.BLOCKS
 
 

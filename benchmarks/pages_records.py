@@ -1,9 +1,9 @@
 """What is checked of the records and of what stands on the pages beside the blocks: commits, seeds, settings, claims.
 
 A block is made from its record, so that the two cannot disagree in a figure (`pages.py --check` compares them). Here:
-every record says of which commits and seeds it is; a commit is one that was committed; a method of a table that has
-settings has its own among them; a commit that the text names is that of a record; every page of a paper ends with the
-claims.
+every record says of which commits and seeds it is; a commit is one that was committed; a record of the study of a
+paper has the settings of each of its rows, and the page shows them; a commit that the text names is that of a record;
+every page of a paper ends with the claims.
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ from typing import Any
 
 from pages_parts import ROOT, all_commits
 
-#: Methods of a table that are no single model and have no settings of their own.
-NO_MODEL = {"chosen", "ridge", "ridge with school intercepts", "parametric, 139 tasks", "parametric, 288 tasks"}
-NO_MODEL |= {"parametric, 139 tasks, as printed", "parametric, 288 tasks, as printed"}
-NO_MODEL |= {"ridge on position", "ridge on position, nickel and zinc", "mean of the 259 places"}
+#: Rows of a table that are no single model and have no settings of their own.
+NO_MODEL = {
+    "",
+    "chosen",
+    "ridge",
+    "ridge with school intercepts",
+    "ridge on position",
+    "ridge on position, nickel and zinc",
+    "mean of the 259 places",
+}
+#: Records of studies of papers; of one each row is a setting.
+OF_PAPERS = ("bonilla2008", "lawrence2004", "leen2011", "liao2006", "yu2005")
+OF_SETTINGS = "leen2011_classification_others"
 _BLOCK = re.compile(r"<!-- begin ([\w ]+) -->.*?<!-- end \1 -->", re.S)
 _COMMIT = re.compile(r"\bcommits? `?([0-9a-f]{7,40})`?\b", re.I)
 
@@ -33,9 +42,12 @@ def of_record(name: str, record: dict[str, Any], missing: Iterable[str] = ()) ->
     wrong += [f"{name}: commit {c} does not exist" for c in commits if c in set(missing)]
     if not any("seed" in key for key in record):
         wrong.append(f"{name}: no seed")
-    if "settings" in record and isinstance(record.get("table"), list):
-        named = {r["method"] for r in record["table"] if "method" in r} - NO_MODEL
-        wrong += [f"{name}: no settings of {m!r}" for m in sorted(named - set(record["settings"]))]
+    if name.startswith(OF_PAPERS) and name != OF_SETTINGS:
+        kinds, table = ("mode", "variant", "method"), record.get("table")
+        labels = [next((r[k] for k in kinds if k in r), "") for r in table] if isinstance(table, list) else []
+        given = record.get("settings", {})
+        wrong += [f"{name}: no settings"] if not given else []
+        wrong += [f"{name}: no settings of {m!r}" for m in sorted(set(labels) - NO_MODEL - set(given)) if given]
     return wrong
 
 
@@ -46,6 +58,8 @@ def of_page(name: str, text: str, known: set[str]) -> list[str]:
     wrong = [f"{name}: names commit {c}, of which there is no record" for c in strange]
     if name.startswith("docs/papers/") and not re.search(r"<!-- end claims \w+ -->\s*\Z", text):
         wrong.append(f"{name}: does not end with the table of the paper's claims")
+    if name.startswith("docs/papers/") and "<!-- begin settings " not in text:
+        wrong.append(f"{name}: does not show the settings of its rows")
     return wrong
 
 

@@ -130,27 +130,58 @@ def records(monkeypatch):
 def test_a_record_says_its_commits_seeds_and_settings(records):
     check, _ = records
     right = {"made by": {"commit": "1234567"}, "seeds": [0], "settings": {"a": ""}, "table": [{"method": "a"}]}
-    assert check.of_record("r", right) == []
+    assert check.of_record("yu2005_r", right) == []
     wrong = {
         "no commit": {**right, "made by": {}},
         "no seed": {k: v for k, v in right.items() if k != "seeds"},
         "never committed": {**right, "made by": {"commit": "1234567+changes"}},
         "no settings of 'b'": {**right, "table": [{"method": "b"}]},
+        "no settings of 'c'": {**right, "table": [{"mode": "c", "method": "a"}]},
+        "no settings": {k: v for k, v in right.items() if k != "settings"},
     }
     for words, record in wrong.items():
-        (found,) = check.of_record("r", record)
+        (found,) = check.of_record("yu2005_r", record)
         assert words in found
+    assert check.of_record("r", wrong["no settings"]) == []  # of no paper
     assert check.of_record("r", right, missing=["1234567"]) == ["r: commit 1234567 does not exist"]
     assert check.missing_commits(["0" * 40]) <= {"0" * 40}
 
 
 def test_a_page_names_commits_of_records_and_ends_with_claims(records):
     check, _ = records
-    claims = "<!-- begin claims x -->\n<!-- end claims x -->\n"
+    claims = "<!-- begin settings x --><!-- end settings x -->\n<!-- begin claims x -->\n<!-- end claims x -->\n"
     assert check.of_page("docs/papers/x.md", f"as in commit 1234567\n{claims}", {"1234567"}) == []
     assert "names commit 7654321" in check.of_page("docs/a.md", "as in commit 7654321", {"1234567"})[0]
     assert check.of_page("docs/a.md", "<!-- begin a -->commit 7654321<!-- end a -->", set()) == []
     assert "does not end with" in check.of_page("docs/papers/x.md", f"{claims}and more", set())[0]
+    without = claims.replace("settings", "other")
+    assert "does not show the settings" in check.of_page("docs/papers/x.md", without, set())[0]
+
+
+def test_every_study_of_the_papers_is_in_the_plan_and_none_that_ended_is_run_again(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "studies"))
+    plan = importlib.import_module("run_all")
+    named = {n for p in (ROOT / "docs" / "papers").glob("*.md") for n in re.findall(r"studies/\w+\.py", p.read_text())}
+    assert named <= {s.command.split()[0] for s in plan.PLAN}
+    assert sum(s.minutes for s in plan.PLAN) <= 2 * 6 * 60  # six hours on two cores
+    assert {s.after for s in plan.PLAN} - {""} <= {s.command for s in plan.PLAN}
+
+    asked: list[str] = []
+    fails = {"b"}
+
+    def run(study):
+        asked.append(study.command)
+        return int(study.command in fails), 0.0
+
+    monkeypatch.setattr(plan, "ROOT", tmp_path)
+    monkeypatch.setattr(plan, "PLAN", (plan.Study("a", 2), plan.Study("b", 1), plan.Study("c", 1, "a")))
+    monkeypatch.setattr(plan, "run", run)
+    monkeypatch.setattr(sys, "argv", ["run_all.py", "--jobs", "1"])
+    assert plan.main() == 1
+    assert asked == ["a", "b", "c"]
+    fails.clear()
+    assert plan.main() == 0
+    assert asked == ["a", "b", "c", "b"]
 
 
 def test_a_figure_of_several_commits_says_so(records, tmp_path, monkeypatch):

@@ -203,7 +203,7 @@ ABLATIONS = (
         "symmetric",
         "free form",
         "generated functions, compiler data",
-        (SCHOOL, SPEAR, AIR),
+        (SCHOOL, SPEAR, AIR, POLYBENCH),
     ),
     Ablation("exchangeable loadings", "rank 1", "rank 1, no prior on loadings", "schools", (COMPUTERS, SPEAR, AIR)),
     Ablation("two levels of RBF units", "network", "network, one level", "schools", (COMPUTERS, SPEAR, AIR)),

@@ -1,4 +1,4 @@
-"""Every study of the docs, two at a time, longest first: what `make studies` runs.
+"""Every study of the papers' pages and of the defaults, two at a time, longest first: what `make studies` runs.
 
     python benchmarks/studies/run_all.py [--plan] [--jobs 2]
 
@@ -41,10 +41,12 @@ PLAN = (
     Study("studies/bonilla2008_figure1.py --data spear --jobs 1", 15),
     Study("studies/liao2006_table2.py", 13),
     Study("studies/leen2011_synthetic.py --jobs 1", 12),
+    Study("studies/bands.py --draws 25", 20),
     Study("studies/ablations.py --draws 3", 4),
     Study("studies/bonilla2008_figure1.py --data compiler --jobs 1", 8),
     Study("studies/yu2005_text.py --others 10", 8),
     Study("studies/yu2005_new_topics.py", 9, "studies/yu2005_text.py --others 10"),
+    Study("studies/yu2005_text.py --first 100 --draws 3 --others 0", 1),
     Study("studies/lawrence2004_vowels.py", 8),
     Study("studies/leen2011_negative_transfer.py", 6),
     Study("studies/lawrence2004_regression.py", 6),
