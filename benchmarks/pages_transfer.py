@@ -124,6 +124,10 @@ def calibrated() -> str:
         nulls, gains = (at[name] for name in ("nulls", "correlation 0.9, true gain above 5 %"))
         said = f"“helps” from {100 * at['level']:.0f} % on: nulls; correlation 0.9, true gain above 5 %; right"
         rows.append([said, f"{_share(nulls)}; {_share(gains)}; {_share(at['right'])}"])
+    rows += [
+        [f"nats less on seeds left out, evidence {name}", v]
+        for name, v in result["nats less, on seeds left out"].items()
+    ]
     about = f"{result['draws']} draws of tuning, {result['fits that borrow']} fits that borrow; not a measurement"
     return table(["what", "found"], rows) + made_by(result, about)
 

@@ -124,18 +124,38 @@ def calibrate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     true = np.array([r["true"] for r in real])
     x = np.arcsinh(true / decide.BEND)
 
-    def law_of(theta: Any) -> decide.Mixture:
-        return decide.Mixture(*(v[borrows] for v in laws(theta, fits)))
+    def law_of(theta: Any, of: Fits = fits) -> decide.Mixture:
+        return decide.Mixture(*(v[borrows] for v in laws(theta, of)))
 
-    def objective(theta: Any) -> float:
-        p, middle, with_, without = law_of(theta)
-        density = p * student.pdf(x, decide.DF, middle, with_) + (1.0 - p) * student.pdf(x, decide.DF, 0.0, without)
-        return float(-np.log(density).sum() + 0.5 * np.sum(((theta - START) / WIDTH) ** 2))
+    def densities(theta: Any, of: Fits) -> Any:
+        p, middle, with_, without = law_of(theta, of)
+        return np.log(
+            p * student.pdf(x, decide.DF, middle, with_) + (1.0 - p) * student.pdf(x, decide.DF, 0.0, without)
+        )
 
-    best = minimize(objective, START, method="L-BFGS-B")
+    def search(of: Fits = fits, learnt: Any = slice(None), tempered: bool = True) -> Any:
+        """Constants by these of the fits; without a temper it is held at one."""
+        start, width = START.copy(), WIDTH.copy()
+        if not tempered:
+            start[1], width[1] = 0.0, 1e-6
+
+        def objective(theta: Any) -> float:
+            return float(-densities(theta, of)[learnt].sum() + 0.5 * np.sum(((theta - start) / width) ** 2))
+
+        return minimize(objective, start, method="L-BFGS-B").x
+
+    def left_out(**how: Any) -> float:
+        """Log density of the truth of every fifth of the seeds, with constants by the others."""
+        fifth = np.unique([r["seed"] for r in real], return_inverse=True)[1] % 5
+        return float(
+            sum(densities(search(learnt=fifth != k, **how), how.get("of", fits))[fifth == k].sum() for k in range(5))
+        )
+
+    best, by_itself = search(), fits._replace(draw=np.arange(len(rows)))
     in_use = {name: getattr(decide, name) for name in ("COST", *NAMES)}
     now = np.array([decide.COST, *np.log([in_use[name] for name in NAMES])])
     p, middle, with_, without = law_of(now)
+    this = left_out()
 
     def below(at: Any) -> Any:
         return p * student.cdf((at - middle) / with_, decide.DF) + (1.0 - p) * student.cdf(at / without, decide.DF)
@@ -143,12 +163,19 @@ def calibrate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     falls, rank = below(0.0), below(x)
     null = np.array([", 0, " in r["cell"] for r in real])
     strong = np.array([", 0.9, " in r["cell"] and ", 6 rows" not in r["cell"] for r in real]) & (true < np.log(0.95))
-    found = {name: round(float(v), 3) for name, v in zip(NAMES, np.exp(best.x[1:]), strict=True)}
+    found = {name: round(float(v), 3) for name, v in zip(NAMES, np.exp(best[1:]), strict=True)}
     sure, probable = falls >= decide.SURE, (falls >= decide.PROBABLE) & (falls < decide.SURE)
     return {
         "constants": in_use,
-        "constants by these draws": {"COST": round(float(best.x[0]), 2), **found},
-        "nats between them": round(objective(now) - float(best.fun), 1),
+        "constants by these draws": {"COST": round(float(best[0]), 2), **found},
+        "nats more with these, on the same draws": round(
+            float((densities(best, fits) - densities(now, fits)).sum()), 1
+        ),
+        "nats less, on seeds left out": {
+            "of each method by itself": round(this - left_out(of=by_itself), 1),
+            "not tempered": round(this - left_out(tempered=False), 1),
+            "of each method, not tempered": round(this - left_out(of=by_itself, tempered=False), 1),
+        },
         "draws": len({(r["cell"], r["seed"]) for r in rows}),
         "fits that borrow": len(real),
         "helps, nulls": power.share(sure[null]),
