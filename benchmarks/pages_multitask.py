@@ -126,8 +126,8 @@ def speed() -> str:
     if "path" in s:
         lines.append(
             f'School data, rank 2, {s["rows"]:,} rows at {s["distinct inputs"]} distinct inputs, path "{s["path"]}": '
-            f"{s['milliseconds an evaluation (median)']} ms an evaluation, {s['evaluations of a fit']} evaluations and "
-            f"{s['seconds of a fit']} s a fit."
+            f"{s['milliseconds an evaluation (median)']} ms per evaluation, {s['evaluations of a fit']} evaluations "
+            f"and {s['seconds of a fit']} s per fit."
         )
     else:
         lines.append("School data: not measured, the files were not there.")

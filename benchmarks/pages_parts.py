@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ def load(name: str) -> dict[str, Any]:
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+    """A table of a page; what a record calls `seconds a fit` is seconds per fit."""
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (head, *rows)]
+    text = "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+    return re.sub(r"\b(seconds|ms|nats|rows) an? (?=\w)", r"\1 per ", text)
 
 
 def all_commits(result: Any) -> dict[str, int]:

@@ -214,3 +214,34 @@ def test_examples_of_contributing_are_short():
     examples = blocks(ROOT / "CONTRIBUTING.md")
     assert len(examples) == 5  # the imports and the data that they are tried on come first
     assert all(code.count("\n") < 60 for _, code, _ in examples)
+
+
+#: Names of the private vocabulary that was given up for the words that the field has.
+RETIRED = {"Crew", "hired", "Here", "OnDask", "Spread", "SpreadCovariance", "Carrier", "Forgetful", "Kept", "stamp"}
+RETIRED |= {"Paper", "Words", "say", "heard", "noted", "there", "add_half", "mend_signs", "against_none"}
+RETIRED |= {"HEAT", "finely"}
+
+
+def test_the_private_vocabulary_stays_retired():
+    """No class, function, argument or constant of a module has such a name."""
+    found = []
+    for name, path in MODULES.items():
+        tree = ast.parse(path.read_text())
+        nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.ClassDef, ast.FunctionDef, ast.arg))]
+        named = [n.arg if isinstance(n, ast.arg) else n.name for n in nodes]
+        named += [t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
+        found += [f"{name}: {word}" for word in named if word.lstrip("_") in RETIRED]
+    assert not found
+
+
+def test_an_estimator_loads_no_more_than_it_takes():
+    """Whoever asks for one does not wait for the others, nor for comparisons; a name that is none loads all."""
+    code = (
+        "import borrow, sys\n"
+        "borrow.FocusedGPRegressor\n"
+        "print([m for m in ('borrow.models.hierarchical', 'borrow.transfer.compare') if m in sys.modules])\n"
+        "print(borrow.AutoRegressor.__name__, hasattr(borrow, 'FocusedGP'), len(borrow.__all__))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split("\n")
+    assert told[0] == "[]"
+    assert told[1] == f"AutoRegressor False {len(borrow.__all__)}"

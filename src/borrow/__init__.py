@@ -28,11 +28,13 @@ _HOMES = {
 _MODULES = ("datasets", "kernels", "report", "store", "transfer")
 
 
-def _estimators() -> dict[str, Any]:
-    """Every registered estimator by its name, those of this package loaded first."""
-    import_module("borrow.models").load()
-    import_module("borrow.transfer.auto")
-    return {entry.name: entry.estimator for entry in import_module("borrow.estimators.registry").entries()}
+def _registry(name: str | None = None) -> Any:
+    """The registry, once the estimator of this name is in it; all of this package where that is none of them."""
+    registry = import_module("borrow.estimators.registry")
+    import_module("borrow.models").load(name)
+    if name is None or registry.by_name(name) is None:
+        import_module("borrow.transfer.auto")
+    return registry
 
 
 def __getattr__(name: str) -> Any:
@@ -41,9 +43,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"borrow.{name}")
     if name == "__all__":
-        return sorted([*_HOMES, *_MODULES, *_estimators()])
-    if name[:1].isupper() and name in (found := _estimators()):  # lower case may be a module on its way
-        return found[name]
+        return sorted([*_HOMES, *_MODULES, *(entry.name for entry in _registry().entries())])
+    if name[:1].isupper() and (entry := _registry(name).by_name(name)) is not None:  # lower case may be a module
+        return entry.estimator
     raise AttributeError(f"module 'borrow' has no attribute {name!r}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ INSTALL = "the command line needs packages that are not installed ({}): pip inst
 def main(*arguments: Any, **options: Any) -> Any:
     """The command `borrow`; also what comes before its own code, such as loading it, is ended by Ctrl-C with a word."""
     try:
-        return undisturbed(_load)(*arguments, **options)
+        return undisturbed(import_module, "borrow.cli.app").main(*arguments, **options)
     except KeyboardInterrupt:
         raise _interrupted() from None
 
@@ -22,12 +23,6 @@ def main(*arguments: Any, **options: Any) -> Any:
 def _interrupted() -> SystemExit:
     sys.stderr.write("borrow: interrupted\n")
     return SystemExit(130)
-
-
-def _load() -> Any:
-    from borrow.cli.app import main as command
-
-    return command
 
 
 def undisturbed(load: Any, *arguments: Any) -> Any:

@@ -407,7 +407,7 @@ def needs_encoding(columns: Mapping[Hashable, Any]) -> bool:
         found = _floats(values)
         if found is not None:
             return not np.isnan(found).any()
-        return all(not is_missing(v) and (isinstance(v, int) or _is_number(v)) for v in plain_list(values))
+        return all(not is_missing(v) and (isinstance(v, int) or is_number(v)) for v in plain_list(values))
 
     return not all(plain(values) for values in columns.values())
 
@@ -439,7 +439,7 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
 
 def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -> Decision:
     """Text: numbers that were written out, dates, levels, or what only names the row."""
-    numeric = [_is_number(v) and not isinstance(v, bool) for v in entries]
+    numeric = [is_number(v) and not isinstance(v, bool) for v in entries]
     if all(numeric):
         return Numbers(name).fitted(values)
     texts = [str(v).strip() for v in entries]
@@ -539,7 +539,8 @@ def _as_number(value: Any) -> Any:
     return value
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or text that is written like one."""
     try:
         float(value)
     except (TypeError, ValueError):

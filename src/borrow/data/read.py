@@ -552,11 +552,12 @@ def task_values(values: Any, n: int, what: str = "task") -> list[Any]:
     values = list(values)
     if len(values) != n:
         raise ValueError(f"there are {len(values)} {what} labels for {n} rows; give one per row, or one for all")
-    if missing := [i for i, v in enumerate(values) if is_missing(v)]:
+    doubtful = {*map(type, values)} - {int, str}
+    if doubtful and (missing := [i for i, v in enumerate(values) if is_missing(v)]):
         raise ValueError(
             f"the {what} is missing (NaN) in {name_some(missing)}; every row needs one: name it, or drop these rows"
         )
-    if odd := [i for i, v in enumerate(values) if not isinstance(v, Hashable)]:
+    if doubtful and (odd := [i for i, v in enumerate(values) if not isinstance(v, Hashable)]):
         raise ValueError(
             f"the {what} of row {odd[0]} is {values[odd[0]]!r}; a {what} label is text, a number, or another single "
             "value"

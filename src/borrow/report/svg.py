@@ -72,7 +72,7 @@ class Shares(Scale):
     """From nothing to all, in per cents."""
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Quarters."""
+        """The quarters, in per cents."""
         return [(k / 100, f"{k} %") for k in range(0, 101, 25)]
 
 

@@ -142,7 +142,8 @@ def class_of(name: str) -> Any:
     if name in KINDS:
         module, _, own = KINDS[name].rpartition(".")
         return getattr(import_module(module), own)
-    models.load()
-    import_module("borrow.transfer.auto")
+    models.load(name)
+    if registry.by_name(name) is None:
+        import_module("borrow.transfer.auto")
     entry = registry.by_name(name)
     return None if entry is None else entry.estimator

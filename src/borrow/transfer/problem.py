@@ -16,10 +16,10 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from borrow.data.cells import Codes
-from borrow.data.encode import needs_encoding, read_days
+from borrow.data.encode import is_number, needs_encoding, read_days
 from borrow.data.encoder import TableEncoder
 from borrow.data.labels import did_you_mean, list_labels, sort_labels
-from borrow.data.plain import is_missing, name_some, to_floats
+from borrow.data.plain import is_missing, name_some, to_floats, to_json
 from borrow.data.read import (
     SMALLEST,
     as_frame,
@@ -125,7 +125,7 @@ class Problem:
         page = [self.kind, self.target, self.task, list(self.features), list(self.tasks), list(self.classes)]
         total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
         total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
-        total.update(json.dumps([None if v is None or v != v else v for v in self.y.tolist()]).encode())
+        total.update(json.dumps(to_json(self.y)).encode())
         if self.groups is not None or self.times is not None:
             total.update(json.dumps([self.groups, self.times]).encode())
         return total.hexdigest()
@@ -228,7 +228,7 @@ def read_times(values: Any, name: str) -> tuple[float, ...]:
     column = values.to_list() if hasattr(values, "to_list") else list(values)
     if len(bad := [i for i, v in enumerate(column) if is_missing(v)]):
         raise ValueError(f"column {name!r} has no time in {name_some(bad)}; leave these rows out")
-    if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and _is_number(v)) for v in column):
+    if all(isinstance(v, (int, float, np.number)) or (isinstance(v, str) and is_number(v)) for v in column):
         return tuple(float(v) for v in column)
     try:
         return tuple(read_days(values, name).tolist())
@@ -297,18 +297,11 @@ def _kind_of(present: Sequence[Any]) -> str:
     """Text, truth values and two whole numbers are labels; text that is mostly numbers is a slip, told later."""
     text = [v for v in present if isinstance(v, str)]
     if text:
-        return "regression" if sum(map(_is_number, text)) + len(present) - len(text) > len(present) / 2 else KINDS[1]
+        numeric = sum(is_number(v.replace(",", ".")) for v in text) + len(present) - len(text)
+        return KINDS[numeric <= len(present) / 2]
     whole = all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in present)
     few = len(set(present)) == 2 < len(present)  # of two rows nothing says what they are
     return KINDS[1] if all(isinstance(v, bool) for v in present) or (whole and few) else KINDS[0]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
 
 
 def plain(value: Any) -> Any:

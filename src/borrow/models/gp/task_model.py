@@ -48,7 +48,7 @@ TOLERANCE = 1e-5
 ROUGHLY = 10.0
 
 #: A lengthscale so many times the usual one, in logs, has no slope left; it is put back to so many times that.
-GONE, NEARER = float(np.log(1e3)), float(np.log(10.0))
+FLAT, NEARER = float(np.log(1e3)), float(np.log(10.0))
 
 Bounds = Mapping[str, tuple[Array, Array]]
 
@@ -245,12 +245,12 @@ class Ascent(QuasiNewton):
         dE/d log l = -2 l^-2 dE/d(l^-2) vanishes as l grows, whatever dE/d(l^-2) is: one step that was too long is the
         end of that lengthscale. Priors would pull it back.
         """
-        gone = (self.model.kernel.marks("lengthscale") > 0.0) & (values["kernel"] - self.usual > GONE)
-        if not gone.any():
+        flat = (self.model.kernel.marks("lengthscale") > 0.0) & (values["kernel"] - self.usual > FLAT)
+        if not flat.any():
             return None
-        gone &= self.objective(values)[1]["kernel"] < 0.0  # it grows with l^-2
-        back = np.where(gone, self.usual + NEARER, values["kernel"])
-        return {**values, "kernel": back} if gone.any() else None
+        flat &= self.objective(values)[1]["kernel"] < 0.0  # it grows with l^-2
+        back = np.where(flat, self.usual + NEARER, values["kernel"])
+        return {**values, "kernel": back} if flat.any() else None
 
     def value(self, values: Values) -> float:
         """What is maximised, without its derivatives."""

@@ -345,7 +345,7 @@ def functions(state: State, problem: Problem, moments: Moments) -> Array:
 
 
 def around(K: Array, S: Any) -> Array:
-    """K S K."""
+    """The product K S K, which is symmetric; S may be a list of what it is made of."""
     if isinstance(S, list):
         U, W = (
             np.concatenate([part @ K[at] for at, part in parts])

@@ -249,7 +249,7 @@ class FactorForm(Form):
         return self.penalty[1](B, dB, strength, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
-        """Entries of L."""
+        """The entries of L, by the tasks that they tie."""
         sharing = [labels[t] for t in self.members]
         at = zip(*np.tril_indices(len(sharing)), strict=True)
         return {"factor": [f"entry ({sharing[i]!r}, {sharing[j]!r}) of the factor of K^f" for i, j in at]}
@@ -348,7 +348,7 @@ class LowRank(Form):
         return value, self.pullback(values, Adjoints(bB, [bB], B=bB))
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
-        """Loadings by task and function, variances by task."""
+        """The loadings by task and function, the variances by task."""
         own = [f"own variance of task {t!r}" for t in labels] if self.diagonal == "free" else ["own variance of tasks"]
         return {"loadings": [f"loading {p} of task {t!r}" for t in labels for p in range(self.rank)], "own": own}
 
@@ -404,7 +404,7 @@ class Uniform(Form):
         return log_normal("uniform", values, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:
-        """a and b."""
+        """What a and b are called."""
         return {"uniform": ["variance a that all tasks share", "variance b of each task's own"]}
 
 

@@ -1,0 +1,44 @@
+"""The count of statements: what it names is there, and nothing is counted twice."""
+
+import ast
+import sys
+
+import pytest
+
+from run_page import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import statements
+
+
+def test_every_feature_names_what_is_there_and_once():
+    result = statements.count(statements.trees_at(None), {})
+    assert all(f["statements"] > 0 for f in result["features"])
+    assert sum(p["now"] for p in result["parts"]) == result["kinds"]["now"]["all"]
+    assert sum(p["new"] for p in result["parts"]) == result["new"]["statements"]
+
+
+def test_a_name_that_is_gone_or_counted_twice_is_refused(monkeypatch):
+    trees = {"data/cells.py": ast.parse("class Rows:\n    def take(self):\n        return self\n")}
+    monkeypatch.setattr(statements, "FEATURES", {"1": {"it": {"data/cells.py": "Rows.take Lost"}}})
+    with pytest.raises(SystemExit, match="names Lost"):
+        statements.count(trees, {})
+    twice = {"one": {"data/cells.py": "Rows.take"}, "other": {"data/cells.py": "Rows.take"}}
+    monkeypatch.setattr(statements, "FEATURES", {"1": twice})
+    with pytest.raises(SystemExit, match="counted twice"):
+        statements.count(trees, {})
+
+
+def test_statements_are_counted_by_what_they_are_for():
+    found = statements.kinds(ast.parse('"""Text."""\nimport os\n\ndef f(x):\n    """Text."""\n    return x\n'))
+    told = {"docstrings": 2, "imports": 1, "definitions": 1, "functions": 1, "fields": 0}
+    assert dict(found) == {**told, "all": 5, "act": 1}
+
+
+def test_files_of_either_time_have_a_part():
+    assert statements.part_now("models/focused/model.py") == "models/focused"
+    assert statements.part_now("plot.py") == "plot"
+    assert statements.part_now("__init__.py") == "the rest"
+    assert statements.part_then("models/baselines/gp_classifiers.py") == "models/gp"
+    assert statements.part_then("models/focused_search.py") == "models/focused"
+    assert statements.part_then("commands/read.py") == "cli"
