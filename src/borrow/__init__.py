@@ -31,7 +31,8 @@ _MODULES = ("datasets", "kernels", "report", "store", "transfer")
 def _registry(name: str | None = None) -> Any:
     """The registry, once the estimator of this name is in it; all of this package where that is none of them."""
     registry = import_module("borrow.estimators.registry")
-    import_module("borrow.models").load(name)
+    if name is None or registry.by_name(name) is None:
+        import_module("borrow.models").load(name)
     if name is None or registry.by_name(name) is None:
         import_module("borrow.transfer.auto")
     return registry
