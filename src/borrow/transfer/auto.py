@@ -24,7 +24,7 @@ from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS
 from borrow.transfer.folds import LEAST_ROWS
 from borrow.transfer.methods import MOST_ROWS_ALONE, build, choose
-from borrow.transfer.problem import Problem, plain
+from borrow.transfer.problem import Problem, json_label
 from borrow.transfer.verdict import Verdict, weights_in_words
 
 #: Members of less weight are left out.
@@ -53,7 +53,7 @@ class _Auto(TaskEstimator):
         comparison = self._compare(problem, primary, seed)
         verdict = None if comparison is None else comparison.verdict()
         weights, because = self._weigh(verdict)
-        large = max((k for t, k in problem.counts().items() if t != plain(primary)), default=0) > MOST_ROWS_ALONE
+        large = max((k for t, k in problem.counts().items() if t != json_label(primary)), default=0) > MOST_ROWS_ALONE
         members = {}
         for key in weights:
             member = build(problem.kind, key, self.task, primary, seed, large, self.unseen, own)
@@ -84,13 +84,13 @@ class _Auto(TaskEstimator):
         """The comparison; None where there is nothing to compare with, or too little to do it on."""
         if len(problem.labels) == 1 or len(problem.classes) == 1:
             return None
-        count, remedy = problem.counts()[plain(primary)], "choose FocusedGPRegressor outright"
-        reason = only_target(problem, plain(primary))
+        count, remedy = problem.counts()[json_label(primary)], "choose FocusedGPRegressor outright"
+        reason = only_target(problem, json_label(primary))
         if count < LEAST_ROWS:
             reason = f"{count} row(s) with a target: too few to hold some out"
             remedy = f"give at least {LEAST_ROWS}, or {remedy}"
         if not reason:
-            about = problem, problem.target, problem.task, plain(primary), self.methods
+            about = problem, problem.target, problem.task, json_label(primary), self.methods
             how = {"cv": self.cv, "n_jobs": self.n_jobs, "max_minutes": self.max_minutes}
             return compare(*about, leave_out=False, random_state=seed, **how)
         warn(
@@ -257,9 +257,9 @@ class AutoClassifier(ClassifierMixin, _Auto):
 def as_problem(rows: Rows, schema: Schema) -> Problem:
     """Rows that were read for `fit`, as a problem to compare on; they hold labels where the schema has classes."""
     names = schema.names if schema.names is not None else [f"column {j}" for j in range(rows.X.shape[1])]
-    kind, y, classes, labels = "regression", rows.y, (), [plain(v) for v in rows.labels]
+    kind, y, classes, labels = "regression", rows.y, (), [json_label(v) for v in rows.labels]
     if schema.classes is not None:
-        kind, classes = "classification", tuple(plain(c) for c in schema.classes)
+        kind, classes = "classification", tuple(json_label(c) for c in schema.classes)
         y = np.array([classes[int(v) % len(classes)] if np.isfinite(v) else None for v in rows.y], dtype=object)
     about = kind, "y", "task" if schema.task is None else str(schema.task), tuple(map(str, names))
     return Problem(*about, rows.X, y, tuple(labels[t] for t in rows.task), sort_labels(labels), classes)

@@ -46,7 +46,7 @@ from borrow.transfer.folds import (
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger, refuse_odd_lines
 from borrow.transfer.methods import ALONE, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, drops, entry
-from borrow.transfer.problem import Problem, plain, read_problem
+from borrow.transfer.problem import Problem, json_label, read_problem
 from borrow.transfer.unseen import NewTask, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
@@ -358,7 +358,7 @@ def read_primaries(problem: Problem, primary: Any) -> list[Any]:
         only = problem.labels[0]
         raise ValueError(f"column {problem.task!r} names one task only, {only!r}; there is nothing to borrow from")
     if primary is not None:
-        primary = plain(primary)
+        primary = json_label(primary)
         if primary not in counts:
             hint = did_you_mean(primary, problem.labels)
             raise ValueError(f"primary={primary!r} is not a task; tasks are {list_labels(problem.labels)}{hint}")
@@ -446,7 +446,7 @@ def quick_look(
         return Table({**{n: rough[n] for n in names}, "note": [COARSE] * len(rough["method"])})
     keys, _, _ = choose("regression", int(problem.seen.sum()), methods)
     keys = [key for key in keys if key not in REFERENCES]
-    main, error = read_primaries(problem, plain(primary))[0], read_scoring(scoring, "regression")
+    main, error = read_primaries(problem, json_label(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
     rows = []
     for key in keys:

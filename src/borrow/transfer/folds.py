@@ -18,7 +18,7 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.attribute import relations_in
-from borrow.transfer.problem import Problem, plain
+from borrow.transfer.problem import Problem, json_label
 
 #: Short and full names of the errors of predictions. The first of each kind is the default.
 SCORINGS = {
@@ -207,7 +207,7 @@ def _held_out(model: Any, problem: Problem, job: Job, scoring: str) -> dict[str,
         mean, std = model.predict(X, tasks, return_std=True, include_noise=True)
         return score_numbers(y, mean, std, scoring)
     probability = np.zeros((len(test), len(classes)))
-    probability[:, [classes.index(plain(c)) for c in model.classes_]] = model.predict_proba(X, tasks)
+    probability[:, [classes.index(json_label(c)) for c in model.classes_]] = model.predict_proba(X, tasks)
     return score_labels(np.array([classes.index(v) for v in y]), probability, scoring)
 
 

@@ -184,7 +184,7 @@ def read_problem(
     if n == 0:
         raise ValueError("the table has no rows")
     values = _labels(columns, task, n, "task")
-    labels = tuple(plain(v) for v in values)
+    labels = tuple(json_label(v) for v in values)
     inputs = {c: columns[c] for c in names}
     if encoder is None and needs_encoding(inputs):
         encoder = TableEncoder(task).fit({**inputs, task: columns[task]})
@@ -210,7 +210,7 @@ def read_problem(
         classes,
         own,
         encoder,
-        None if group is None else tuple(plain(v) for v in _labels(columns, group, n, "group")),
+        None if group is None else tuple(json_label(v) for v in _labels(columns, group, n, "group")),
         None if time is None else read_times(columns[time], time),
     )
 
@@ -243,7 +243,7 @@ def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any,
     if not isinstance(values, (list, tuple)):  # which as an array would make text of numbers that stand beside text
         values = values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
     complex_ = (complex, np.complexfloating)  # which no target may be, and text must not hide
-    entries: list[Any] = [None if is_missing(v) else v if isinstance(v, complex_) else plain(v) for v in values]
+    entries: list[Any] = [None if is_missing(v) else v if isinstance(v, complex_) else json_label(v) for v in values]
     present = [v for v in entries if v is not None]
     if not present:
         raise ValueError(f"every value of the target {name!r} is missing; there is nothing to learn from")
@@ -304,7 +304,7 @@ def _kind_of(present: Sequence[Any]) -> str:
     return KINDS[1] if all(isinstance(v, bool) for v in present) or (whole and few) else KINDS[0]
 
 
-def plain(value: Any) -> Any:
+def json_label(value: Any) -> Any:
     """A label that JSON keeps: text, number or truth value; anything else as text."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (str, int, float, bool)) else str(value)
