@@ -397,7 +397,7 @@ class EPLabels(LabelModel):
         fit, cells = self.posterior, self.posterior.cells
         found = _cavities(fit.posterior)
         if fit.uncertainty is not None:
-            found = fit.uncertainty.left_out(found, _cavities)
+            found = fit.uncertainty.left_out(found, _cavities, cells.task)
         return LeftOut(self.probability_of(found.mean + self.bias[cells.task], found.variance), cells.y)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class HyperUncertainty:
         covariance = found.covariance * np.multiply.outer(stretch, stretch) + moved.T @ moved
         return Prediction(found.mean, variance, covariance)
 
-    def left_out(self, found: Prediction, without_each: Callable[[Any], Prediction]) -> Prediction:
+    def left_out(self, found: Prediction, without_each: Callable[[Any], Prediction], task: Any) -> Prediction:
         """Labels that are left out are predicted at the optimum, as they were found."""
         return found
 
@@ -127,29 +127,37 @@ class OtherModel:
     Functions have the mean and variance of the mixture, with p the probability and d the difference of the means
 
         mean = m + p d,   variance = (1 - p) v + p v' + p (1 - p) d^2.
+
+    Where the probability is one number per task, one draw decides for all of them: of two tasks the likelier one is in
+    the other model whenever the less likely one is. Of rows i and j, with p and q the smaller and larger of p_i and
+    p_j, the other model then holds of both in p of the cases, of neither in 1 - q:
+
+        cov_ij = (1 - q) C_ij + p C'_ij + p (1 - q) d_i d_j.
     """
 
     posterior: Any
-    probability: float
+    probability: float | Array  # (M,) where tasks differ
     noise: None = None  # of labels, which have none
 
     def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
         """The average of a prediction of the model itself and of the other's."""
-        return self.mix(found, self.posterior.predict(X, task, found.covariance is not None))
+        return self.mix(found, self.posterior.predict(X, task, found.covariance is not None), task)
 
-    def left_out(self, found: Prediction, without_each: Callable[[Any], Prediction]) -> Prediction:
+    def left_out(self, found: Prediction, without_each: Callable[[Any], Prediction], task: Any) -> Prediction:
         """The average, each row predicted without itself by either model."""
-        return self.mix(found, without_each(self.posterior))
+        return self.mix(found, without_each(self.posterior), task)
 
-    def mix(self, found: Prediction, other: Prediction) -> Prediction:
-        """The average of two predictions of the same rows."""
-        p, d = self.probability, other.mean - found.mean
+    def mix(self, found: Prediction, other: Prediction, task: Any) -> Prediction:
+        """The average of two predictions of the same rows, of these tasks."""
+        p, d = np.asarray(self.probability), other.mean - found.mean
+        p = p[task] if p.ndim else p
         mean = found.mean + p * d
         variance = found.variance + p * (other.variance - found.variance) + p * (1.0 - p) * d**2
         if found.covariance is None or other.covariance is None:
             return Prediction(mean, variance)
-        covariance = found.covariance + p * (other.covariance - found.covariance)
-        return Prediction(mean, variance, covariance + p * (1.0 - p) * np.multiply.outer(d, d))
+        low, high = np.minimum.outer(p, p), np.maximum.outer(p, p)
+        covariance = (1.0 - high) * found.covariance + low * other.covariance
+        return Prediction(mean, variance, covariance + low * (1.0 - high) * np.multiply.outer(d, d))
 
 
 def stretch_of_tasks(cells: Cells, noise: Array, moments: tuple[Array, Array]) -> Array:

@@ -101,8 +101,7 @@ class FocusedGP(GPEstimator):
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
             uncertainty = model_uncertainty(setup, values, scales, self.prior, sd, data.centred)
         if beside is not None:  # of labels
-            none = condition(beside.values, replace(beside.setup, infer=at_final_tolerance(infer)))
-            uncertainty = OtherModel(none.posterior, beside.probability)
+            uncertainty = beside.weighed(condition, at_final_tolerance(infer))
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn(setup, data.labels)

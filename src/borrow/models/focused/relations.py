@@ -32,8 +32,8 @@ from borrow.numerics.optimise import Objective, Optimum, Values
 
 #: What a relation between numbers has to add to the objective, in nats, to be kept.
 RELATION_COST = 1.5
-#: With labels: log odds of relations against none beforehand. A side that is less probable than this is left out.
-LOG_ODDS, NEGLIGIBLE = 1.0, 0.05
+#: With labels: log odds of relations against none beforehand.
+LOG_ODDS = 1.0
 #: Step of the differences of the gradient by w, in units of its prior's deviation; at most so many are taken.
 STEP, MOST_STEPS = 0.02, 20
 

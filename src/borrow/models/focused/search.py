@@ -10,7 +10,7 @@ any task shows by itself (`Alone.finest`). At the end Z is chosen again for the 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -30,7 +30,6 @@ from borrow.models.focused.primary import (
     without_own_part,
 )
 from borrow.models.focused.relations import (
-    NEGLIGIBLE,
     Search,
     ask_again,
     drop_all_unless_worth_it,
@@ -42,7 +41,7 @@ from borrow.models.focused.relations import (
 from borrow.models.focused.scoring import BLOCK_WARMUP, SCORING_WARMUP, FocusedAscent
 from borrow.models.focused.starts import START_ROWS, fit_alone, starts
 from borrow.models.gp.model import bounds_of, fit_single
-from borrow.models.gp.task_model import on_few_rows
+from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer, on_few_rows
 from borrow.numerics.optimise import WARMUP, Optimum, Values
 from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
@@ -100,14 +99,6 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
         return replace(setup, Z=Z, left=left)
     shared = setup.background.with_theta(values["background"])
     return replace(setup, Z=Z, left=left, background_Z=choose_inducing(shared, rest[:0], rest, MOST))
-
-
-class NoTransfer(NamedTuple):
-    """Every task by itself: the model without its hyper-parameters, these, and how probable it is."""
-
-    setup: Setup
-    values: Values
-    probability: float
 
 
 def optimise(

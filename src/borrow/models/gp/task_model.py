@@ -21,18 +21,18 @@ as if these were targets: it says less of the curvature, and still most of it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from borrow.covariance import Adjoints, Design
 from borrow.data.cells import Cells, Codes, thin
 from borrow.estimators.settings import by_label
-from borrow.inference import ExactInference, Inference, priors
-from borrow.inference.hyper_uncertainty import with_level
+from borrow.inference import ExactInference, Inference, Result, priors
+from borrow.inference.hyper_uncertainty import OtherModel, with_level
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, resolve
 from borrow.kernels.compose import TaskKernels
@@ -49,6 +49,9 @@ ROUGHLY = 10.0
 
 #: A lengthscale so many times the usual one, in logs, has no slope left; it is put back to so many times that.
 FLAT, NEARER = float(np.log(1e3)), float(np.log(10.0))
+
+#: Of two models of labels that are averaged, one that is less probable than this is left out.
+NEGLIGIBLE = 0.05
 
 Bounds = Mapping[str, tuple[Array, Array]]
 
@@ -114,6 +117,18 @@ class TaskModel(ABC):
             n = len(self.cells.starts) - 1
             chosen["noise"] = priors.noise_prior() if self.noise_in_common else priors.independent_noise_prior(n)
         return chosen
+
+
+class NoTransfer(NamedTuple):
+    """Every task by itself: the model without its hyper-parameters, these, and how probable it is (of each task)."""
+
+    setup: Any
+    values: Values
+    probability: float | Array
+
+    def weighed(self, condition: Callable[[Values, Any], Result], infer: Inference) -> OtherModel:
+        """It as the other of two models whose predictions are averaged."""
+        return OtherModel(condition(self.values, replace(self.setup, infer=infer)).posterior, self.probability)
 
 
 def own_kernels(given: Any, labels: tuple[Hashable, ...], auto: Kernel, default: Any) -> list[Kernel | None]:

@@ -19,7 +19,9 @@ from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, one_of, positive
 from borrow.inference import Inference
+from borrow.inference.hyper_uncertainty import HyperUncertainty, OtherModel, UncertaintyByTask
 from borrow.kernels import Kernel
+from borrow.models.gp.task_model import NoTransfer
 from borrow.models.multitask.em import maximise_by_em
 from borrow.models.multitask.model import (
     AS_PRINTED,
@@ -49,8 +51,9 @@ from borrow.numerics.threads import SMALL_BLOCK
 from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
 
-#: A model as a search finds it: its setup, the optimum and, of EM, the objective after every iteration.
-Found = tuple[Setup, Optimum, list[float] | None]
+#: A model as a search finds it: its setup, the optimum, no transfer beside it where both may be and, of EM, the
+#: objective after every iteration.
+Found = tuple[Setup, Optimum, NoTransfer | None, list[float] | None]
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,16 @@ class MultiTaskFit(GPFit):
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """Kernels, K^f, and how it was computed."""
         setup, values, places = self.setup, self.values, places_of(labels)
+        B = setup.form.parts(values).B
+        found: dict[str, Any] = {}
+        if "noise" not in values:  # labels
+            shares = np.count_nonzero(B, axis=1) > 1
+            other = self.uncertainty.probability if isinstance(self.uncertainty, OtherModel) else 1.0 - shares
+            found["shared_probability_"] = dict(zip(labels, (1.0 - np.asarray(other)).tolist(), strict=True))
         return {
+            **found,
             "kernel_": setup.kernel.with_theta(values["kernel"]),
-            "task_covariance_": setup.form.parts(values).B[np.ix_(places, places)],
+            "task_covariance_": B[np.ix_(places, places)],
             "task_correlations_": self.task_correlations()[np.ix_(places, places)],
             "specific_kernels_": dict(zip(labels, setup.specific_kernels(values), strict=False)),
             "path_": setup.path,
@@ -128,14 +138,17 @@ class MultiTaskGP(GPEstimator):
 
     def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> MultiTaskFit:
         setup, values = self._prepare(data, tasks, infer, likelihood)
-        n_iter, converged, trace, uncertainty = 0, True, None, None
+        n_iter, converged, trace = 0, True, None
+        uncertainty: HyperUncertainty | UncertaintyByTask | OtherModel | None = None
         if self.optimizer is not None:
-            setup, optimum, trace = self._search(setup, values, data.column_scales)
+            setup, optimum, beside, trace = self._search(setup, values, data.column_scales)
             values, n_iter, converged = optimum.values, max(optimum.n_iter, 1), optimum.converged
             # Only its value is asked for, and only where there are no priors but that of K^f.
             value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
             self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
             uncertainty = model_uncertainty(setup, values, data.column_scales, self.prior, data.centred)
+            if beside is not None:  # of labels
+                uncertainty = beside.weighed(condition, at_final_tolerance(infer))
         else:
             values = {**setup.form.start(np.eye(setup.M)), **values}
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))
@@ -159,7 +172,7 @@ class MultiTaskGP(GPEstimator):
         if is_by_evidence(self.specific_kernel) and under_priors and plain and not alone:
             kernel = default_kernel(scales, self.kernel, "kernel")
             return *choose_sharing(setup, values, scales, kernel, self.max_iter), None
-        return setup, optimise(setup, values, scales, self.prior, self.max_iter), None
+        return setup, optimise(setup, values, scales, self.prior, self.max_iter), None, None
 
 
 @register(
@@ -299,7 +312,8 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     def _search(self, setup: Setup, values: Values, scales: Array) -> Found:
         """The hyper-parameters, by EM or by gradients; inducing inputs are spread again by the kernel found."""
         if self.solver == "em":
-            return setup, *maximise_by_em(setup, values, scales, self.prior, self.max_iter)
+            optimum, trace = maximise_by_em(setup, values, scales, self.prior, self.max_iter)
+            return setup, optimum, None, trace
         found = super()._search(setup, values, scales)
         if isinstance(self.inducing, (int, np.integer)):
             values = found[1].values
@@ -387,6 +401,9 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').
 
     The bias b_t of task t is Phi^-1(share of positives), the share kept in [.02, .98].
+    Where `specific_kernel` leaves it to the evidence who shares, what is predicted for a task is the average of the
+    model found and of no transfer, by how probable it is that the task shares (`shared_probability_`); one of the two
+    that is less probable than 5 % is left out.
 
     Parameters
     ----------
@@ -397,8 +414,10 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
 
     Attributes
     ----------
-    task_covariance_, task_correlations_, specific_kernels_, path_, inducing_ : as in `MultiTaskGPRegressor`; lists, one
-        per class, where there are more than two.
+    task_covariance_, task_correlations_, specific_kernels_, path_, inducing_ : as in `MultiTaskGPRegressor`, of the
+        model in which tasks share; lists, one per class, where there are more than two.
+    shared_probability_ : dict by label: how probable it is that the task shares something, as predictions are averaged;
+        a list as above.
 
     Examples
     --------

@@ -14,7 +14,9 @@ nothing at all are single-task GPs exactly, so that a table without anything in 
    each has a kernel of its own; not tried where K^f has more entries than there are rows;
 4. in 2 and 3 tasks that would be better off alone leave, and the rest goes on;
 5. the best of the three, where 2 pays for who shares, and 3 `price_of_sharing`: the freedom of K^f and k^x gained up to
-   0.6 nats for each of ten unrelated tasks of 16 rows, 0.9 of 60 rows, and to choose who shares is a freedom too.
+   0.6 nats for each of ten unrelated tasks of 16 rows, 0.9 of 60 rows, and to choose who shares is a freedom too;
+6. labels tell little of a single task, and what it gains from sharing is often a fraction of a nat: what is predicted
+   is the average of the model found and of no transfer, for each task by its own odds (`no_transfer_beside`).
 
 With many rows this is decided on a few of every task, evenly spaced, and the search ends on all of them. A complete
 design has cheap algebra without functions of the tasks' own: there it is tried first, and kept where it passes step 5.
@@ -27,12 +29,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import expit, gammaln
 
 from borrow.inference import ExactInference
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
 from borrow.models.gp.model import bounds_of, fit_batches, fit_single, single_priors, smooth_and_rough
+from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer
 from borrow.models.multitask.model import Setup, choose_path, condition, priors_of
 from borrow.models.multitask.search import (
     MEMORY,
@@ -78,8 +81,13 @@ class Alone:
         return {"kernel": kernel, **own, "factor": np.zeros(0), "specific": np.concatenate(self.theta)}
 
 
-def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> tuple[Setup, Optimum]:
-    """The setup with the tasks that share, and its hyper-parameters; `kernel` is that of a task by itself."""
+def choose_sharing(
+    setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int
+) -> tuple[Setup, Optimum, NoTransfer | None]:
+    """The setup with the tasks that share, and its hyper-parameters; `kernel` is that of a task by itself.
+
+    With labels no transfer comes with it, where it may be as well.
+    """
     own = kernel if np.any(kernel.marks("variance")) else Product.of(Constant(1.0), kernel)
     few = fewer_rows(setup)
     if few is not None:
@@ -96,9 +104,9 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
         gain = shared.objective - setup.form.log_prior(setup.form.start(np.eye(setup.M)))[0] - separate.objective
         log.info("all tasks share one kernel: %.2f nats over nothing shared", gain)
         if gain > price_of_sharing(setup.M, setup.M, cost):
-            return setup, shared
+            return setup, shared, None
         if n > MOST_DENSE:
-            return nothing, separate
+            return nothing, separate, None
     found = [(0.0, nothing, separate)]
     candidates = [("alike", 0.0, _all_alike), ("a free K^f", cost, _with_own_functions)]
     for name, each, sharing in candidates if 2 * n >= setup.M * (setup.M + 1) else candidates[:1]:
@@ -108,7 +116,28 @@ def choose_sharing(setup: Setup, values: Values, scales: Array, kernel: Kernel, 
         if m:
             found.append((gain - price_of_sharing(setup.M, m, each), joint, best))
     _, chosen, best = max(found, key=lambda one: one[0])
-    return chosen, best
+    return chosen, best, no_transfer_beside(chosen, best, scales, own, alone)
+
+
+def no_transfer_beside(chosen: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone) -> NoTransfer | None:
+    """Of labels: every task by itself, and how probable that is of each; None where it is certain who shares.
+
+    Beforehand it is as likely that a task shares as that it does not. Given what the others share it is
+
+        p(t by itself | labels) = 1 / (1 + exp(gain_t)),   gain_t of `gains_of_sharing`,
+
+    1 of a task that left, and 0 where it is less than `NEGLIGIBLE`.
+    """
+    members = list(_members(chosen))
+    if isinstance(chosen.infer, ExactInference) or not members:
+        return None
+    probability = np.ones(chosen.M)
+    probability[members] = expit(-gains_of_sharing(chosen, best, scales, own, alone)[members])
+    probability[probability < NEGLIGIBLE] = 0.0
+    log.info("each task by itself has the probabilities %s", np.round(probability, 2))
+    if not np.any(probability[members]):
+        return None
+    return NoTransfer(sharing_setup(chosen, own, ()), alone.values(best.values["kernel"]), probability)
 
 
 def price_of_sharing(M: int, m: int, cost: float) -> float:
@@ -121,18 +150,21 @@ def price_of_sharing(M: int, m: int, cost: float) -> float:
 
 def _from_few_rows(
     setup: Setup, few: Setup, values: Values, scales: Array, own: Kernel, max_iter: int
-) -> tuple[Setup, Optimum]:
+) -> tuple[Setup, Optimum, NoTransfer | None]:
     """What shares, and where the search on all rows starts, found on some rows of every task."""
-    chosen, best = choose_sharing(few, values, scales, own, max_iter)
-    if not _members(chosen):
+    chosen, best, beside = choose_sharing(few, values, scales, own, max_iter)
+    nothing = sharing_setup(setup, own, ())
+    if not _members(chosen) or beside is not None:
         alone = fit_alone(setup, values, scales, own, max_iter)
         at = alone.values(values["kernel"])
+    if not _members(chosen):
         found = Optimum(at, float(alone.objective.sum()), alone.n_iter, 0, alone.converged, "every task by itself")
-        return sharing_setup(setup, own, ()), found
+        return nothing, found, None
     joint = replace(chosen, tasks=setup.tasks, design=setup.design)
     if isinstance(joint.form, Uniform):
         joint = alike_setup(joint, own, _members(joint))  # the algebra that is cheapest for all rows
-    return joint, go_on(joint, best, scales, "auto", max_iter)
+    beside = None if beside is None else NoTransfer(nothing, at, beside.probability)
+    return joint, go_on(joint, best, scales, "auto", max_iter), beside
 
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
@@ -254,13 +286,13 @@ def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, al
 def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone: Alone) -> tuple[Setup, Values]:
     """The model in which some tasks share no more and are as they are alone."""
     stay = [t for t in _members(setup) if t not in leaving]
-    theta, moved = [np.zeros(0)] * setup.M, dict(values)
+    moved = dict(values)
+    theta = [values["specific"][part] for part in setup.specific_parts] or [np.zeros(0)] * setup.M
     if isinstance(setup.form, Uniform):
         fewer = alike_setup(setup, own, stay)
     else:
         fewer = sharing_setup(setup, own, stay)
         moved |= fewer.form.of_matrix(setup.form.parts(values).B)
-        theta = [values["specific"][part] for part in setup.specific_parts]
     moved["specific"] = np.concatenate([alone.theta[t] if t in leaving else now for t, now in enumerate(theta)])
     if "noise" in values:
         noise = np.split(values["noise"], setup.M)
