@@ -364,6 +364,37 @@ def test_band_is_the_second_moment_around_the_optimum():
     np.testing.assert_allclose(by_task.covariance, [[2.0, 1.0], [1.0, 8.0 + moved]])
 
 
+@pytest.mark.parametrize("probability", [0.3, np.array([0.2, 0.7, 0.0])])
+def test_average_of_two_models_is_the_mixture_over_which_of_them_holds(probability):
+    """One number u in [0, 1] decides: the other model holds of the tasks whose probability is above u."""
+    rng = np.random.default_rng(4)
+    task = np.array([0, 1, 1, 2])
+    a, b = rng.normal(size=(2, 4))
+    A, B = (m @ m.T for m in rng.normal(size=(2, 4, 4)))
+
+    class Other:
+        def predict(self, X, task, full=False):
+            return Prediction(b, np.diagonal(B), B if full else None)
+
+    p = np.broadcast_to(probability, 3)[task]
+    cuts = np.unique([0.0, 1.0, *p])
+    weights, chosen = np.diff(cuts), [p > u for u in (cuts[1:] + cuts[:-1]) / 2]
+    means = np.array([np.where(z, b, a) for z in chosen])
+    mean = weights @ means
+    cov = sum(
+        w * (np.outer(z, z) * B + np.outer(~z, ~z) * A + np.outer(m - mean, m - mean))
+        for w, z, m in zip(weights, chosen, means, strict=True)
+    )
+    X, found = np.zeros((4, 1)), hyper_uncertainty.OtherModel(Other(), probability)
+    whole = found.widen(Prediction(a, np.diagonal(A), A), X, task)
+    np.testing.assert_allclose(whole.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(whole.covariance, cov, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(whole.variance, np.diagonal(cov), rtol=1e-12)
+    alike = found.left_out(Prediction(a, np.diagonal(A)), lambda other: other.predict(X, task), task)
+    np.testing.assert_allclose([alike.mean, alike.variance], [mean, np.diagonal(cov)], rtol=1e-12)
+    assert alike.covariance is None
+
+
 def test_weights_of_points_are_those_of_importance_sampling():
     """An objective that is Student's t itself, as wide as the points are: all points count the same."""
     dof, found = hyper_uncertainty.DOF, {"noise": np.array([0.2])}

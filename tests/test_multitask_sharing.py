@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 
 import borrow
+import oracles
 from borrow import kernels
-from borrow.inference import priors
+from borrow.inference import EPInference, priors
+from borrow.inference.ep import class_bias
+from borrow.inference.likelihoods import Probit
 from borrow.models.multitask import search, sharing
 from borrow.models.multitask.model import condition, log_prior_of, objective_of
 from borrow.models.multitask.sharing import (
     Alone,
     alike_setup,
     gains_of_sharing,
+    no_transfer_beside,
     price_of_sharing,
     sharing_setup,
     without,
@@ -147,6 +151,44 @@ def test_many_small_tasks_of_one_kind_share_one_function_and_differ_alike(labels
         assert error[0] < 0.7 * error[1]
 
 
+def slopes(seed):
+    """Labels of five tasks of nine rows by straight lines, four of one kind and one that is the opposite."""
+    rng = np.random.default_rng(seed)
+    task, X = np.repeat(np.arange(5), 9), rng.normal(size=(45, 2))
+    w = np.array([1.5, -1.0]) + 0.8 * rng.normal(size=(5, 2))
+    w[-1] *= -1.0
+    y = (w[task] * X).sum(axis=1) + 0.5 * rng.normal(size=45) > 0
+    return X, np.where(y, "yes", "no"), task, np.repeat(rng.normal(size=(3, 2)), 5, axis=0), np.tile(np.arange(5), 3)
+
+
+def test_labels_are_predicted_by_the_average_with_no_transfer_task_by_task(monkeypatch, tmp_path):
+    X, y, task, new, of = slopes(4)
+    model = borrow.MultiTaskGPClassifier().fit(X, y, tasks=task)
+    monkeypatch.setattr(sharing, "no_transfer_beside", lambda *_: None)
+    shared = borrow.MultiTaskGPClassifier().fit(X, y, tasks=task)
+    monkeypatch.undo()
+    alone = borrow.SingleTaskGPClassifier().fit(X, y, tasks=task)
+    assert shared.shared_probability_ == {0: 1.0, 1: 0.0, 2: 1.0, 3: 1.0, 4: 0.0}  # two tasks left
+    q = np.array([model.shared_probability_[t] for t in range(5)])
+    assert set(np.flatnonzero(q)) == {0, 2, 3}
+    assert np.all((q[[0, 2, 3]] > 0.7) & (q[[0, 2, 3]] < 0.95))
+    np.testing.assert_array_equal(model.task_covariance_, shared.task_covariance_)
+    codes = np.array([model.fitted_.schema.labels.index(t) for t in of])  # inside, tasks are ordered by content
+    (m, v), (m1, v1), (m0, v0) = (f.fitted_.model[0].moments(new, codes) for f in (model, shared, alone))
+    np.testing.assert_allclose(m, q[of] * m1 + (1 - q[of]) * m0, atol=1e-5)
+    np.testing.assert_allclose(v + m**2, q[of] * (v1 + m1**2) + (1 - q[of]) * (v0 + m0**2), rtol=1e-5)
+    p, single = (f.predict_proba(new, tasks=of) for f in (model, alone))
+    np.testing.assert_allclose(p[q[of] == 0], single[q[of] == 0], atol=1e-6)
+    assert np.linalg.eigvalsh(model.probability_covariance(new, tasks=of)).min() > -1e-12
+    left_out = [f.fitted_.model[0].without_each().probability for f in (model, shared, alone)]
+    low, high = np.minimum(*left_out[1:]), np.maximum(*left_out[1:])
+    assert np.all((left_out[0] > low - 0.01) & (left_out[0] < high + 0.01))
+    borrow.store.save(model, tmp_path / "model")
+    again = borrow.store.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(new, tasks=of), p)
+    assert again.shared_probability_ == model.shared_probability_
+
+
 def test_price_of_sharing_counts_the_tasks_and_the_ways_to_choose_them():
     for m in (2, 5, 6):
         ways = sum(1 for _ in itertools.combinations(range(6), m))
@@ -266,6 +308,38 @@ def test_gain_of_a_task_is_what_the_objective_loses_where_it_shares_no_more():
         by_itself = -0.5 * (y @ np.linalg.solve(K, y) + np.linalg.slogdet(2 * np.pi * K)[1])
         expected = best.objective - value(fewer, moved) + by_itself - alone.evidence[t]
         assert found[t] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("members", [(0, 1, 2), (0, 2)])
+def test_odds_of_no_transfer_for_a_task_are_those_of_the_evidence_with_and_without_its_part(members):
+    """By literal EP on all rows: with the tasks alike, and with one of them by itself; and their priors."""
+    setup, values, own, alone = alike_model(members, labels=True)
+    setup = replace(setup, infer=EPInference(Probit(), tol=1e-12))
+    scales, cells, kx = np.ones(COLUMNS), setup.cells, setup.kernel.with_theta(values["kernel"])
+    a, b = np.exp(values["uniform"])
+    bias = class_bias(cells)[cells.task]
+
+    def objective(who):
+        K = np.zeros((len(cells.y), len(cells.y)))
+        for t, s in itertools.product(range(3), repeat=2):
+            if t in who and s in who:
+                K[cells.of(t), cells.of(s)] = (a + b * (t == s)) * kx(cells.X[cells.of(t)], cells.X[cells.of(s)])
+        for t in set(range(3)) - set(who):
+            K[cells.of(t), cells.of(t)] = own.with_theta(alone.theta[t])(cells.X[cells.of(t)])
+        model = alike_setup(setup, own, who)
+        theta = [alone.theta[t] for t in range(3) if t not in who]
+        at = {**values, **({"specific": np.concatenate(theta)} if theta else {})}
+        by_priors = model.form.log_prior(at)[0] + log_prior_of(model, scales)(at)[0]
+        return oracles.sequential_ep(K, cells.y, bias)[0] + by_priors
+
+    beside = no_transfer_beside(setup, Optimum(values, objective(members), 1, 0, True, ""), scales, own, alone)
+    for t in range(3):
+        gain = objective(members) - objective([s for s in members if s != t])
+        p = 1.0 / (1.0 + np.exp(gain)) if t in members else 1.0
+        assert beside.probability[t] == pytest.approx(p if p >= 0.05 else 0.0, rel=1e-6)
+    assert 0.05 < beside.probability.min() < 0.95  # the odds are of interest here
+    assert beside.setup.form.members == ()
+    np.testing.assert_array_equal(beside.values["specific"], np.concatenate(alone.theta))
 
 
 def test_task_that_leaves_is_by_itself_and_the_others_are_as_if_it_were_not_there():
