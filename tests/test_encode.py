@@ -102,11 +102,11 @@ DECISIONS = {
     "rare levels": ([*"aabbccde"] * 2, Levels("c", ("a", "b", "c"), ("d", "e"))),
     "one level": (["u", "u", "u"], LeftOut("c", "it is 'u' in every row")),
     "nothing": ([None, None], LeftOut("c", "it holds no value")),
-    "months": (["2020-01", "2020-03", "2020-03"], Dates("c", 60.0, 0, 18262.0, ())),
-    "points": (["01.02.2020", "03.02.2020", None], Dates("c", 1.0, 1, 18293.0, (), True)),
-    "month first": (["02/01/2020", "02/13/2020"], Dates("c", 6.0, 0, 18293.0, (), False)),
-    "time zone": (["2020-01-01T00:00+01:00", "2020-01-02T23:00Z"], Dates("c", 1.0, 0, 18261 + 23 / 24, ())),
-    "objects": ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)], Dates("c", 1.0, 0, 18262.0, ())),
+    "months": (["2020-01", "2020-03", "2020-03"], Dates("c", 60.0, 0, 18262.0, (), zoned=False)),
+    "points": (["01.02.2020", "03.02.2020", None], Dates("c", 1.0, 1, 18293.0, (), True, False)),
+    "month first": (["02/01/2020", "02/13/2020"], Dates("c", 6.0, 0, 18293.0, (), False, False)),
+    "time zone": (["2020-01-01T00:00+01:00", "2020-01-02T23:00Z"], Dates("c", 1.0, 0, 18261 + 23 / 24, (), zoned=True)),
+    "objects": ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)], Dates("c", 1.0, 0, 18262.0, (), zoned=False)),
     "one date": ([datetime.date(2020, 1, 1)] * 2, LeftOut("c", "it is one date in every row")),
     "spans": ([datetime.timedelta(hours=36), datetime.timedelta(0)], Numbers("c", 0.75, 0)),
     "times of day": ([datetime.time(6, 30), datetime.time(8, 30)], Times("c", 7.5, 0, False)),
@@ -175,7 +175,7 @@ def test_wrong_calls_are_answered_in_a_sentence():
         encoder.transform(table.drop(columns="sex"))
     with pytest.raises(ValueError, match="X has the column 'bed', which fit did not see"):
         encoder.transform(table.assign(bed=1))
-    with pytest.raises(ValueError, match="holds 'soon' in row 1 where dates are expected"):
+    with pytest.raises(ValueError, match=r"holds 'soon' in row 1 where dates \(without a time zone\) are"):
         encoder.transform(table.head(2).assign(seen=["2020-01-01", "soon"]))
     assert "ward" not in " ".join(encoder.get_feature_names_out())
     encoder.transform(table.drop(columns=["ward", "hospital"]))  # neither is needed

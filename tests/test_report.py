@@ -411,6 +411,9 @@ def test_suggestions_become_a_table(compared):
     many = {"rank": [1], **{f"flag {j}": [j % 2] for j in range(6)}, "reduction": [0.1]}
     found = content.suggested(many, [f"flag {j}" for j in range(6)])
     assert found["rows"] == [[1, "flag 1, flag 3, flag 5", 0.1]]
+    mixed = {"a": ["3.5 mg"], "b": [0.25], "c": [np.float64(1966.0)], "d": ["red"], "e": [None]}
+    found = content.suggested({"rank": [1], **mixed, "reduction": [0.1]}, list(mixed))
+    assert found["rows"] == [[1, "a 3.5 mg, b 0.250, c 1966, d red, e \u2013", 0.1]]
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,8 @@ WRONG = {
     "old line ends": (b"a,b\r1,2\r", "CR alone"),
     "no names": (b"1,2,3\n4,5,6\n", "it must name the columns"),
     "empty names": (b",,\n4,5,6\n", "names no columns"),
+    "no name": (b"a,b,,d\n1,2,3,4\n", "column 3 of"),
+    "no name behind row numbers": (b",a,,d\n1,2,3,4\n", "has no name; name it in the first line"),
     "too many fields": (b"a,b\n1,2\n3,4,5\n", "3 fields in line 3 where the header has 2"),
     "too few fields": (b"a,b,c\n1,2,3\n3,4\n", "2 fields in line 3"),
     "open quote": (b'a,b\n1,"2\n3,4\n5,6\n', "quotation mark that is not closed"),
@@ -283,6 +285,15 @@ def test_an_empty_column_behind_the_last_separator_is_left_out_and_said(tmp_path
     told = capsys.readouterr().err
     assert told.startswith("borrow: the first line of ")
     assert "ends with a comma: the last column has no name and is left out" in told
+
+
+@pytest.mark.parametrize("last", ["", ","])
+def test_the_row_numbers_of_pandas_and_r_are_left_out_and_said(last, tmp_path, capsys):
+    source = opened(tmp_path, f'"",a,b{last}\n0,1,2{last}\n1,3,4{last}\n')
+    assert source.columns == ("a", "b")
+    assert source.read().rows() == [("1", "2"), ("3", "4")]
+    assert source.read(["b"]).rows() == [("2",), ("4",)]
+    assert "the first column of" in capsys.readouterr().err
 
 
 def test_names_of_columns_may_have_line_ends_and_blank_lines_before_them(tmp_path):

@@ -80,6 +80,36 @@ def test_info_says_of_a_column_what_fit_would_refuse(tmp_path):
     assert about["y"] == "as it is"
 
 
+def test_a_table_with_the_index_of_pandas_goes_through_and_an_automatic_model_is_saved(tmp_path):
+    rows = [f"{i},{'ab'[i % 2]},{(i * 7) % 11},{((i * 7) % 11) ** 2 + i % 3}" for i in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join([",site,x,y", *rows]))
+    call = ["fit", tmp_path / "t.csv", "-y", "y", "-t", "site", "-p", "a", "--save", tmp_path / "m"]
+    told = good(*call, "-m", "auto")
+    assert "1 input, target 'y'" in told.stdout
+    assert "the first column" in told.stderr
+    about = json.loads(good("info", tmp_path / "m", "--json").stdout)
+    assert (about["target"], about["primary"], about["method"] in borrow.transfer.methods.LABELS) == ("y", "a", True)
+    said = good("predict", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "p.csv")
+    assert "the first column" in said.stderr
+    assert pl.read_csv(tmp_path / "p.csv").columns[:3] == ["site", "x", "y"]
+    new = (tmp_path / "t.csv").read_text().replace("\n5,b,2,", "\n5,b,two,")
+    (tmp_path / "new.csv").write_text(new)
+    assert "in line 7)" in run("predict", tmp_path / "m", tmp_path / "new.csv").stderr
+    refused = run("compare", tmp_path / "t.csv", *call[2:8], "--folds", "30", "--repeats", "2").stderr
+    assert "--folds 30 --repeats 2: expected 2 to 12 folds" in refused
+
+
+def test_errors_of_the_encoder_name_lines_of_new_rows(tmp_path):
+    rows = [f"{'ab'[i % 2]},{i} kg,{i % 5}.5" for i in range(12)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,w,y", *rows]))
+    good("fit", tmp_path / "t.csv", "-y", "y", "-t", "site", "-m", "pooled", "--save", tmp_path / "m")
+    (tmp_path / "new.csv").write_text("site,w\na,3 kg\n\nb,5 lb\n")
+    assert (
+        "holds '5 lb' in line 4 where numbers with 'kg'" in run("predict", tmp_path / "m", tmp_path / "new.csv").stderr
+    )
+    assert "in line 4 where" in run("suggest", tmp_path / "m", tmp_path / "new.csv", "-p", "a").stderr
+
+
 def test_an_order_may_name_levels_that_are_mostly_numbers(tmp_path):
     size = ["1", "2", "3", "4 door"] * 6
     rows = [f"{'ab'[i % 2]},{s},{(i * 7) % 5}.5" for i, s in enumerate(size)]

@@ -44,8 +44,23 @@ def test_what_is_no_date_is_none():
         day_first("c", ["01/02/2020 10:00", "03/04/2020 11:00"])
     with pytest.raises(ValueError, match="such as '12/31/24', whose year has two digits; write 2020-12-31"):
         decide("c", ["12/31/24", "12/30/24"])
-    with pytest.raises(ValueError, match="'31 Feb 2020' in row 1 where dates are expected"):
+    with pytest.raises(ValueError, match="'31 Feb 2020' in row 1 where dates "):
         decide("c", ["1 Feb 2020", "31 Feb 2020"])
+
+
+def test_dates_with_a_time_zone_and_without_are_not_mixed():
+    aware, naive = ["2020-01-01T10:00+01:00", "2020-01-02T10:00Z"], ["2020-01-01T10:00", "2020-01-02"]
+    utc = datetime.datetime(2020, 1, 1, 9, tzinfo=datetime.UTC)
+    for fitted, good, bad in (
+        (decide("c", aware), utc, naive[0]),
+        (decide("c", naive), utc.replace(tzinfo=None), aware[0]),
+        (decide("c", [utc, utc + datetime.timedelta(days=1)]), aware[0], np.datetime64("2020-01-01")),
+    ):
+        assert fitted.read([good])[0] == 0.0 if fitted.zoned else -1 / 24
+        with pytest.raises(ValueError, match="dates with a time zone are" if fitted.zoned else "without a time zone"):
+            fitted.read([good, bad])
+    with pytest.raises(ValueError, match="holds '2020-01-01T10:00' in row 1 where dates with a time zone are expected"):
+        decide("c", [aware[0], naive[0]])
 
 
 def test_times_of_day_are_hours_and_a_cycle_where_they_go_round_it():

@@ -87,7 +87,8 @@ def run(
     with library_warnings() as warned, progress("fitting", counted=False), in_lines(table.lines):
         model, about = fit_table(table, label, method, kind, seed)
     about["seconds"] = time.perf_counter() - start
-    borrow.store.save(model, save, {k: about[k] for k in STORED})
+    own = "method" if method == "auto" else None  # of a model that chose, which says it by itself
+    borrow.store.save(model, save, {k: about[k] for k in STORED if k != own})
     about |= {"model": str(save), "dropped": table.dropped, "without_target": table.without_target}
     about |= {"warnings": warned, "relatedness": related(model)}
     print_result(about, as_json, lambda: lines_of(about))

@@ -124,6 +124,7 @@ def in_options(text: str) -> str:
     """A message of the library in the words of the command line: `primary='s9'` is `--primary 's9'`."""
     found = rf"\b({OPTIONS})=(?=(['\"\w(\[-])?)"
     text = re.sub(r"\btasks=(?!\w)", "--as", text)
+    text = re.sub(r"\bcv=\((-?\d+), (-?\d+)\)", r"--folds \1 --repeats \2", text)
     return re.sub(found, lambda m: f"--{m[1].replace('_', '-')}{' ' * bool(m[2])}", text)
 
 

@@ -15,7 +15,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import as_fitted, as_labels, find_label, match_label
+from borrow.cli.columns import as_fitted, as_labels, find_label, in_lines, match_label
 from borrow.cli.output import check_files, fail, library_warnings, print_json, tell_warnings
 from borrow.cli.read import CLOSENESS, Source, open_source, refuse_absent
 from borrow.data.labels import did_you_mean, list_labels
@@ -109,6 +109,7 @@ class Rows(NamedTuple):
     X: Any  # those that the model needs, as numbers unless it encodes them itself: a frame where it was fitted to one
     tasks: Any  # the model's labels, where the file or the call names tasks, else None
     whole: Any  # which rows the model can answer for
+    lines: Any  # of a text file that the rows stand in
 
     def some(self, at: Any) -> tuple[Any, Any]:
         """X and tasks of some rows."""
@@ -169,9 +170,10 @@ class RowReader:
             others = self.model.get_params()["unseen"] == "population"
             labels = labels_of(frame[self.named[0]], self.schema.tasks, self.source, self.n_rows, others)
             tasks = np.array(labels, dtype=object)
+        lines = self.source.lines(np.arange(self.n_rows, self.n_rows + len(frame)))
         self.n_rows += len(frame)
         self.lacking += int((~whole).sum())
-        return Rows(frame, inputs.to_numpy() if self.schema.names is None else inputs, tasks, whole)
+        return Rows(frame, inputs.to_numpy() if self.schema.names is None else inputs, tasks, whole, lines)
 
 
 def labels_of(
@@ -223,7 +225,10 @@ class Answers:
     def of(self, rows: Rows) -> pl.DataFrame:
         """The new columns of some rows."""
         at = np.flatnonzero(rows.whole)
-        parts = [self._some(rows.some(at[i : i + PORTION])) for i in range(0, len(at), PORTION)]
+        parts = []
+        for some in (at[i : i + PORTION] for i in range(0, len(at), PORTION)):
+            with in_lines(None if rows.lines is None else rows.lines[some]):
+                parts.append(self._some(rows.some(some)))
         found = {self.prefix + n: np.concatenate([p[n] for p in parts]).tolist() for n in parts[0]}
         order = pl.Series(np.cumsum(rows.whole) - 1).set(pl.Series(~rows.whole), None)
         return pl.DataFrame(found, strict=False).select(pl.all().gather(order)).fill_nan(None)

@@ -98,6 +98,7 @@ class Source:
     separator: str  # of a text file, whose values are text until they are read as numbers; empty for Parquet
     opened: Callable[[], AbstractContextManager[Any]]
     width: int = 0  # fields of every record: one more than columns where every line ends with a separator
+    first: int = 0  # the field of the first column: 1 where a column without a name stands before it
     #: Rows from which on lines run ahead of rows by another number (blank lines, line ends inside quotation marks), and
     #: that number, for each block that was read.
     ahead: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = field(
@@ -136,7 +137,8 @@ class Source:
         if not self.separator:
             yield _parquet(self.name, self.opened, pl.read_parquet, columns=names)
             return
-        used = {i: n for i, n in enumerate([*self.columns, UNNAMED][: self.width]) if n in {*names, UNNAMED}}
+        fields = enumerate([*self.columns, UNNAMED][: self.width - self.first], self.first)
+        used = {i: n for i, n in fields if n in {*names, UNNAMED}}
         rows, gap = -1, 2  # the first record is the header
         with self.opened() as file:
             for block, lines in self._blocks(file):
@@ -284,8 +286,13 @@ def _source(name: str, opened: Callable[[], Any], delimiter: str | None, known: 
     check_quotes(name, sample, records.quotes, separator, line, not len(records.ends))
     header = pl.read_csv(sample[: records.ends[0]], has_header=False, separator=separator, infer_schema=False)
     columns = tuple((c or "").strip() for c in header.row(0))
+    first, last = int(not columns[0]), len(columns) - (not columns[-1])
     _check_header(columns, name, known)
-    source = Source(name, columns if columns[-1] else columns[:-1], separator, opened, len(columns))
+    if "" in columns[first:last]:
+        fail(f"column {columns.index('', first) + 1} of {name} has no name; name it in the first line")
+    if first:
+        tell(f"the first column of {name} has no name, as the numbers of rows have, and is left out")
+    source = Source(name, columns[first:last], separator, opened, len(columns), first)
     if not columns[-1]:
         ends = f"the first line of {name} ends with {source.separated_by}"
         tell(f"{ends}: the last column has no name and is left out")

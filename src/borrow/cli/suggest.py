@@ -11,7 +11,7 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, as_numbers, find_label
+from borrow.cli.columns import Table, as_numbers, find_label, in_lines
 from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, in_full, library_warnings, number, print_result
 from borrow.cli.predict import RowReader, load_model, stored_primary, write_table
 from borrow.data.labels import did_you_mean
@@ -79,7 +79,7 @@ def run(
     price = prices(cost or [], reader, rows.frame)
     if goal not in GOALS:
         fail(f"--goal {goal!r}: expected one of {', '.join(GOALS)}{did_you_mean(goal, GOALS)}")
-    with library_warnings() as warned:
+    with library_warnings() as warned, in_lines(rows.lines):
         found = borrow.suggest(model, rows.X, n, price, tasks=rows.tasks, primary=main, goal=goal)
     if output is not None:
         write_table([pl.DataFrame(dict(found), strict=False)], output)

@@ -33,6 +33,7 @@ from borrow.data.written import (
     Units,
     are_times,
     day_first,
+    has_zone,
     is_open_count,
     looks_like_dates,
     read_date,
@@ -318,6 +319,7 @@ class Dates(Filled):
     origin: float = 0.0  # days since 1970
     cycles: tuple[str, ...] = ()
     day_first: bool | None = None  # of text such as 31/12/2020
+    zoned: bool | None = None  # whether all say their time zone; None takes those that do not for universal time
 
     ending = " (days)"
     entry = "date"
@@ -326,16 +328,19 @@ class Dates(Filled):
         """Days since the first date of `fit`; since 1970 before it."""
 
         def days(value: Any) -> float:
-            if isinstance(value, np.datetime64):
+            if isinstance(value, np.datetime64) and not self.zoned:
                 return float((value - np.datetime64(0, "D")) / np.timedelta64(1, "D"))
             if isinstance(value, str):
                 value = read_date(value, self.day_first)
+            if self.zoned is not None and self.zoned != (getattr(value, "tzinfo", None) is not None):
+                raise ValueError(value)
             if isinstance(value, datetime.datetime):
                 clock = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
                 return (clock - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
             return float((value - _EPOCH).days)
 
-        return _each(values, self.name, days, "dates") - self.origin
+        expected = {None: "dates", True: "dates with a time zone", False: "dates (without a time zone)"}[self.zoned]
+        return _each(values, self.name, days, expected) - self.origin
 
     def learnt(self, known: Array) -> dict[str, Any]:
         """The first day, and the cycles that the dates go round."""
@@ -430,7 +435,7 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
         return LeftOut(name, NO_VALUE)
     if not any(isinstance(v, str) for v in entries):
         if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
-            return Dates(name).fitted(values)
+            return Dates(name, zoned=getattr(entries[0], "tzinfo", None) is not None).fitted(values)
         if all(isinstance(v, datetime.time) for v in entries):
             return Times(name).fitted(values)
         return Numbers(name).fitted(values)
@@ -451,7 +456,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
             "nothing is known"
         )
     if looks_like_dates(texts):
-        return Dates(name, day_first=day_first(name, texts)).fitted(values)
+        return Dates(name, day_first=day_first(name, texts), zoned=has_zone(texts[0])).fitted(values)
     if are_times(texts):
         return Times(name).fitted(values)
     if (units := units_of(name, texts)) is not None:

@@ -17,7 +17,7 @@ DECIMAL = r"^([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)$"
 THOUSANDS = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}
 
 _ISO = re.compile(
-    r"\d{4}-(W\d{2}(-[1-7])?|\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?(Z|[+-]\d{2}:?\d{2})?)?)?)"
+    r"\d{4}-(W\d{2}(-[1-7])?|\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,6})?)?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?)?)"
 )
 _CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?(?: ?([AaPp])\.?[Mm]\.?)?"
 _TIME = re.compile(_CLOCK)
@@ -78,6 +78,12 @@ def day_first(name: Any, texts: Sequence[str]) -> bool | None:
         f"column {name!r} holds dates such as {texts[0]!r}, and nothing tells whether the day or the month comes "
         "first; write them as 2020-12-31"
     )
+
+
+def has_zone(text: str) -> bool:
+    """Whether a date says its time zone, as 2020-12-31T14:30Z does."""
+    found = _ISO.fullmatch(text)
+    return found is not None and found["zone"] is not None
 
 
 def read_date(text: str, day_first: bool | None) -> datetime.datetime:

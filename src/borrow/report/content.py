@@ -571,7 +571,7 @@ def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any] | Non
         if all(v in (0, 1) for row in rows for v in row.values()):
             name, words = "switched on", [", ".join(f for f in inputs if row[f]) or "none" for row in rows]
         else:
-            name, words = "inputs", [", ".join(f"{f} {number(v)}" for f, v in row.items()) for row in rows]
+            name, words = "inputs", [", ".join(f"{f} {_entry(v)}" for f, v in row.items()) for row in rows]
         one = {inputs[0]: (name, words)}  # stands where the first of them stood
         table = dict(one.get(k, (k, v)) for k, v in table.items() if k not in inputs[1:])
     same = ("cost", "reduction_per_cost") if len({*table.get("cost", ())}) == 1 else ()
@@ -584,6 +584,13 @@ def suggested(suggestions: Any, features: Sequence[str]) -> dict[str, Any] | Non
         "numeric": [all(isinstance(v, (int, float, np.number)) for v in values) for values in table.values()],
         "rows": [list(row) for row in zip(*table.values(), strict=True)],
     }
+
+
+def _entry(value: Any) -> str:
+    """A number in few digits, a whole one in full; text, dates and what else an encoder reads as they are."""
+    if value is None or (isinstance(value, float) and value % 1.0):
+        return number(value)
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _made(
