@@ -11,18 +11,18 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import statements
 
 
-def test_every_feature_names_what_is_there_and_once():
+def test_parts_and_features_add_up():
     result = statements.count(statements.trees_at(None), {})
-    assert all(f["statements"] > 0 for f in result["features"])
     assert sum(p["now"] for p in result["parts"]) == result["kinds"]["now"]["all"]
-    assert sum(p["new"] for p in result["parts"]) == result["new"]["statements"]
+    assert sum(p["new"] for p in result["parts"]) == result["new"]["statements"] > 1000
 
 
-def test_a_name_that_is_gone_or_counted_twice_is_refused(monkeypatch):
+def test_a_name_that_is_gone_is_told_and_nothing_counts_twice(monkeypatch):
     trees = {"data/cells.py": ast.parse("class Rows:\n    def take(self):\n        return self\n")}
     monkeypatch.setattr(statements, "FEATURES", {"1": {"it": {"data/cells.py": "Rows.take Lost"}}})
-    with pytest.raises(SystemExit, match="names Lost"):
-        statements.count(trees, {})
+    found = statements.count(trees, {})
+    assert found["absent"] == ["data/cells.py: Lost"]
+    assert found["new"] == {"statements": 2, "act": 1}
     twice = {"one": {"data/cells.py": "Rows.take"}, "other": {"data/cells.py": "Rows.take"}}
     monkeypatch.setattr(statements, "FEATURES", {"1": twice})
     with pytest.raises(SystemExit, match="counted twice"):

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
@@ -193,6 +193,30 @@ class TaskEstimator(BaseEstimator):
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)
+
+
+class NumberEstimator(RegressorMixin, TaskEstimator):
+    """What every estimator of numbers has. Abstract."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions; of the primary's rows alone where the model has a primary."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
+
+
+class LabelEstimator(ClassifierMixin, TaskEstimator):
+    """What every estimator of labels has, beside its `predict_proba`. Abstract."""
+
+    @abstractmethod
+    def predict_proba(self, X: Any, tasks: Any = None) -> Array:
+        """Probability of each class, one column per class."""
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """The likeliest class of each row."""
+        return self._fit_of().schema.classes[self.predict_proba(X, tasks).argmax(axis=-1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows whose class is right; of the primary's rows alone where the model has a primary."""
+        return float(super().score(*self._scored(X, y, sample_weight)))
 
 
 def shown(attributes: Mapping[str, Any], labels: tuple[Hashable, ...]) -> dict[str, Any]:

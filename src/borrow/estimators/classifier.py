@@ -16,14 +16,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, ndtri
-from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, column_scales
-from borrow.estimators.base import Fitted, Place, TaskEstimator, as_labels, one_or_list, over_tasks, shown
+from borrow.estimators.base import Fitted, LabelEstimator, Place, as_labels, one_or_list, over_tasks, shown
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.settings import Allowed, one_of
 from borrow.inference import EP, EPInference, Inference, Result
@@ -112,7 +111,7 @@ class LeftOut:
 
 
 @dataclass(eq=False, repr=False)
-class TaskClassifier(ClassifierMixin, TaskEstimator):
+class TaskClassifier(LabelEstimator):
     """What every classifier shares. Abstract: binary problems as they are, more classes by one against the rest.
 
     Parameters
@@ -217,15 +216,6 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
             drawn.append(m.probability_of(f.ravel(), np.zeros(f.size)))
         last = probabilities(np.column_stack(drawn), self)[:, -1].reshape(-1, DRAWS)
         return np.quantile(last, quantiles, axis=1).T
-
-    def predict(self, X: Any, tasks: Any = None) -> Any:
-        """The likeliest class of each row."""
-        likeliest = np.argmax(self.predict_proba(X, tasks), axis=1)  # first: it refuses what is not fitted
-        return self.classes_[likeliest]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows whose class is right; of the primary's rows alone where the model has a primary."""
-        return float(super().score(*self._scored(X, y, sample_weight)))
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Any, Codes]:
         rows, task = self._read_new(X, tasks, population=True)

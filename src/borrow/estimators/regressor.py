@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.covariance.inducing import LOG_2PI
@@ -17,7 +16,7 @@ from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema, read_training
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, over_tasks, shown
+from borrow.estimators.base import Fitted, NumberEstimator, as_labels, over_tasks, shown
 from borrow.estimators.gp import EXACT, GPEstimator
 from borrow.estimators.settings import by_label, is_number
 from borrow.inference.ep import cavity
@@ -66,7 +65,7 @@ class FittedRegression(Fitted):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TaskRegressor(RegressorMixin, TaskEstimator):
+class TaskRegressor(NumberEstimator):
     """What every regressor shares: reading, scaling, prediction at the public edge. Abstract.
 
     Parameters
@@ -151,10 +150,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return self._mean(rows, task)
         found = self._moments(rows, task, include_noise)
         return found if return_std else found[0]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions; of the primary's rows alone where the model has a primary."""
-        return float(super().score(*self._scored(X, y, sample_weight)))
 
     def _mean(self, rows: Any, task: Codes) -> Array:
         """The posterior mean alone, which other hyper-parameters do not move; some models have it cheaper."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import is_classifier
 
 from borrow.data.cells import Rows
 from borrow.data.encoder import encode_frame
 from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels, with_encoder
+from borrow.estimators.base import Fitted, LabelEstimator, NumberEstimator, TaskEstimator, as_labels, with_encoder
 from borrow.estimators.registry import register
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
@@ -120,7 +120,7 @@ class _Auto(TaskEstimator):
 
 
 @register()
-class AutoRegressor(RegressorMixin, _Auto):
+class AutoRegressor(NumberEstimator, _Auto):
     """Predict with what is expected to be best: methods that borrow and no transfer, weighed by how well each did.
 
     Every method predicts held-out rows of the primary. The weights are those of the mixture that gives these rows the
@@ -202,17 +202,13 @@ class AutoRegressor(RegressorMixin, _Auto):
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         return (low + high) / 2.0
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions of the primary's rows."""
-        return float(super().score(*self._scored(X, y, sample_weight)))
-
     def noise_at(self, X: Any, tasks: Any = None) -> Array:
         """Noise variance of a new observation at each row, in squared units of y: the members' by their weights."""
         return sum(w * noise for w, noise in self._ask("noise_at", X, tasks))
 
 
 @register()
-class AutoClassifier(ClassifierMixin, _Auto):
+class AutoClassifier(LabelEstimator, _Auto):
     """`AutoRegressor` for labels: probabilities are those of the mixture.
 
     Parameters
@@ -235,14 +231,6 @@ class AutoClassifier(ClassifierMixin, _Auto):
     >>> model.predict_proba([[0.1]], tasks=["here"]).shape
     (1, 2)
     """
-
-    def predict(self, X: Any, tasks: Any = None) -> Any:
-        """The likeliest class of each row."""
-        return self._fit_of().schema.classes[self.predict_proba(X, tasks).argmax(axis=-1)]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the primary's rows whose class is right."""
-        return float(super().score(*self._scored(X, y, sample_weight)))
 
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""

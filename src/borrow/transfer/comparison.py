@@ -166,8 +166,8 @@ class Comparison:
         found = [m for m in self.methods if m not in bad and len(self._first(primary, m)) == n > 0]
         return found if self.alone[0] in found else []
 
-    def _first(self, primary: Any, method: str) -> Records:
-        return [r for r in self.folds(primary, method) if r["repeat"] == 0]
+    def _first(self, primary: Any, method: str, left_out: tuple[Any, ...] | None = None) -> Records:
+        return [r for r in self.folds(primary, method, left_out) if r["repeat"] == 0]
 
     def candidates(self, primary: Any) -> list[str]:
         """Methods that borrow and can be judged; the references are there to be looked at."""
@@ -387,14 +387,11 @@ class Comparison:
         sets = {frozenset(), every, *(every - {*left} for left in fitted)}
         found = {}
         for S in sets:
-            records = self._records_of(primary, best, S, closed)
+            records = self._first(primary, *self.fit_of(primary, best, S, closed))
             if records and all(r["failure"] is None for r in records):
                 values = dict(zip(*by_row(records, "losses"), strict=True))
                 found[S] = np.array([values[row] for row in sorted(values)])
         return found
-
-    def _records_of(self, primary: Any, best: str, S: Set, closed: bool) -> Records:
-        return [r for r in self.folds(primary, *self.fit_of(primary, best, S, closed)) if r["repeat"] == 0]
 
     def _worths(self, primary: Any, best: str | None) -> tuple[dict[Any, Worth], list[list[Any]]]:
         """What each secondary is worth to the method that is judged, and near-copies; empty where it was not asked."""
@@ -407,7 +404,7 @@ class Comparison:
         if best is None or not losses.keys() >= {*coalitions(others, self.seed)}:
             return {}, []
         closed = (primary, best, ()) in self._by_method
-        records = self._records_of(primary, best, frozenset(others), closed)
+        records = self._first(primary, *self.fit_of(primary, best, frozenset(others), closed))
         rows = sorted(by_row(records, "losses")[0])
         ends = frozenset[Any](), frozenset(others)
         none, every = (of_rows(rows, losses[S], records, self._design).mean for S in ends)

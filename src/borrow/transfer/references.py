@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema, read_training
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, TaskEstimator, as_labels
+from borrow.estimators.base import Fitted, LabelEstimator, NumberEstimator, TaskEstimator, as_labels
 from borrow.numerics.linalg import Array
 
 PENALTIES = np.geomspace(1e-3, 1e3, 13)
@@ -97,7 +97,7 @@ class _Reference(_Simple):
 
 
 @dataclass(eq=False, repr=False)
-class RidgeReference(RegressorMixin, _Reference):
+class RidgeReference(NumberEstimator, _Reference):
     """The mean or a line of each task by itself, or lines that tasks share; see the top of this page.
 
     Parameters
@@ -164,7 +164,7 @@ def dual_ridge(K: Array, y: Array, tasks: list[Codes]) -> tuple[float, Array, Ar
 
 
 @dataclass(eq=False, repr=False)
-class LogisticReference(ClassifierMixin, _Reference):
+class LogisticReference(LabelEstimator, _Reference):
     """Shares of the classes or a logistic regression of each task by itself, or slopes that tasks share.
 
     Parameters
@@ -195,10 +195,6 @@ class LogisticReference(ClassifierMixin, _Reference):
     def predict_proba(self, X: Any, tasks: Any = None) -> Array:
         """Probability of each class."""
         return softmax(self._values(X, tasks)[0], axis=-1)
-
-    def predict(self, X: Any, tasks: Any = None) -> Any:
-        """The likeliest class."""
-        return self._fit_of().schema.classes[self._values(X, tasks)[0].argmax(axis=-1)]
 
     def decision_function(self, X: Any, tasks: Any = None) -> Array:
         """Log odds of the second class; log probabilities of all where there are more than two."""
@@ -256,7 +252,7 @@ class _Wrapped(_Simple):
 
 
 @dataclass(eq=False, repr=False)
-class WrappedRegressor(RegressorMixin, _Wrapped):
+class WrappedRegressor(NumberEstimator, _Wrapped):
     """A regressor of scikit-learn as a method of a comparison.
 
     Parameters
@@ -279,7 +275,7 @@ class WrappedRegressor(RegressorMixin, _Wrapped):
 
 
 @dataclass(eq=False, repr=False)
-class WrappedClassifier(ClassifierMixin, _Wrapped):
+class WrappedClassifier(LabelEstimator, _Wrapped):
     """A classifier of scikit-learn as a method of a comparison.
 
     Parameters
@@ -293,7 +289,3 @@ class WrappedClassifier(ClassifierMixin, _Wrapped):
         p = np.zeros((len(Z), len(classes)))
         p[:, model.classes_] = model.predict_proba(Z)
         return p
-
-    def predict(self, X: Any, tasks: Any = None) -> Any:
-        """The likeliest class."""
-        return self._fit_of().schema.classes[self.predict_proba(X, tasks).argmax(axis=1)]
