@@ -66,9 +66,10 @@ FEATURES: dict[str, dict[str, Items]] = {
     },
     "15": {
         "the primary's own part": {"models/focused/primary.py": ""},
-        "averaged focused classifier": {
+        "averaged classifiers": {
             "models/focused/relations.py": "log_odds",
-            "models/focused/search.py": "NoTransfer average",
+            "models/focused/search.py": "average",
+            "models/gp/task_model.py": "NoTransfer",
             "inference/hyper_uncertainty.py": "OtherModel",
         },
         "relations asked for again, and weighed with their priors": {
