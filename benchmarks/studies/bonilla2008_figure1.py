@@ -203,13 +203,13 @@ def rows_of(data: str, results: list[dict]) -> list[dict]:
                 continue
             base = np.array([np.mean(r["error"]["no transfer"]) for r in part])
             mean = np.array([r["error"][method] for r in part]).mean(axis=1)  # replications x programs
-            evidence = [r["log evidence"][method] for r in part if method in r["log evidence"]]
+            nats = {r["replication"]: round(r["log evidence"][method], 2) for r in part if method in r["log evidence"]}
             rows.append(
                 {
                     "settings": n,
                     "method": method,
                     "replications": len(part),
-                    **({"log evidence": round(float(np.mean(evidence)), 2)} if evidence else {}),
+                    **({"log evidence by replication": nats} if nats else {}),
                     "error": round(float(mean.mean()), 5),
                     "sd over replications": round(float(mean.std(ddof=1)), 5) if len(part) > 1 else None,
                     "error / no transfer": round(float(mean.mean() / base.mean()), 3),
