@@ -49,7 +49,7 @@ def shortened(words: str) -> str:
     """On one line, without the numbers that repeat, the middle of arrays and the features of each task."""
     words = re.sub(r"\((\d[\d.]*)(?:, \1)+\)", r"(\1, …)", " ".join(words.split()))
     words = re.sub(r"array\(\[(\S+), .*?, (\S+)\]\)", r"[\1, …, \2]", words)
-    return re.sub(r"task_features=([\[{]).*?([\]}])", r"task_features=\1…\2", words)
+    return re.sub(r"task_features=(?:\{.*?\}|\[.*?\])", "task_features=…", words)
 
 
 def settings(page: str) -> str:

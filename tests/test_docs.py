@@ -158,6 +158,18 @@ def test_a_page_names_commits_of_records_and_ends_with_claims(records):
     assert "does not show the settings" in check.of_page("docs/papers/x.md", without, set())[0]
 
 
+def test_a_claim_about_cells_is_confirmed_in_all_in_part_or_not(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    claims, settings = (importlib.import_module(f"pages_{name}") for name in ("claims", "settings"))
+    cases = {claims.YES: [True, True], "in part (1 of 3)": [False, True, False], claims.NO: [False], "not run yet": []}
+    for verdict, held in cases.items():
+        assert claims.claim("words", held, "figure")[1] == verdict
+    assert [claims.claim("words", one, "figure")[1] for one in (True, False, "why")] == [claims.YES, claims.NO, "why"]
+    assert settings.shortened("A(k=(1, 1, 1),\n b=(1, 2), task_features={0: [1]}, c=2)") == (
+        "A(k=(1, …), b=(1, 2), task_features=…, c=2)"
+    )
+
+
 def test_every_study_of_the_papers_is_in_the_plan_and_none_that_ended_is_run_again(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "studies"))
     plan = importlib.import_module("run_all")

@@ -40,6 +40,9 @@ def test_table_has_all_networks_and_resumes(small, store, monkeypatch):
     assert rows["ours", "two-level"]["error"] < rows["", "school mean"]["error"]
     gaps = first["facts"]["error over the best size in hindsight, mean and largest (at most 1)"]
     assert all(0 <= mean <= most for mean, most in gaps.values())
+    kept = store().records
+    assert all(r["commit"] == kept.commit for r in kept)
+    assert {r["key"] for r in kept} >= {"references 0", "ours / two-level / 1"}
     monkeypatch.setattr(table2, "fit_and_test", lambda *a: pytest.fail("computed again"))
     assert table2.study(small, 2, store()) == first
     assert len(table2.table_figure(first).axes) == 1
