@@ -39,14 +39,15 @@ def test_figures_compare_the_same_draws_only(study):
     a = study.ABLATIONS[0]
     data = a.scenarios[0]
     good, poor = (
-        {"error": 1.0, "log density": -1.0, "covered": 0.9},
-        {"error": 2.0, "log density": -2.0, "covered": 0.7},
+        {"error": 1.0, "log density": -1.0, "covered": 0.9, "commit": "a"},
+        {"error": 2.0, "log density": -2.0, "covered": 0.7, "commit": "b"},
     )
     records = {(a.on, data, 0): good, (a.off, data, 0): poor, (a.on, data, 1): good}
     (row,) = [r for r in study.summarise(records, 3) if r["default"] == a.default]
     assert (row["draws"], row["error, with / without"], row["log density, with less without"]) == (1, 0.5, 1.0)
     assert (row["draws with the lower error"], row["draws with the higher error"]) == (1, 0)
     assert row["in the 90 % band, with and without"] == [0.9, 0.7]
+    assert row["records by commit"] == {"a": 1, "b": 1}
 
 
 def test_a_fit_has_figures_of_the_asked_rows(study):

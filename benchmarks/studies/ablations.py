@@ -8,7 +8,8 @@ see the same draws. Of numbers: root mean squared error of the asked rows, mean 
 share of them in the 90 % band with noise; of labels: log loss in place of the error. "Halves" are labels made of
 numbers, above or below the median of their task. Every fit is a record in out/ablations.jsonl with its commit and seed
 and is not repeated; a fit that several ablations need is made once. `--minutes` begins no fit after so many, `--report`
-makes none; a row rests on the draws that have both settings, and says how many. Writes docs/results/ablations.json.
+makes none; a row rests on the draws that have both settings, and says how many. Writes docs/results/ablations.json,
+where rows that were not made again stay, with the commits of their fits.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from borrow.kernels import Linear, SquaredExponential
 from borrow.models.focused import model as focused_model
 from borrow.models.focused import relations
 from borrow.models.gp import model as gp_model
-from results import ROOT, Records, write_result
+from results import ROOT, Records, commits_of, with_earlier, write_result
 
 NINETY = float(norm.ppf(0.95))
 
@@ -289,7 +290,7 @@ def summarise(records: dict[tuple[str, str, int], dict[str, Any]], draws: int) -
                 row["in the 90 % band, with and without"] = [
                     round(float(np.mean([p[i]["covered"] for p in pairs])), 3) for i in (0, 1)
                 ]
-            rows.append(row)
+            rows.append({**row, "records by commit": commits_of(r for pair in pairs for r in pair)})
     return rows
 
 
@@ -311,8 +312,11 @@ def main(argv: list[str] | None = None, run: Callable[[str, str, int], dict[str,
                     done[job] = kept.add(run(*job))
                     sys.stderr.write(f"{job} {done[job]['seconds']:.0f} s\n")
     settings = {name: f"{m.estimator.__name__}: {m.words()}" for name, m in MODELS.items()}
-    content = {"seeds": f"0 to {given.draws - 1}", "models": settings, "table": summarise(done, given.draws)}
-    write_result("ablations", content, [r for r in kept if r["seed"] < given.draws])
+    fresh, key = summarise(done, given.draws), ("default", "data")
+    rows = with_earlier("ablations", "table", fresh, key, "draws", lambda _: given.draws)
+    order = [(a.default, s) for a in ABLATIONS for s in a.scenarios]
+    rows = [r for k in order for r in rows if (r["default"], r["data"]) == k]
+    write_result("ablations", {"seeds": f"0 to {given.draws - 1}", "models": settings, "table": rows})
 
 
 if __name__ == "__main__":
