@@ -21,6 +21,7 @@ import pages_cli
 import pages_defaults
 import pages_gpu
 import pages_hierarchical
+import pages_house
 import pages_large
 import pages_multitask
 import pages_reliability
@@ -412,7 +413,7 @@ BLOCKS |= pages_classification.BLOCKS
 BLOCKS |= pages_gpu.BLOCKS | pages_bands.BLOCKS
 BLOCKS |= pages_large.BLOCKS
 BLOCKS |= pages_claims.BLOCKS | pages_settings.BLOCKS
-BLOCKS |= pages_defaults.BLOCKS
+BLOCKS |= pages_defaults.BLOCKS | pages_house.BLOCKS
 
 
 def render(text: str) -> str:
