@@ -16,25 +16,32 @@ def _by(result: dict[str, Any]) -> str:
 
 def by_part() -> str:
     result = load("statements")
-    rows = [[p["part"], p["then"], p["now"], p["new"], p["now"] - p["new"]] for p in result["parts"]]
-    rows.append(["**all**", *(sum(row[k] for row in rows) for k in range(1, 5))])
+    counts = [[p["then"], p["now"], p["new"], p["now"] - p["new"]] for p in result["parts"]]
+    names = [p["part"] for p in result["parts"]]
+    counts.append([sum(column) for column in zip(*counts, strict=True)])
+    rows = [[name, *(f"{n:,}" for n in row)] for name, row in zip([*names, "**all**"], counts, strict=True)]
     head = ["part", "at b0d6f37", "now", "of features that it did not have", "the rest"]
     return table(head, rows) + _by(result)
 
 
 def by_feature() -> str:
-    rows = [[f"{f['issue']}", f["what"], f["statements"]] for f in load("statements")["features"]]
-    return table(["issue", "what was not there", "statements"], rows)
+    rows = [[f["what"], f["statements"]] for f in load("statements")["features"]]
+    return table(["what was not there", "statements"], rows)
 
 
 def by_kind() -> str:
     result = load("statements")
     then, now = (result["kinds"][side] for side in ("then", "now"))
     named = {"act": "act", "docstrings": "docstrings", "imports": "imports", "definitions": "`def`, `class`"}
-    rows = [[label, then[k], now[k]] for k, label in {**named, "fields": "fields without a value"}.items()]
+    rows = [
+        [label, f"{then[k]:,}", f"{now[k]:,}"] for k, label in {**named, "fields": "fields without a value"}.items()
+    ]
     told = "lines of functions' docstrings"
     lines = (f"{side[told] / side['functions']:.2f}" for side in (then, now))
-    rows += [["functions", then["functions"], now["functions"]], ["lines of docstring per function", *lines]]
+    rows += [
+        ["functions", f"{then['functions']:,}", f"{now['functions']:,}"],
+        ["lines of docstring per function", *lines],
+    ]
     return table(["statements that", "at b0d6f37", "now"], rows)
 
 
