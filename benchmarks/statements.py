@@ -283,7 +283,8 @@ SPREAD = {
     "then": "shards.py shards_dask.py covariance/spread.py covariance/design.py covariance/carrier.py "
     "covariance/layout.py covariance/factors.py models/hierarchical_spread.py models/hierarchical_device.py "
     "models/ivm_spread.py",
-    "now": "tasks/contracts.py tasks/dask.py tasks/placed.py tasks/workers.py covariance/two_pass.py covariance/layout.py",
+    "now": "tasks/contracts.py tasks/dask.py tasks/placed.py tasks/workers.py covariance/two_pass.py "
+    "covariance/layout.py",
 }
 
 
