@@ -687,12 +687,18 @@ def test_a_saved_model_remembers_the_primary(compared, place, tmp_path):
     assert good("predict", saved, bare).stdout == good("predict", saved, bare, "--as", "Hill").stdout
 
 
+def test_intervals_have_two_digits_and_no_exponent_below_a_million():
+    assert compare.between(-2449.7, 844.4) == "-2450 to 844"
+    assert compare.between(-0.0, 2.345e6) == "0 to 2.3e+06"
+    assert compare.between(float("nan"), float("nan")) == "-"
+
+
 def test_info_shows_whole_numbers_in_full(tmp_path):
     (tmp_path / "t.csv").write_text("year,id,share\n2019,118234,0.12345\n2024,-999999999999999,123456.5\n")
     told = good("info", tmp_path / "t.csv").stdout
     assert "2019 to 2024" in told
     assert "-999999999999999 to 118234" in told
-    assert "0.123 to 1.23e+05" in told
+    assert "0.123 to 123456" in told
 
 
 def test_labels_that_differ_in_case_alone_are_told(place, tmp_path):

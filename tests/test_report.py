@@ -115,6 +115,8 @@ def test_headline_and_interval_agree_with_the_numbers(summary):
     [
         ("helps", (-0.2, -0.3, -0.1), "helps a: 25 % less error with the focused GP.", "between 0.10 and 0.30 less"),
         ("hurts", (0.4, 0.2, 0.6), "hurts a: 50 % more error with the focused GP.", "between 0.20 and 0.60 more"),
+        ("helps", (-0.2, -0.5, 0.1), "helps a: 25 % less error with", "0.10 more (95 % interval over 10 folds). P("),
+        ("cannot tell", (0.1, -0.1, 0.3), "Cannot tell whether", "folds), so there may be none. P("),
         ("cannot tell", (0.1, -0.1, 0.3), "Cannot tell whether", "from 0.10 less to 0.30 more"),
         ("cannot tell", (0.0, 0.0, 0.0), "Cannot tell whether", "borrowed nothing in any of 10 folds"),
         ("cannot tell", (np.nan, np.nan, np.nan), "Cannot tell whether", "The sentence itself"),
@@ -129,6 +131,13 @@ def test_verdict_in_plain_words(answer, numbers, headline, interval):
     said = content.verdict_words(verdict, 0.8, "mean absolute error")
     assert headline in said["headline"]
     assert interval in said["interval"]
+    verdict.by_all_rows, verdict.error = True, 0.8 + numbers[0]
+    assert content.verdict_words(verdict, 0.8, "")["headline"] == headline_at_new_rows(said["headline"])
+
+
+def headline_at_new_rows(headline):
+    """A share of the error that was not seen in folds is one to be expected."""
+    return re.sub(r": (\d+ % \w+ error) with", r": expect \1 at new rows with", headline)
 
 
 def test_coverage_counts_the_rows_inside_the_band(compared):

@@ -52,8 +52,9 @@ def test_a_table_without_rows_prints_its_head():
 
 
 def test_values_have_three_digits():
-    assert [format_value(v) for v in (1234567.0, -0.0, np.float32(0.5), np.nan, np.inf, 7, "x", None)] == [
+    assert [format_value(v) for v in (1234567.0, 12345.6, -0.0, np.float32(0.5), np.nan, np.inf, 7, "x", None)] == [
         "1.23e+06",
+        "12346",
         "0",
         "0.5",
         "-",

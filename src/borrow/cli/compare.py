@@ -306,8 +306,9 @@ def one_primary(found: borrow.Comparison) -> list[Any]:
         relations *= known["correlation"]
         if known["gain"]:
             relations += (
-                f"For the {label_of(verdict.best or '')}: alone, what is gained with this task as the only other one; "
-                "without, what is lost when it alone is left out; gain, its fair share (Shapley) of what all gain."
+                f"For the {label_of(verdict.best or '')}, each row predicted without itself: alone, what is gained "
+                "with this task as the only other one; without, what is lost when it "
+                "alone is left out; gain, its fair share (Shapley) of what all gain."
             )
         secondaries = ["", secondaries_table(verdict.secondaries), (relations, DIM)]
     skipped = [(f"Left out: {method} ({in_options(why)}).", DIM) for method, why in found.skipped.items()]
@@ -364,7 +365,8 @@ def secondaries_table(secondaries: Any) -> SafeTable:
 
 def between(low: float, high: float) -> str:
     """An interval in few digits."""
-    return "-" if low != low else f"{low:.2g} to {high:.2g}"
+    ends = (f"{v:.0f}" if 99.5 <= abs(v) < 1e6 else f"{v + 0.0:.2g}" for v in (low, high))
+    return "-" if low != low else " to ".join(ends)
 
 
 def duration(seconds: float) -> str:

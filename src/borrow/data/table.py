@@ -88,7 +88,8 @@ class Table(dict[str, Any]):
 
 
 def format_value(value: Any) -> str:
-    """Three significant digits for floats, a dash for NaN, the rest as it is."""
+    """Three significant digits for floats, all before the point up to a million, a dash for NaN, the rest as it is."""
     if isinstance(value, (float, np.floating)):
-        return "-" if np.isnan(value) else f"{value + 0.0:.3g}"  # no minus before nothing
+        shown = f"{value:.0f}" if 999.5 <= abs(value) < 1e6 else f"{value + 0.0:.3g}"  # no minus before nothing
+        return "-" if np.isnan(value) else shown
     return str(value)

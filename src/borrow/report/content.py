@@ -50,7 +50,7 @@ METHODS = {
     ),
     "mean": "the mean of the primary's rows, whatever the inputs: a reference",
     "ridge": "a straight line through the primary's rows: a reference",
-    "ridge_tasks": "straight lines of all tasks, with slopes in common: a reference",
+    "ridge_tasks": "a straight line per task, drawn towards one that all share: a reference",
 }
 
 SYMMETRIC = "Learnt by the symmetric model: how the functions of each two tasks go together at the same input."
@@ -341,7 +341,8 @@ def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False
     apart = known and against_folds(verdict, alone)
     share = f"{100 * abs(verdict.difference) / alone:.0f} %" if known else ""
     more = {HELPS: "less", PROBABLY_HELPS: "less", PROBABLY_HURTS: "more", HURTS: "more"}.get(verdict.answer)
-    by = f": {share} {more} error with the {label}" if more and not apart else ""
+    expect, new = ("expect ", " at new rows") if verdict.by_all_rows else ("", "")
+    by = f": {expect}{share} {more} error{new} with the {label}" if more and not apart else ""
     if not known or unseen:
         told = verdict.sentence.removeprefix(f"{headline_of(verdict)}: ") if unseen else verdict.sentence
         interval = f"{told[:1].upper()}{told[1:]}"
@@ -358,7 +359,7 @@ def verdict_words(verdict: Any, alone: float, scoring: str, unseen: bool = False
         "method": verdict.best,
         "label": label,
         **{k: getattr(verdict, k) for k in ("difference", "low", "high", "level", "folds", "sentence")},
-        **{k: getattr(verdict, k) for k in ("probability", "rope", "alone", "weights", "because")},
+        **{k: getattr(verdict, k) for k in ("probability", "rope", "alone", "weights", "because", "by_all_rows")},
         "headline": f"{headline_of(verdict)}."
         if unseen
         else f"{HEADLINES[verdict.answer].format(verdict.primary)}{by}.",
@@ -374,7 +375,8 @@ def _span(verdict: Any) -> str:
     lowers = f"P(borrowing lowers the error) = {probability(verdict.probability)}."
     if low <= 0 <= high:
         span = f"anything from {number(-low, 2)} less to {number(high, 2)} more"
-        return f"The true difference may be {span} ({sure}), so there may be none. {lowers}"
+        none = "" if verdict.answer in (HELPS, HURTS) else ", so there may be none"
+        return f"The true difference may be {span} ({sure}){none}. {lowers}"
     least, most = sorted((abs(low), abs(high)))
     word = "less" if high < 0 else "more"
     return f"The true difference may be between {number(least, 2)} and {number(most, 2)} {word} ({sure}). {lowers}"
@@ -408,8 +410,9 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
         entries.append({**row, "clear": bool(low > 0.0 or high < 0.0), "task": str(row["task"]), **known})
     more = f" The {MOST_SECONDARIES} strongest of {len(rows)}." if len(rows) > MOST_SECONDARIES else ""
     worth = (
-        f". In {scoring}: alone is what is gained with the task as the only other one, without is what is lost when it "
-        "alone is left out, gain is its fair share (Shapley) of what is gained with all"
+        f". In {scoring}, each row predicted without itself: alone is what is gained with the task as the only other "
+        "one, without is what is lost when it alone is left out, gain is its fair share (Shapley) of what is gained "
+        "with all"
     )
     worth = worth if told["gain"] else ""
     lead = (

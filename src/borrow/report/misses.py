@@ -57,7 +57,8 @@ def numbers(rows: Sequence[Any], y: Array, mean: Array, std: Array, label: str) 
         "form": "numbers",
         "label": label,
         "lead": f"Every row by the {label} without having seen it. On the line the prediction was right; the rows "
-        "farthest from it, in standard deviations of a measurement, are named. A slip in the table is often one.",
+        "farthest from it, in standard deviations of a measurement, are named. A typing error in the table often shows "
+        "here.",
         "caption": f"Horizontal bars: {100 * BAND:.0f} % of measurements. Rows are counted from 0, in the order of the "
         f"table.{left}",
         "points": [entry(int(i)) for i in drawn],
