@@ -90,6 +90,6 @@ class Table(dict[str, Any]):
 def format_value(value: Any) -> str:
     """Three significant digits for floats, all before the point up to a million, a dash for NaN, the rest as it is."""
     if isinstance(value, (float, np.floating)):
-        shown = f"{value:.0f}" if 999.5 <= abs(value) < 1e6 else f"{value + 0.0:.3g}"  # no minus before nothing
-        return "-" if np.isnan(value) else shown
+        v = float(value) + 0.0  # no minus before nothing
+        return "-" if np.isnan(v) else f"{v:.0f}" if 999.5 <= abs(v) < 1e6 else f"{v:.3g}"
     return str(value)
