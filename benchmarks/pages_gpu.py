@@ -158,9 +158,14 @@ def whole_fits() -> str:
     )
 
 
+def on_the_curve() -> dict[tuple[str, int], dict]:
+    """Records by line and rows: those of approximations.json, and BoTorch's of the same tables from gpu_fits.json."""
+    peers = [r for r in load("gpu_fits")["records"] if r["line"] == "BoTorch"]
+    return {(r["line"], r["rows"]): r for r in [*load("approximations")["records"], *peers]}
+
+
 def approximations() -> str:
-    result = load("approximations")
-    found = {(r["line"], r["rows"]): r for r in result["records"]}
+    result, found = load("approximations"), on_the_curve()
     lines, sizes = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
     rows = [
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import mean, stdev
 from typing import Any
 
 from pages_parts import load, made_by, table
@@ -160,6 +161,12 @@ def fits_on_workers() -> str:
 GPY = "GPy's"
 
 
+def more_density(draws: list[dict]) -> str:
+    """How much more log density than before, with the standard error over draws, which both sides fitted."""
+    more = [d["now"]["log density"] - d["before"]["log density"] for d in draws]
+    return f"{mean(more):+.3f} ± {stdev(more) / len(more) ** 0.5:.3f}"
+
+
 def whole_fits() -> str:
     result = load("fits")
     of = result["made by"]["commit"]
@@ -171,13 +178,14 @@ def whole_fits() -> str:
             f"{line['before']['seconds']:.1f}",
             f"{line['now']['log density']:.3f}",
             f"{line['before']['log density']:.3f}",
-            len(line.get("draws", [line])),
+            more_density(line["draws"]),
+            len(line["draws"]),
             line.get("commit", of),
         ]
         for name, line in result["lines"].items()
         if "log density" in line["now"]
     ]
-    head = ["fit", "ratio", "CPU seconds", "before", "log density of new rows", "before", "draws", "commit"]
+    head = ["fit", "ratio", "CPU seconds", "before", "log density of new rows", "before", "more", "draws", "commit"]
     return table(head, rows) + made_by(result, f"seed {result['seed']}, against commit b0d6f37")
 
 
