@@ -9,7 +9,8 @@ by seeds 0, 1 and 2, or more (`MORE_DRAWS`). Seconds and ratios are medians of t
 evidence, of numbers, and the log density of rows that were not fitted, means of the draws: a fit that is faster because
 it stopped short would show there. Lines of `SAME`, of one draw, name kernels and switch off the priors, so that both
 commits maximise the same function: there the evidence can be compared. What is done is kept in out/fits.jsonl, and not
-run again at the same commit. Other lines are added to `LINES`.
+run again at the same commit; `--kept` writes the result from the last that there is of each draw, with the commits of
+each line. Other lines are added to `LINES`.
 """
 
 from __future__ import annotations
@@ -220,7 +221,8 @@ def fit_in(tree: Path, name: str, seed: int) -> dict[str, float]:
 
 def summary(draws: list[dict[str, Any]]) -> dict[str, Any]:
     """One line of several draws: medians of seconds and of their ratio, means of the rest."""
-    line: dict[str, Any] = {"name": draws[0]["name"], "draws": draws, "commit": draws[0].get("commit")}
+    commits = dict.fromkeys(d["commit"] for d in draws if "commit" in d)
+    line: dict[str, Any] = {"name": draws[0]["name"], "draws": draws, "commit": ", ".join(commits)}
     for side in ("now", "before"):
         found = [d[side] for d in draws if side in d]
         if found:
@@ -236,20 +238,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", type=Path, help="a worktree of the earlier commit")
     parser.add_argument("--only", help="one line, by name")
+    parser.add_argument("--kept", action="store_true", help="run nothing: the last that there is of each draw")
     parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
         sys.stdout.write(json.dumps(fit(given.here[0], int(given.here[1]))) + "\n")
         return
-    from results import Records, write_result
+    from results import RESULTS, Records, write_result
 
     kept, lines = Records(ROOT / "out" / "fits.jsonl"), {}
+    known = json.loads((RESULTS / "fits.json").read_text())["lines"].values() if given.kept else []
+    last = {(d["name"], d["seed"]): d for d in [*(d for line in known for d in line["draws"]), *kept]}
     for name in [given.only] if given.only else [*LINES, *SAME]:
         draws = []
         for seed in range(SEED, SEED + (MORE_DRAWS.get(name, DRAWS) if name in LINES else 1)):
-            key = (name, seed, kept.commit)
-            draw = next((r for r in kept if (r["name"], r.get("seed"), r["commit"]) == key), None)
-            if draw is None or given.only:
+            draw = last.get((name, seed))
+            if draw is None or (not given.kept and (given.only or draw["commit"] != kept.commit)):
                 draw = {"name": name, "seed": seed, "now": fit_in(ROOT, name, seed)}
                 if given.base:
                     draw = kept.add(draw | {"before": fit_in(given.base, name, seed)})
@@ -258,7 +262,7 @@ def main() -> None:
         text = f"{line['ratio']:.2f} x  ({line['before']})  " if "ratio" in line else ""
         sys.stdout.write(f"{name}: {text}{line['now']}\n")
         sys.stdout.flush()
-    if given.base and not given.only:
+    if (given.base or given.kept) and not given.only:
         result = {"seed": SEED, "lines": lines}
         write_result("fits", result, [d for line in lines.values() for d in line["draws"]])
 
