@@ -74,6 +74,10 @@ class Scaling:
     scale: Array
     log_volume: float
 
+    def scaled(self, y: Array, task: Codes) -> Array:
+        """Targets of rows of these tasks in scaled units."""
+        return np.asarray((y - self.center[task]) / self.scale[task])
+
     def typical(self) -> Scaling:
         """The units of a typical task, where rows of several are one."""
         scale = np.exp(np.log(self.scale).mean(keepdims=True))
@@ -122,7 +126,7 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     variance = np.maximum(variance, rounding)  # NaN stays
     scaling = scale(cells, n_rows, normalize, keep, (mean, variance))
     least = least_noise(rounding, variance, n_rows)
-    y = (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task]
+    y = scaling.scaled(cells.y, cells.task)
     cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2, least_noise=least / scaling.scale**2)
     number = seen.number
     if number is not None:

@@ -62,6 +62,17 @@ def bounds_around(start: Values, floors: Mapping[str, float | Array] | None = No
     return {n: (low[n], v + LOG_BOUND) for n, v in start.items()}
 
 
+def within(bounds: Mapping[str, tuple[Array, Array]], start: Values) -> tuple[Array, Array, Array]:
+    """Bounds by name as two vectors, and the start as a third, cut to them."""
+    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
+    return low, high, np.clip(pack(start), low, high)
+
+
+def free_entries(x: Array, g: Array, low: Array, high: Array) -> Any:
+    """Entries that may move along the gradient: all but those that press against a bound."""
+    return ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+
+
 def with_prior(objective: Objective, log_prior: Objective | None) -> Objective:
     """Evidence plus log prior."""
     if log_prior is None:
@@ -88,8 +99,7 @@ def maximise(
 
     Where a factorisation fails the step is shortened. `memory` is the number of steps that L-BFGS remembers.
     """
-    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
-    x0 = np.clip(pack(start), low, high)
+    low, high, x0 = within(bounds, start)
     worst = [np.inf]
 
     def descend(x: Array) -> tuple[float, Array]:
@@ -162,8 +172,7 @@ class ScoringSearch:
     ) -> None:
         self.objective, self.information, self.like = objective, information, start
         self.value_at = value or (lambda at: objective(at)[0])
-        self.low, self.high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
-        self.x = np.clip(pack(start), self.low, self.high)
+        self.low, self.high, self.x = within(bounds, start)
         self.value, by = objective(unpack(self.x, start))
         self.g, self.damping, self.n_evaluations = pack(by), DAMPING, 1
         self.past: list[tuple[Array, Array]] = []
@@ -192,7 +201,7 @@ class ScoringSearch:
         """One step, as short as it has to be to gain; what it gained, not above zero where none does."""
         x, g, low, high = self.x, self.g, self.low, self.high
         H = corrected(self.information(unpack(x, self.like)), self.past)
-        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        free = free_entries(x, g, low, high)
         gain, among = -np.inf, H[np.ix_(free, free)]
         while gain <= 0.0 and self.damping <= MOST_DAMPING:
             new = x.copy()
@@ -252,7 +261,7 @@ def maximise_each(
     H = np.eye(x.shape[1]) / np.maximum(1.0, np.linalg.norm(g, axis=1))[:, None, None]
     length, small = np.ones(len(x)), np.zeros(len(x), dtype=int)
     for _ in range(max_iter):
-        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        free = free_entries(x, g, low, high)
         step = np.einsum("tij,tj->ti", H, g * free) * free
         uphill = (step * g).sum(axis=1) > 0
         step = np.where(uphill[:, None], step, g * free / np.maximum(1.0, np.linalg.norm(g, axis=1))[:, None])
@@ -305,13 +314,12 @@ def maximise_by_blocks(
     step after the other, each block learns of its own few. It ends where `patience` steps together gain less than
     `tol`, and where a step does not gain.
     """
-    low, high = (pack({n: bounds[n][side] for n in start}) for side in (0, 1))
-    x = np.clip(pack(start), low, high)
+    low, high, x = within(bounds, start)
     value, by = objective(unpack(x, start))
     g, length, trace, evaluations = pack(by), 1.0, [value], 1
     H = [np.eye(b.shape[1]) / np.maximum(1.0, np.linalg.norm(g[b], axis=1))[:, None, None] for b in blocks]
     while length > SHORTEST and evaluations <= max_iter:
-        free = ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
+        free = free_entries(x, g, low, high)
         step = np.zeros_like(x)
         for b, h in zip(blocks, H, strict=True):
             own = np.einsum("kij,kj->ki", h, (g * free)[b])

@@ -283,8 +283,8 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         if isinstance(self.noise, Mapping):
             raise ValueError("noise is a dict by task; a pooled GP has one noise for all rows: give a number")
         each = build(rows, self.normalize_y)
-        center, scale = each.scaling.center[rows.task], each.scaling.scale[rows.task]
-        pooled = replace(rows, y=(rows.y - center) / scale, task=np.zeros_like(rows.task), labels=("all tasks",))
+        y, task = each.scaling.scaled(rows.y, rows.task), np.zeros_like(rows.task)
+        pooled = replace(rows, y=y, task=task, labels=("all tasks",))
         data = build(pooled, False)
         least = None if each.cells.least_noise is None else each.cells.least_noise.min(keepdims=True)
         cells = replace(data.cells, least_noise=least)

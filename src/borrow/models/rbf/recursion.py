@@ -86,7 +86,7 @@ def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) 
     """The labelled rows, scaled; `cells` are the same rows merged, in the units of y as given."""
     seen = rows.in_order()
     seen = seen.take(np.isfinite(seen.y))
-    y = (seen.y - scaling.center[seen.task]) / scaling.scale[seen.task]
+    y = scaling.scaled(seen.y, seen.task)
     cell = begins(seen.X, seen.task).cumsum() - 1
     order = np.lexsort((seen.replicates, cell))
     cell, y, weight, k = cell[order], y[order], seen.weight[order], seen.replicates[order]
@@ -98,7 +98,7 @@ def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) 
     leave = LeaveOut(cell[first], mean, precision, np.minimum(k[first], precision), scatter)
     scaled = {
         "X": cells.X / input_scales,
-        "y": (cells.y - scaling.center[cells.task]) / scaling.scale[cells.task],
+        "y": scaling.scaled(cells.y, cells.task),
         "scatter": cells.scatter / scaling.scale**2,
     }
     return Stack(**{**vars(cells), **scaled}, rows=leave)
