@@ -152,6 +152,8 @@ def test_the_past_predicts_the_future_and_nothing_of_it_leaks(monkeypatch):
     assert np.ptp(as_text.times) == pytest.approx(13.0)
     with pytest.raises(ValueError, match="holds neither numbers nor dates"):
         read_problem(TABLE.assign(day="soon"), "y", "who", time="day")
+    with pytest.raises(ValueError, match="column 'day' holds neither numbers nor dates"):
+        read_problem(TABLE.assign(day="1,5"), "y", "who", time="day")  # a comma is no point in times
     with pytest.raises(ValueError, match="time= makes folds of its own"):
         folds.splits_of(problem, "b", KFold(3), 0)
 
