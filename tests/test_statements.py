@@ -47,7 +47,8 @@ def test_files_of_either_time_have_a_part():
 
 
 def test_guards_are_single_sentences_and_stand_beside_each_other():
-    lone = "def f(x):\n    if x:\n        raise ValueError\n    y = 1\n    if y:\n        fail('no')\n    if not y:\n        raise\n"
-    other = "def g(x):\n    if x:\n        raise ValueError\n    else:\n        x = 1\n    if x:\n        x = 2\n    return x\n"
-    found = statements.guards({"a": ast.parse(lone), "b": ast.parse(other)})
+    one = "def f(x):\n    if x:\n        raise ValueError\n    y = 1\n    if y:\n        fail('no')\n"
+    beside = "    if x > y:\n        raise\n"
+    none = "def g(x):\n    if x:\n        raise ValueError\n    else:\n        x = 1\n    if x:\n        x = 2\n"
+    found = statements.guards({"a": ast.parse(one + beside), "b": ast.parse(none)})
     assert found == {"guards": 3, "beside": 2, "fewer": 3}
