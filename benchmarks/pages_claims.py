@@ -246,8 +246,7 @@ def multitask() -> str:
             "Figure 1: free form is ahead of the parametric model at every size",
             [a < b for a, b in against.values()],
             "both by maximum likelihood, ratio of errors: " + told(against, lambda v: f"{v[0] / v[1]:.2f}"),
-            "bonilla2008_compiler",
-            "bonilla2008_polybench",
+            *(f"bonilla2008_{d}" for d in dict.fromkeys(d for d, _ in against)),
         ),
         claim(
             "Figure 1: sharing loses for one program of eleven only",
