@@ -765,3 +765,11 @@ def test_an_interval_much_longer_than_the_others_is_cut_and_says_so():
     bars = [float(x) for x in re.findall(r'x2="([\d.]+)%"[^>]*class="bar"', drawn)]
     assert max(bars) <= 100.0  # nothing leaves the figure
     assert min(bars) > 35.0  # and the others are not squeezed: drawn whole they would end at 5 per cent
+
+
+def test_names_of_points_do_not_stand_on_each_other():
+    near = [{"row": k, "observed": 1.0 + 0.001 * k, "predicted": 1.0, "low": 0.9, "high": 1.1} for k in range(3)]
+    far = {"row": 9, "observed": 2.0, "predicted": 2.0, "low": 1.9, "high": 2.1}
+    drawn = svg.scatter([*near, far], [2, 0, 9], "title")
+    assert sorted(span[-1] for span in drawn["spans"] if span[-1] is not None) == [2, 9]
+    assert sum(span[0] == "judged" for span in drawn["spans"]) == 3

@@ -121,6 +121,19 @@ def test_an_order_may_name_levels_that_are_mostly_numbers(tmp_path):
     good("predict", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "p.csv")
 
 
+def test_a_report_from_a_stored_comparison_is_told_the_orders_again(tmp_path):
+    size = ["1", "2", "3", "4 door"] * 6
+    rows = [f"{'ab'[i % 2]},{s},{(i * 7) % 5}.5" for i, s in enumerate(size)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,size,y", *rows]))
+    order = ["--order", "size=1,2,3,4 door"]
+    few = ["-m", "pooled", "--folds", "2", "--repeats", "1", "--store", tmp_path / "r.jsonl"]
+    good("compare", tmp_path / "t.csv", "-y", "y", "-t", "site", "-p", "a", *few, *order)
+    call = ["report", tmp_path / "r.jsonl", "--data", tmp_path / "t.csv", "--output", tmp_path / "page.html"]
+    assert "'4 door'" in run(*call).stderr
+    good(*call, *order)
+    assert "--order 'size=1,2,3,4 door'" in borrow.report.read(tmp_path / "page.html")["made"]["command"]
+
+
 def test_text_dates_and_gaps_are_fitted_announced_and_predicted(place, model):
     path, told = model
     shown = " ".join(told.stdout.split())

@@ -35,6 +35,7 @@ def run(
         str | None, typer.Option("--data", help="The table that was compared or fitted, for figures of predictions.")
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    order: o.Order = None,
     delimiter: o.Delimiter = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what the page shows as JSON as well.")] = False,
 ) -> None:
@@ -43,7 +44,8 @@ def run(
     check_files({"FILE": source, "--data": data}, {"--output": output})
     with library_warnings() as warned:
         content = borrow.report.summary(
-            **read(source, data, delimiter), command=command_line("report", str(source), data=data)
+            **read(source, data, delimiter, order),
+            command=command_line("report", str(source), data=data, order=order),
         )
         borrow.report.write(output, content)
     tell_warnings(warned)
@@ -53,7 +55,7 @@ def run(
         print_lines((f"Report: {output}", UNBROKEN))
 
 
-def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:
+def of_comparison(path: Path, data: str | None, delimiter: str | None, order: list[str] | None) -> dict[str, Any]:
     """A stored comparison; with its table also what a report of `borrow compare` shows."""
     if path.is_dir():
         fail(f"{str(path)!r} is a folder; give a file of `borrow compare --store`, or a saved model")
@@ -66,7 +68,7 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
 
     wide = (found.target, found.task) == (VALUE, TASK) and not {VALUE, TASK} <= set(open_source(data).columns)
     target, task, targets = (None, None, found.tasks) if wide else (found.target, found.task, None)
-    table = open_table(data, delimiter, target, task, found.features, drop_missing=None, targets=targets)
+    table = open_table(data, delimiter, target, task, found.features, drop_missing=None, targets=targets, order=order)
     for rows in (table.frame, table.frame.drop_nulls(found.features)):  # all, or without those of --drop-missing
         problem = read_problem(rows, found.target, found.task, found.features, found.kind)
         if problem.digest() == found.digest:
@@ -74,7 +76,7 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None) -> dict[s
     fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
 
 
-def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, Any]:
+def of_model(path: Path, data: str | None, delimiter: str | None, order: list[str] | None) -> dict[str, Any]:
     """A saved model, with its comparison where it has one; or with the table that it was fitted to."""
     model, about = load_model(path), borrow.store.describe(path)
     parts: dict[str, Any] = {"model": model, "target": about.get("target")}
@@ -84,7 +86,8 @@ def of_model(path: Path, data: str | None, delimiter: str | None) -> dict[str, A
     if "target" not in about or schema.names is None or schema.wide is not None:
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
     task = schema.task if isinstance(schema.task, str) else None
-    table = open_table(data, delimiter, about["target"], task, [str(n) for n in schema.inputs], drop_missing=None)
+    inputs = [str(n) for n in schema.inputs]
+    table = open_table(data, delimiter, about["target"], task, inputs, drop_missing=None, order=order)
     primary = model.get_params().get("primary")
     next_rows = None if primary is None else unmeasured(getattr(model, "model_", model), table, primary)
     return {**parts, "table": table.frame, "suggestions": next_rows}

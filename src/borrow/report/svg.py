@@ -23,6 +23,8 @@ Figure = dict[str, Any]
 ROW, DOUBLE, SQUARE, AXIS = 30.0, 36.0, 260.0, 44.0
 #: Opacity of the least and of the largest number of a map.
 FAINTEST, DEEPEST = 0.06, 0.9
+#: How far apart, across in a thousand and down in pixels, the names of two points must stand to be read.
+APART = (90.0, 12.0)
 #: Places along a curve that say their value to a pointer.
 HOVERS = 40
 
@@ -224,11 +226,15 @@ def scatter(points: Sequence[Mapping[str, Any]], named: Sequence[Any], title: st
         ]: f"row {p['row']}: observed {number(p['observed'])}, predicted {spoken({**p, 'value': p['predicted']})}"
         for p in points
     }
-    spans = []
-    for p in sorted(points, key=lambda p: p["row"] in named):
+    spans, taken = [], list[tuple[float, float]]()
+    for p in sorted(points, key=lambda p: named.index(p["row"]) if p["row"] in named else -1):
         role, name = ("judged", p["row"]) if p["row"] in named else ("plain", None)
         low, high, middle = (x.percent(min(max(p[k], x.low), x.high)) for k in ("low", "high", "predicted"))
-        at = y(p["observed"])
+        across, at = x(p["predicted"]), y(p["observed"])
+        if name is not None and any(abs(across - u) < APART[0] and abs(at - v) < APART[1] for u, v in taken):
+            name = None  # it would stand on another; the table has it
+        elif name is not None:
+            taken.append((across, at))
         spans.append((role, words[p["row"]], ("reach", low, high, at, at), (middle, at, 3.4), name))
     told = "; ".join(words[p["row"]] for p in points if p["row"] in named)
     ideal = line_path([x(v) for v in (x.low, x.high)], [y(v) for v in (x.low, x.high)])
