@@ -170,7 +170,7 @@ FEATURES: dict[str, dict[str, Items]] = {
             "report/page.py": "as_csv coded",
         },
         "command line: resumed, lines in a pipe, help at once": {
-            "cli/output.py": "resumable _Lines encoding_of in_a_line",
+            "cli/output.py": "resumable encoding_of in_a_line",
             "cli/app.py": "Commands load",
             "cli/__init__.py": "undisturbed",
         },

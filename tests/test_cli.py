@@ -62,7 +62,7 @@ def test_demo_writes_its_table_and_says_what_compare_says_of_it(told):
     assert found.rows == {"adpcm": 16, "edge": 32}
     assert len(table.columns) == 13 + 2
     # Where there is no terminal it says in lines how far it is, where that takes long.
-    told_so = r"borrow: fit \d+ of (24|4), \d+ s(, about \d+ s left)?"
+    told_so = r"borrow: fit \d+ of (24|4); \d+ s(, about \d+ s to go)?"
     assert all(re.fullmatch(told_so, line) for line in answer.stderr.splitlines())
 
 

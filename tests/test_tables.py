@@ -361,7 +361,7 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys, monkeypatc
             told(done, 40)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("borrow: fit 1 of 40, 0 s, about ")
+    assert lines[0].startswith("borrow: fit 1 of 40; 0 s, about ")
 
 
 def test_a_terminated_comparison_leaves_a_store_that_the_same_call_goes_on_from(place, tmp_path):

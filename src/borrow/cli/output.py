@@ -12,7 +12,6 @@ import signal
 import stat
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +27,7 @@ from rich.table import Table
 from borrow.cli import INSTALL
 from borrow.data.plain import to_json
 from borrow.data.table import format_value
+from borrow.numerics.progress import Progress as Lines
 from borrow.numerics.warned import capture_warnings
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
@@ -151,22 +151,6 @@ def tell_warnings(found: Sequence[str]) -> None:
         tell(f"and {len(found) - MOST_WARNINGS} more warnings")
 
 
-class _Lines:
-    """Says how far it is in a line, the first time after some seconds."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.started = what, time.monotonic()
-        self.due = self.started + FIRST_LINE
-
-    def __call__(self, done: int, total: int) -> None:
-        """So many of all steps are done."""
-        now = time.monotonic()
-        if now >= self.due and done:
-            self.due, spent = now + NEXT_LINE, now - self.started
-            left = f", about {spent / done * (total - done):.0f} s left" if done < total else ""
-            tell(f"{self.what} {done:,} of {total:,}, {spent:.0f} s{left}")
-
-
 @contextmanager
 def resumable(stored: Path | None, *settings: Any) -> Iterator[Path]:
     """A file for results as they come: the one given, or one that the same settings find again, deleted at the end.
@@ -197,7 +181,9 @@ def progress(what: str, counted: bool = True) -> Iterator[Any]:
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines(what)
+        lines = Lines(0, what, True, NEXT_LINE)
+        lines.next += FIRST_LINE
+        yield lines
         return
     left = (TextColumn("spent, about"), TimeRemainingColumn(), TextColumn("left")) if counted else ()
     parts = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left

@@ -22,14 +22,15 @@ class _Teller:
 
 
 class Progress(_Teller):
-    """Call it with the number of steps done; it writes a line now and then, and a last one at the end."""
+    """Call it with the number of steps done, and of all if that changes: a line now and then, and a last one."""
 
     def __init__(self, total: int, what: str, shown: bool | None = None, every: float = 1.0) -> None:
         super().__init__(what, shown, every)
         self.total, self.wrote = total, False
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: int, total: int | None = None) -> None:
         """`done` of `total` steps are done."""
+        self.total = self.total if total is None else total
         now, last = time.monotonic(), done >= self.total
         if self.shown and (now >= self.next or (last and self.wrote)):
             self.wrote, spent = True, now - self.started
