@@ -97,6 +97,7 @@ def test_a_table_with_the_index_of_pandas_goes_through_and_an_automatic_model_is
     assert "in line 7)" in run("predict", tmp_path / "m", tmp_path / "new.csv").stderr
     refused = run("compare", tmp_path / "t.csv", *call[2:8], "--folds", "30", "--repeats", "2").stderr
     assert "--folds 30 --repeats 2: expected 2 to 12 folds" in refused
+    assert "--minutes -1" in run("compare", tmp_path / "t.csv", *call[2:8], "--minutes", "-1").stderr
 
 
 def test_errors_of_the_encoder_name_lines_of_new_rows(tmp_path):

@@ -32,7 +32,7 @@ from borrow.numerics.warned import capture_warnings
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 #: Arguments of the library that are options here, for its messages.
-OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing|group|time|wanted|unseen"
+OPTIONS = "target|task|primary|features|kind|methods|store|scoring|cv|n_jobs|inducing|group|time|wanted|unseen|minutes"
 #: Warnings that are printed; more are counted.
 MOST_WARNINGS = 5
 #: Seconds before the first line of progress where there is no terminal, and between lines.
@@ -124,6 +124,7 @@ def in_options(text: str) -> str:
     """A message of the library in the words of the command line: `primary='s9'` is `--primary 's9'`."""
     found = rf"\b({OPTIONS})=(?=(['\"\w(\[-])?)"
     text = re.sub(r"\btasks=(?!\w)", "--as", text)
+    text = text.replace("max_minutes=", "minutes=")
     text = re.sub(r"\bcv=\((-?\d+), (-?\d+)\)", r"--folds \1 --repeats \2", text)
     return re.sub(found, lambda m: f"--{m[1].replace('_', '-')}{' ' * bool(m[2])}", text)
 
