@@ -36,9 +36,9 @@ from pages_settings import FIGURE_4
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def in_the_gap(gap: str = "contiguous") -> dict[tuple[str, int], dict[str, Any]]:
+def in_the_gap(gap: str = "contiguous", name: str = "leen2011_synthetic") -> dict[tuple[str, int], dict[str, Any]]:
     """Rows of Figure 4, by method and number of secondaries."""
-    rows = load("leen2011_synthetic")["table"]
+    rows = load(name)["table"]
     return {(r["method"], r["secondaries"]): r for r in rows if r["gap"] == gap}
 
 
@@ -48,8 +48,8 @@ def divided() -> float:
     return round(by["focused", 0]["error"] / by["focused", 24]["error"], 1)
 
 
-def synthetic(gap: str) -> str:
-    result, by = load("leen2011_synthetic"), in_the_gap(gap)
+def synthetic(gap: str, name: str = "leen2011_synthetic") -> str:
+    result, by = load(name), in_the_gap(gap, name)
     shown = [m for m in FIGURE_4 if any(m == method for method, _ in by)]
 
     def cell(m: str, n: int) -> str:
@@ -66,12 +66,13 @@ def synthetic(gap: str) -> str:
             f"{by['focused', n]['better than no transfer']} of {by['focused', n]['draws']}",
             f"{100 * by['focused', n]['covered by 90 % band']:.0f} %",
         ]
-        for n in sorted({n for _, n in by})
+        for n in sorted({n for m, n in by if m == "focused"})
     ]
     head = ["secondaries", *(FIGURE_4[m] for m in shown), "ours better than no transfer", "truth in 90 % band"]
     made = {m: all_commits([by[k] for k in by if k[0] == m]) for m in shown}
     named = "; ".join(f"{FIGURE_4[m]} {', '.join(c)}" for m, c in made.items())
-    return table(head, rows) + made_by(result, "seeds 0 to 9")[:-1] + f" Commits by column: {named}.*"
+    seeds = f"seeds {result['seeds'][0]} to {result['seeds'][-1]}"
+    return table(head, rows) + made_by(result, seeds)[:-1] + f" Commits by column: {named}.*"
 
 
 def negative_transfer() -> str:
@@ -383,6 +384,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "gaps": gaps,
     "synthetic contiguous": lambda: synthetic("contiguous"),
     "synthetic random": lambda: synthetic("random"),
+    "synthetic other draws": lambda: synthetic("contiguous", "leen2011_synthetic_20"),
     "negative transfer": negative_transfer,
     "variance": variance,
     "bench focused": bench,

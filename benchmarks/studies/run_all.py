@@ -41,6 +41,7 @@ PLAN = (
     Study("studies/bonilla2008_figure1.py --data spear --jobs 1", 15),
     Study("studies/liao2006_table2.py", 13),
     Study("studies/leen2011_synthetic.py --jobs 1", 12),
+    Study("studies/leen2011_synthetic.py --jobs 1 --first 20 --gaps contiguous --counts 0 16 24", 2),
     Study("studies/bands.py --draws 25", 20),
     Study("studies/ablations.py --draws 3", 4),
     Study("studies/bonilla2008_figure1.py --data compiler --jobs 1", 8),
