@@ -50,6 +50,12 @@ def test_reference_describes_arguments_and_links_names(site):
     assert re.search(r"max_iter.{0,80}int", page, re.S)  # types stand in the signature
 
 
+def test_short_code_is_not_cut_and_blocks_keep_their_lines(site):
+    assert '<code class="whole">--ignore</code>' in (site / "command_line.html").read_text()
+    for page in site.rglob("*.html"):
+        assert not re.search(r'(<pre>|<pre><span></span>)<code class="whole">', page.read_text()), page.name
+
+
 def test_every_command_has_its_options_and_an_example_on_the_page(site):
     page = (site / "command_line.html").read_text()
     text = html.unescape(re.sub(r"<[^>]+>", "", page))

@@ -109,9 +109,9 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
     # Highlighted text without a single token is what a block prints.
     bare = r'<div class="codehilite">(?=<pre><span></span><code>[^<]*</code>)'
     content = re.sub(bare, '<div class="printed">', content)
-    content = re.sub(
-        "<code>(?=[^<]{1,30}</code>)", '<code class="whole">', content
-    )  # `--ignore` is not cut at a hyphen
+    # Short code with a hyphen or a blank, such as `--ignore`, is not cut there.
+    inline = r"(?<!<pre>)(?<!</span>)<code>(?=[^<]{1,30}</code>)(?=[^<]*[- ])"
+    content = re.sub(inline, '<code class="whole">', content)
     return content.replace("<table>", '<div class="table"><table>').replace("</table>", "</table></div>")
 
 
