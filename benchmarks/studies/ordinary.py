@@ -290,7 +290,8 @@ def with_record(content: dict[str, Any], records: list[dict[str, Any]]) -> tuple
         measured = {(r["version"], r["scenario"], r["method"]) for r in rows}
         kept = [r for r in known[name]["scenarios"] if (r["version"], r["scenario"], r["method"]) not in measured]
         rows = sorted([*rows, *kept], key=lambda r: (r["version"], r["scenario"], r["method"]))
-        content[name] = {**content.get(name, {}), "scenarios": rows, "overall": overall(rows)}
+        same = content.get(name, {}).get("same draws") or known[name].get("same draws", [])
+        content[name] = {"scenarios": rows, "overall": overall(rows), "same draws": same}
         records = [*records, *({"commit": r["commits"][0]} for r in kept for _ in range(r["draws"]))]
     return content, records
 
