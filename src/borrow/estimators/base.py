@@ -212,7 +212,8 @@ class LabelEstimator(ClassifierMixin, TaskEstimator):
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """The likeliest class of each row."""
-        return self._fit_of().schema.classes[self.predict_proba(X, tasks).argmax(axis=-1)]
+        likeliest = self.predict_proba(X, tasks).argmax(axis=-1)  # first: it refuses what is not fitted
+        return self.classes_[likeliest]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose class is right; of the primary's rows alone where the model has a primary."""
