@@ -22,7 +22,8 @@ def _seeds(result: dict[str, Any]) -> str:
     kind = "fresh seeds" if result["seeds"] == "fresh" else "seeds of tuning: a sample, not the measurement"
     first, last = result.get("first and last seed", ("", ""))
     which = f" {first} to {last}" if first != "" else ""
-    return f"{result['draws per cell']} draws per cell, {kind}{which}"
+    per_cell = result["draws per cell"]
+    return f"{per_cell['regression']} draws per cell, {per_cell['classification']} of labels, {kind}{which}"
 
 
 def power() -> str:
@@ -75,8 +76,9 @@ def goals() -> str:
             ["“helps” or “probably helps” there, at least 60 %", _share(gains["helps or probably helps"])],
         ]
     for group, where in (("regression", "of the rows of regression below"), ("all", "of all")):
-        if (right := g.get(group, {}).get("right where it says probably helps")) is not None:
-            rows.append([f"“probably helps” is right, {where}: at least 80 %", _share(right)])
+        for answer, goal in (("helps", ""), ("probably helps", ": at least 80 %")):
+            if (right := g.get(group, {}).get(f"right where it says {answer}")) is not None:
+                rows.append([f"“{answer}” is right, {where}{goal}", _share(right)])
     rows += [
         ["the interval holds the difference at all n rows, 90 to 97 %", _share(every["interval holds the truth"])],
         *_of_four(every),
@@ -92,17 +94,16 @@ def answers() -> str:
     """The table in a sentence, for README."""
     result = load("power")
     g, cells = result["groups"], len(result["cells"])
-    gains, right = (
-        g["correlation 0.9, 10 to 50 rows, true gain above 5 %"],
-        g["all"]["right where it says probably helps"],
-    )
+    gains = g["correlation 0.9, 10 to 50 rows, true gain above 5 %"]
+    sure, right = (g["all"][f"right where it says {answer}"] for answer in ("helps", "probably helps"))
     either, helps, nulls = gains["helps or probably helps"], gains["helps"], g["nulls"]["helps"]
     return (
         f"In {g['all']['draws']} simulated comparisons of known truth ({cells} kinds of tables, 6 to 50 rows of the "
         f"primary)\n“helps” was said of {nulls['times']} of {nulls['of']} tables with nothing in common, and of "
         f"{helps['times']} of {helps['of']} with correlation 0.9, 10 to\n50 rows and a gain above 5 %, "
         "“helps” or “probably helps” of "
-        f"{either['times']} of these; “probably helps” was right\n{right['times']} times of {right['of']}: "
+        f"{either['times']} of these; “helps” was right\n{sure['times']} times of {sure['of']}, "
+        f"“probably helps” {right['times']} times of {right['of']}: "
         "[the whole table](docs/transfer.md#what-was-measured)."
     )
 

@@ -22,9 +22,9 @@ nothing was borrowed the interval is the point zero, and holds a difference that
 Seeds: those of tuning and those of the final run are disjoint, `SEEDS`. The generator was committed before any rule was
 tuned. Every draw is kept in docs/results/power.jsonl, with its seed and the commit that fitted it. One draw of every
 cell is made before the next of any, `--minutes` stops a run wherever it is, and figures are of the seeds that all cells
-have, so that nobody chooses how many are drawn of a cell. A run of the same commit goes on where it stopped; two of
-them, in two copies of the tree, may make the cells of each `--kind`. Draws of
-the seeds of tuning are kept under out/. Seeds 0 to 2 were spent on an earlier version.
+of regression have, or all of labels, so that nobody chooses how many are drawn of a cell. A run of the same commit goes
+on where it stopped; with `--kind`, two copies of the tree may make the two kinds at once. Draws of the seeds of tuning
+are kept under out/. Seeds 0 to 2 were spent on an earlier version.
 
 Of two marks in hindsight one is the best of all nine methods, references included, and one the best of four: no
 transfer, symmetric, IVM and focused. The more methods, the lower the best of them falls by chance.
@@ -300,14 +300,17 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             file.flush()
             sys.stdout.write(f"{cell.name}, {seed}: {d['answer']}, {d['seconds']:.0f} s\n")
             sys.stdout.flush()
-    whole = [seed for seed in seeds if all((c.name, seed) in done for c in CELLS)]
-    if not whole:
+    whole = {
+        kind: [seed for seed in seeds if all((c.name, seed) in done for c in CELLS if c.kind == kind)]
+        for kind in ("regression", "classification")
+    }
+    draws = [done[c.name, seed] for c in CELLS for seed in whole[c.kind]]
+    if not draws:
         return {}
-    draws = [done[c.name, seed] for c in CELLS for seed in whole]
     result = {
         "seeds": given.seeds,
-        "first and last seed": [whole[0], whole[-1]],
-        "draws per cell": len(whole),
+        "first and last seed": [min(d["seed"] for d in draws), max(d["seed"] for d in draws)],
+        "draws per cell": {kind: len(mine) for kind, mine in whole.items()},
         "fitted by": sorted({d["commit"] for d in draws}),
         **summary(draws),
     }
