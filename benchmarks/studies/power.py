@@ -149,40 +149,44 @@ def smooth(rng: np.random.Generator, inputs: int, waves: int = 400) -> Any:
 
 
 def error(kind: str, y: Any, predicted: Any) -> float:
-    """Mean absolute error, or the Brier score of the probability of "yes"."""
-    return float(np.mean(np.abs(y - predicted) if kind == "regression" else ((y == "yes") - predicted) ** 2))
+    """Mean absolute error, or the Brier score of the probability of the last class."""
+    return float(np.mean(np.abs(y - predicted) if kind == "regression" else ((y == max(y)) - predicted) ** 2))
 
 
-def one_draw(cell: Cell, seed: int, methods: Any = "auto", cv: Any = None) -> dict[str, Any]:
-    """What is claimed, what is predicted, and what was true."""
-    started, d = time.process_time(), draw(cell, seed)
-    asked = "predict" if cell.kind == "regression" else "predict_proba"
+def judged(
+    kind: str, X: Any, y: Any, task: Any, primary: Any, X_test: Any, y_test: Any, methods: Any = "auto", cv: Any = None
+) -> dict[str, Any]:
+    """What is claimed of the primary, what is predicted for fresh rows of it, and what was true."""
+    asked, started = "predict" if kind == "regression" else "predict_proba", time.process_time()
 
     def ask(model: Any) -> Any:
-        found = getattr(model, asked)(d["X_test"], tasks=["primary"] * N_TEST)
-        return found if cell.kind == "regression" else found[:, list(model.classes_).index("yes")]
+        found = getattr(model, asked)(X_test, tasks=[primary] * len(X_test))
+        return found if kind == "regression" else found[:, -1]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cls = borrow.AutoRegressor if cell.kind == "regression" else borrow.AutoClassifier
-        auto = cls(primary="primary", methods=methods, cv=cv).fit(d["X"], d["y"], tasks=d["task"])
+        cls = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
+        auto = cls(primary=primary, methods=methods, cv=cv).fit(X, y, tasks=task)
         verdict, errors = auto.verdict_, {}
         for key in auto.comparison_.methods:
-            model = auto.members_.get(key) or build(cell.kind, key, None, "primary").fit(
-                d["X"], d["y"], tasks=d["task"]
-            )
-            errors[key] = error(cell.kind, d["y_test"], ask(model))
-        mixture = error(cell.kind, d["y_test"], ask(auto))
+            model = auto.members_.get(key) or build(kind, key, None, primary).fit(X, y, tasks=task)
+            errors[key] = error(kind, y_test, ask(model))
+        mixture = error(kind, y_test, ask(auto))
     keep = ("answer", "best", "alone", "difference", "low", "high", "probability", "evidence", "weights")
     return {
-        "cell": cell.name,
-        "seed": seed,
         **{k: getattr(verdict, k) for k in keep},
         "true": errors[verdict.best] - errors[verdict.alone],
         "errors": errors,
         "mixture": mixture,
         "seconds": time.process_time() - started,
     }
+
+
+def one_draw(cell: Cell, seed: int, methods: Any = "auto", cv: Any = None) -> dict[str, Any]:
+    """What came of a draw of a cell."""
+    d = draw(cell, seed)
+    rows = judged(cell.kind, d["X"], d["y"], d["task"], "primary", d["X_test"], d["y_test"], methods, cv)
+    return {"cell": cell.name, "seed": seed, **rows}
 
 
 def share(yes: Any) -> dict[str, Any]:
