@@ -214,6 +214,30 @@ def headline() -> str:
     return table(["what", "figure", "command"], rows)
 
 
+def _answers(found: dict[str, Any]) -> list[str]:
+    """How often each answer was given where borrowing gained, where it made no difference, and where it lost."""
+    said = ([f"{n} {a}" for a, n in mine.items() if n] for mine in found["answers"].values())
+    return [", ".join(mine) or "-" for mine in said]
+
+
+def real() -> str:
+    result = load("answers")
+    rows = []
+    for version in ("as they are", "shuffled"):
+        part = result[version]
+        for name, f in {"all": part["all"], **part["scenarios"]}.items():
+            rows.append(
+                [
+                    f"{name}, {version}",
+                    *_answers(f),
+                    _ratio(f["judged / no transfer"]),
+                    _ratio(f["mixture / no transfer"]),
+                ]
+            )
+    head = ["table", "answers where borrowing gained", "where it changed nothing", "where it lost", "judged", "`Auto*`"]
+    return table(head, rows) + made_by(result, f"{result['as they are']['all']['draws']} draws, and as many shuffled")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "power": power,
     "power goals": goals,
@@ -222,5 +246,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "compare kill": killed,
     "suggest": suggested,
     "answers": answers,
+    "real tables": real,
     "headline transfer": headline,
 }

@@ -52,6 +52,27 @@ def test_small_study_of_calibration(monkeypatch):
     assert module.calibrate(rows)["draws"] == 1
 
 
+def test_answers_on_real_tables_are_counted_by_what_was_true(monkeypatch):
+    """A gain is one of more than 2 % of the error of the best alone, and right is the sign, whatever the size."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = study("answers", monkeypatch)
+
+    def made(name, answer, true, shuffled=False):
+        errors = {"single": 2.0, "ridge": 1.0, "focused": 1.0 + true}
+        found = {"best": "focused", "alone": "ridge", "low": -0.4, "high": 0.1, "mixture": 1.5, "true": true}
+        return {"scenario": name, "shuffled": shuffled, "answer": answer, "errors": errors, **found}
+
+    draws = [made("a", "helps", -0.5), made("a", "helps", -0.01), made("b", "helps", 0.2)]
+    found = module.summary([*draws, made("b", "cannot tell", 0.01, shuffled=True)])
+    every = found["as they are"]["all"]
+    assert [every["answers"][k]["helps"] for k in ("gain", "neither", "loss")] == [1, 1, 1]
+    assert every["right where it says helps"]["times"] == 2
+    assert every["interval holds the truth"]["times"] == 1
+    assert every["mixture / no transfer"]["mean"] == 0.75
+    assert found["as they are"]["scenarios"]["b"]["judged / no transfer"]["mean"] == 0.6
+    assert found["shuffled"]["all"]["answers"]["neither"]["cannot tell"] == 1
+
+
 def test_cells_of_the_study_are_what_they_say(monkeypatch):
     """Correlations of the functions, 2,000 fresh rows, seeds of tuning and of the last run that have none in common."""
     module = study("power", monkeypatch)
