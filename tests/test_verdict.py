@@ -509,13 +509,17 @@ def test_fits_to_all_rows_tell_by_evidence_and_by_what_they_expect():
         assert -0.03 < little.low < 0.0 < little.high < 0.03
 
 
-def test_log_odds_are_the_mean_over_the_methods_of_tempered_nats():
+def test_odds_are_the_mean_over_the_methods_of_tempered_ones():
     """By hand: of two methods, one held back by all rows of three tasks, the other by those of the primary."""
     gains = [(10.0, 20.0), (50.0, 4.0)]
-    by_hand = rule.TEMPER * ((10.0 - 2 * rule.COST) + (4.0 - rule.COST)) / 2.0
+    by_hand = np.log((np.exp(rule.TEMPER * (10.0 - 2 * rule.COST)) + np.exp(rule.TEMPER * (4.0 - rule.COST))) / 2.0)
     assert rule.log_odds(gains, 2) == pytest.approx(by_hand)
     assert rule.log_odds(gains[::-1], 2) == pytest.approx(by_hand)
     assert rule.log_odds(gains * 3, 2) == pytest.approx(by_hand)  # opinions of one table are not evidence of three
+    for bad in (-50.0, -1e6):  # a method that describes the rows badly vetoes nothing: it counts as one that saw none
+        assert rule.log_odds([(40.0, 40.0), (bad, bad)]) == pytest.approx(
+            rule.TEMPER * (40.0 - rule.COST) - np.log(2.0), abs=1e-3
+        )
 
 
 def test_a_method_that_borrows_nothing_speaks_against_a_relation():

@@ -104,11 +104,11 @@ def laws(theta: Any, fits: Fits) -> decide.Mixture:
     """What `decide.related` makes of them, with constants to be found; the fields are arrays."""
     cost, (temper, holds, still, with_, without, narrows) = theta[0], np.exp(theta[1:])
     nats = np.minimum(fits.gain - cost * fits.relations, fits.of_primary - cost)
-    mean = np.bincount(fits.draw, nats) / np.bincount(fits.draw)
+    odds = np.bincount(fits.draw, np.exp(temper * nats)) / np.bincount(fits.draw)
     bent = fits.seen / decide.BEND
     moved = np.tanh(bent) * (1.0 + bent) ** -narrows
     return decide.Mixture(
-        expit(temper * mean[fits.draw]), -np.arcsinh(holds * bent), still + with_ * moved, still + without * moved
+        expit(np.log(odds)[fits.draw]), -np.arcsinh(holds * bent), still + with_ * moved, still + without * moved
     )
 
 

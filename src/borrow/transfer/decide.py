@@ -15,13 +15,13 @@ differences in folds and on fresh rows agreed little more often than not. All ro
 better whether there is a relation: by the evidence, the probability of all rows under the joint model over that under a
 GP per task. What one method says of it is the gain in nats, less COST for each of the other tasks; but no more than
 what the primary's rows gain given the others over the same function alone, less COST: the others may be related among
-themselves. The methods describe one table with kernels that are all somewhat wrong, and maxima of fitted models: taken
-for log odds as they are, their nats are too sure. The log odds that a relation is real (`log_odds`) are TEMPER times
-the mean of what all methods that relate the tasks say. A tempered evidence is a fractional one (A. O'Hagan: Fractional
-Bayes factors for model comparison. JRSS B 57, 1995), and the mean of logarithms is the consensus of several odds that
-one of them cannot carry by itself. What the relation is then worth two models say together.
-Where the joint model predicts N(m, s²) and the other one m', and the joint one is right, they miss an observation by,
-on average,
+themselves. As they are, these nats are too sure: they are of maxima, of kernels that are all somewhat wrong. A
+fractional evidence, the power TEMPER of the odds (A. O'Hagan: Fractional Bayes factors for model comparison. JRSS B 57,
+1995), is what the truth of simulated tables agrees with. The odds that a relation is real (`log_odds`) are the mean of
+those of all methods that relate the tasks, each as good a description as the others before the rows are seen: one that
+describes them badly counts for nothing, and what one sees alone for its share. What the relation is then worth two
+models say together. Where the joint model predicts N(m, s²) and the other one m', and the joint one is right, they miss
+an observation by, on average,
 
     E|N(0, s²)| = s sqrt(2/pi)    and    E|N(m' - m, s²)| = s sqrt(2/pi) exp(-u²/2) + (m' - m) erf(u/sqrt(2)),
 
@@ -279,8 +279,10 @@ def at_size(alone: Interval, log: float, low: float, high: float) -> tuple[float
 
 
 def log_odds(gains: Sequence[tuple[float, float]], relations: int = 1) -> float:
-    """Log odds that the tasks are related: the mean over methods of their nats, of all rows and of the primary's."""
-    return TEMPER * float(np.mean([min(rows - COST * relations, given - COST) for rows, given in gains]))
+    """Log of the odds that the tasks are related, the mean of those of the methods; of each the nats of all rows and of
+    the primary's."""
+    tempered = [TEMPER * min(rows - COST * relations, given - COST) for rows, given in gains]
+    return float(logsumexp(tempered)) - float(np.log(len(tempered)))
 
 
 def related(
