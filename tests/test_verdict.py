@@ -27,7 +27,7 @@ from borrow.transfer.decide import (
     related,
     stack,
 )
-from borrow.transfer.verdict import Verdict, holm
+from borrow.transfer.verdict import Verdict, holm, sentence_of
 
 METHODS = ["single", "pooled", "symmetric", "focused"]
 N, FOLDS, REPEATS = 20, 5, 2
@@ -604,6 +604,10 @@ def test_the_verdict_is_by_fits_to_all_rows_where_there_are_any():
     verdict = found.verdict()
     assert (verdict.answer, verdict.best, verdict.evidence) == ("helps", "symmetric", 40.0)
     assert "its rows are over 1,000 times as likely with the other data as without" in verdict.sentence
+    assert "its rows are 410 times as likely" in sentence_of(replace(verdict, evidence=6.02), "error", 1.0)
+    large = sentence_of(replace(verdict, error=2010.4, difference=-1500.0, low=-2345.6), "error", 3510.0)
+    assert "error 2010 by the" in large
+    assert "difference of -1500 at new rows (95 % interval -2346 to" in large
     assert verdict.probability == pytest.approx(found.difference("a", "symmetric").below(0.0))
     assert found.difference("a", "focused") == folds.difference("a", "focused")
     assert verdict.low < verdict.difference < verdict.high < 0.0

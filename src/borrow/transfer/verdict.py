@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from borrow.data.plain import to_json
-from borrow.data.table import Table
+from borrow.data.table import Table, format_value
 from borrow.transfer.decide import (
     CANNOT_TELL,
     HELPS,
@@ -172,13 +172,14 @@ def sentence_of(v: Verdict, scoring: str, alone: float) -> str:
     if v.difference == v.low == v.high == 0.0:
         where = f"in any of {v.folds} folds" if math.isnan(v.evidence) else "in the fit to all rows"
         return f"{begin}: the {label} borrowed nothing {where} and predicts as no transfer does."
-    between = f"{100 * v.level:.3g} % interval {v.low:.3g} to {v.high:.3g}"
+    error, best_alone, difference, low, high = map(format_value, (v.error, alone, v.difference, v.low, v.high))
+    between = f"{100 * v.level:.3g} % interval {low} to {high}"
     unseen = ", which do not show it: fits to all rows do" if against_folds(v, alone) else ""
-    told = f" in {v.folds} folds{unseen}; expect a difference of {v.difference:.3g} at new rows ({between})"
+    told = f" in {v.folds} folds{unseen}; expect a difference of {difference} at new rows ({between})"
     if not v.by_all_rows:
-        told = f", difference {v.difference:.3g} ({between}, {v.folds} folds)"
+        told = f", difference {difference} ({between}, {v.folds} folds)"
     return (
-        f"{begin}: {scoring} {v.error:.3g} by the {label} against {alone:.3g} without the other data "
+        f"{begin}: {scoring} {error} by the {label} against {best_alone} without the other data "
         f"({label_of(v.alone)}){told}. P(borrowing lowers the error) = {probability(v.probability)}{odds(v)}."
     )
 
@@ -192,7 +193,8 @@ def odds(v: Verdict) -> str:
     """How much likelier the primary's rows are given the others than by themselves, where that is known."""
     if math.isnan(v.evidence):
         return ""
-    times = "over 1,000" if v.evidence > math.log(1000.0) else f"{math.exp(max(v.evidence, -7.0)):.2g}"
+    rounded = format_value(float(f"{math.exp(min(max(v.evidence, -7.0), 7.0)):.2g}"))
+    times = "over 1,000" if v.evidence > math.log(1000.0) else rounded
     return f"; its rows are {times} times as likely with the other data as without"
 
 
