@@ -23,7 +23,8 @@ def _seeds(result: dict[str, Any]) -> str:
     first, last = result.get("first and last seed", ("", ""))
     which = f" {first} to {last}" if first != "" else ""
     per_cell = result["draws per cell"]
-    return f"{per_cell['regression']} draws per cell, {per_cell['classification']} of labels, {kind}{which}"
+    by = f"draws of {' and '.join(result['fitted by'])}, judged by {' and '.join(result['judged by'])}"
+    return f"{per_cell['regression']} draws per cell, {per_cell['classification']} of labels, {kind}{which}; {by}"
 
 
 def power() -> str:
