@@ -138,7 +138,7 @@ CALLS = {
     "rbf for labels": (["fit", "data.csv", "--target", "passed", *USUAL[2:], "-m", "rbf"], ["for regression only"]),
     "methods unknown": (["compare", "data.csv", *USUAL, "-m", "best"], ["methods names 'best'", "'pooled'"]),
     "scoring unknown": (["compare", "data.csv", *USUAL, "--scoring", "r2"], ["--scoring 'r2': expected 'mae'"]),
-    "too many folds": (["compare", "data.csv", *USUAL, "--folds", "99"], ["--cv (99, 1)", "the primary has 8 rows"]),
+    "too many folds": (["compare", "data.csv", *USUAL, "--folds", "99"], ["--folds 99", "the primary has 8 rows"]),
     "save without primary": (["compare", "data.csv", *USUAL, "--save", "m"], ["--save needs --primary"]),
     "no jobs": (["compare", "data.csv", *USUAL, "--jobs", "0"], ["--jobs 0"]),
     "store is the table": (
