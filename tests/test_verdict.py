@@ -535,6 +535,15 @@ def test_a_method_that_borrows_nothing_speaks_against_a_relation():
     )
 
 
+def test_every_other_task_has_a_price():
+    """A gain that is plenty for one relation is none where three could have made it by chance."""
+    fits = [closed("single", ALONE, 0.0, 1.2, -30.0), closed("symmetric", 0.4 * ALONE, 1.0, 0.4, -26.0)]
+    for tasks, others in (("ab", 1), ("abcd", 3)):
+        found = made({"single": ALONE, "symmetric": moved(0.0)}, tasks=tasks, left_out=fits)
+        odds = rule.TEMPER * (4.0 - others * rule.COST)
+        assert found.difference("a", "symmetric").law.real == pytest.approx(1.0 / (1.0 + np.exp(-odds)))
+
+
 def test_what_is_in_sight_counts_rows_left_out_and_inputs_elsewhere():
     """By hand, of squares: (s² + d²)/s² on average over the rows by their weights, and over the other inputs."""
     one, other = (

@@ -158,8 +158,8 @@ def smooth(rng: np.random.Generator, inputs: int, waves: int = 400) -> Any:
 
 
 def error(kind: str, y: Any, predicted: Any) -> float:
-    """Mean absolute error, or the Brier score of the probability of the last class."""
-    return float(np.mean(np.abs(y - predicted) if kind == "regression" else ((y == max(y)) - predicted) ** 2))
+    """Mean absolute error, or the Brier score of the probability of the last class, of which y says whether it came."""
+    return float(np.mean(np.abs(y - predicted) if kind == "regression" else (y - predicted) ** 2))
 
 
 def judged(
@@ -177,6 +177,7 @@ def judged(
         cls = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
         auto = cls(primary=primary, methods=methods, cv=cv).fit(X, y, tasks=task)
         verdict, errors = auto.verdict_, {}
+        y_test = y_test if kind == "regression" else 1.0 * (np.asarray(y_test) == auto.classes_[-1])
         for key in auto.comparison_.methods:
             model = auto.members_.get(key) or build(kind, key, None, primary).fit(X, y, tasks=task)
             errors[key] = error(kind, y_test, ask(model))

@@ -279,8 +279,7 @@ def at_size(alone: Interval, log: float, low: float, high: float) -> tuple[float
 
 
 def log_odds(gains: Sequence[tuple[float, float]], relations: int = 1) -> float:
-    """Log of the odds that the tasks are related, the mean of those of the methods; of each the nats of all rows and of
-    the primary's."""
+    """Log of the mean over methods of the odds that tasks are related, by the nats of all rows and the primary's."""
     tempered = [TEMPER * min(rows - COST * relations, given - COST) for rows, given in gains]
     return float(logsumexp(tempered)) - float(np.log(len(tempered)))
 
