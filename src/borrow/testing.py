@@ -19,6 +19,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,10 @@ from numpy.testing import assert_allclose, assert_array_equal, assert_raises
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 
+from borrow import store
 from borrow.covariance.contracts import Covariance, Sites
 from borrow.data.cells import Cells, Codes
+from borrow.estimators import registry
 from borrow.inference.contracts import Inference
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
 from borrow.numerics.linalg import Array
@@ -278,7 +281,8 @@ def check_estimator(estimator: Any, X: Array, y: Any, tasks: Sequence[Any]) -> N
 
     Held to: settings survive cloning and fitting; nothing is answered before a fit; answers do not depend on the order
     of the rows, on how the tasks are given, on which rows are asked together, on the fit before, or on a copy through
-    pickle; moments agree with each other; a fit that is refused leaves the answers as they were.
+    pickle or, where it is registered, a file; moments agree with each other; a fit that is refused leaves the answers
+    as they were.
     """
     settings, labels = estimator.get_params(), np.asarray(tasks)
     model = clone(estimator)
@@ -291,6 +295,9 @@ def check_estimator(estimator: Any, X: Array, y: Any, tasks: Sequence[Any]) -> N
     first = _answers(model, X, tasks)
     _same_answers(first, _answers(pickle.loads(pickle.dumps(model)), X, tasks), rtol=0.0)
     _same_answers(first, _answers(model.fit(X, y, tasks=tasks), X, tasks), rtol=0.0)
+    if registry.entry_of(model) is not None:
+        with TemporaryDirectory() as folder:
+            _same_answers(first, _answers(store.load(store.save(model, f"{folder}/model")), X, tasks), rtol=0.0)
     order = np.random.default_rng(0).permutation(len(X))
     shuffled = clone(model).fit(X[order], np.asarray(y)[order], tasks=labels[order].tolist())
     _same_answers(first, _answers(shuffled, X, tasks))

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from borrow.data.cells import Cells, Codes
 from borrow.numerics.linalg import Array, to_host
+from borrow.numerics.stored import stored
 
 
 class AnySites(Protocol):
@@ -37,6 +38,7 @@ class AnySites(Protocol):
         """The same as NumPy arrays."""
 
 
+@stored("sites")
 class Sites(NamedTuple):
     """The sites written out: natural parameters, one of each per row."""
 

@@ -29,11 +29,13 @@ from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
+from borrow.numerics.stored import stored
 
 #: Below this share of distinct inputs the kernel is evaluated on these alone.
 REPEATED = 0.6
 
 
+@stored("dense-tasks")
 @dataclass(eq=False)
 class DenseTasks(Rebuilt):
     """The prior over all tasks' functions as one matrix."""
@@ -140,6 +142,7 @@ class DenseTasks(Rebuilt):
         return DensePosterior(self, sites)
 
 
+@stored("dense-posterior")
 @dataclass(eq=False)
 class DensePosterior(Rebuilt):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""

@@ -16,10 +16,12 @@ from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, is_tensor, namespace, to_host
+from borrow.numerics.stored import stored
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
+@stored("carrier-basis")
 class Basis(NamedTuple):
     """A kernel and the inducing inputs that carry functions drawn from it.
 
@@ -31,6 +33,7 @@ class Basis(NamedTuple):
     keeps: bool = True
 
 
+@stored("inducing-basis")
 @dataclass(frozen=True)
 class InducingBasis:
     """A basis with the factor of its k(Z, Z), which is computed when it is first needed and never travels.

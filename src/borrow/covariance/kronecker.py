@@ -24,8 +24,10 @@ from borrow.covariance.layout import Design, Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
+from borrow.numerics.stored import stored
 
 
+@stored("complete-tasks")
 @dataclass(eq=False)
 class CompleteTasks(Rebuilt):
     """The prior over all tasks' functions on a complete design."""
@@ -46,6 +48,7 @@ class CompleteTasks(Rebuilt):
         return CompletePosterior(self, sites)
 
 
+@stored("complete-posterior")
 @dataclass(eq=False)
 class CompletePosterior(Rebuilt):
     """The posterior of all functions given the sites, in the eigenvectors of both factors."""

@@ -25,6 +25,7 @@ from borrow.data.cells import Cells, Codes, Stacked
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, is_tensor, namespace, rows_first, sparse_product
+from borrow.numerics.stored import stored
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def alike(members: list[int], sizes: Codes) -> list[list[int]]:
     return out
 
 
+@stored("design")
 @dataclass(frozen=True)
 class Design(Stacked):
     """Rows of all tasks, stacked by task; within a task inputs are distinct. Found once for a fit."""

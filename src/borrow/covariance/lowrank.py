@@ -30,6 +30,7 @@ from borrow.covariance.two_pass import Shared, TwoPassCovariance
 from borrow.kernels import Kernel
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, right_solve_transposed, row_dots, sparse_product, to_host
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
 #: Rows whose marginals are found at a time: the joint coefficients of a block are held at once.
@@ -191,6 +192,7 @@ class SecondPass:
         return mean, to_host(J), own
 
 
+@stored("low-rank-parameters")
 @dataclass(frozen=True)
 class LowRankParameters:
     """What the prior is built from besides the rows: one basis, R with one row per task, the intercepts' variance."""
@@ -213,6 +215,7 @@ class LowRankParameters:
         return replace(self, R=self.R[tasks])
 
 
+@stored("low-rank-tasks", state="tasks parameters jitter")
 class LowRankTasks(TwoPassCovariance):
     """The prior over all tasks' functions, of rank P in the tasks and m in the inputs."""
 

@@ -41,6 +41,7 @@ from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks, TaskShard
 
 
@@ -298,6 +299,7 @@ class SecondPass:
         return (mean, J, own) if full else (mean, (own + linalg.row_dots(J, J)).clip(0.0))
 
 
+@stored("shared-parameters")
 @dataclass(frozen=True)
 class SharedParameters:
     """What the prior is built from besides the rows.
@@ -319,6 +321,7 @@ class SharedParameters:
         return replace(self, weights=self.weights[tasks], specific=self.specific[tasks])
 
 
+@stored("shared-covariance", state="tasks parameters jitter")
 class SharedCovariance(TwoPassCovariance):
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters.
 
@@ -343,6 +346,7 @@ class SharedCovariance(TwoPassCovariance):
         return SharedPosterior(self, sites)
 
 
+@stored("shared-posterior", state="prior sites shared")
 class SharedPosterior(TwoPassPosterior):
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 

@@ -25,9 +25,11 @@ from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Pred
 from borrow.covariance.inducing import LOG_2PI, InducingBasis
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import CacheKey, PlacedTasks, TaskShard
 
 
+@stored("shared")
 @dataclass(frozen=True)
 class Shared:
     """The posterior of the shared functions, whitened: the factor of their precision, and their mean."""
@@ -151,6 +153,7 @@ class TwoPassCovariance:
         return TwoPassPosterior(self, sites)
 
 
+@stored("low-rank-posterior", state="prior sites shared")
 class TwoPassPosterior:
     """The posterior of all functions given the sites, with evidence, prediction and adjoints."""
 

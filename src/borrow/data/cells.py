@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 
 Codes = npt.NDArray[np.intp]
 
 
+@stored("rows")
 @dataclass(frozen=True)
 class Rows:
     """A table as read, before merging: inputs, task codes, targets (NaN: unlabelled), weights, replicates."""
@@ -68,6 +70,7 @@ class Stacked:
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
 
+@stored("cells")
 @dataclass(frozen=True)
 class Cells(Stacked):
     """Labelled rows merged by input and task, stacked by task and sorted by input.

@@ -41,6 +41,7 @@ from borrow.data.written import (
     scale_of,
     units_of,
 )
+from borrow.numerics.stored import stored
 from borrow.numerics.warned import warn
 
 if TYPE_CHECKING:  # which loads SciPy, and `borrow info` needs none
@@ -162,6 +163,7 @@ class Filled(Decision):
         return "; ".join(part for part in (self.words(), told) if part)
 
 
+@stored("numbers")
 @dataclass(frozen=True)
 class Numbers(Filled):
     """A column of numbers, taken as they are; gaps have the median, and a column of their own marks them."""
@@ -171,6 +173,7 @@ class Numbers(Filled):
         return as_floats(values, self.name)
 
 
+@stored("measured")
 @dataclass(frozen=True)
 class Measured(Filled):
     """Numbers that are written with a unit or with decimal commas; numbers themselves are taken to be in the unit."""
@@ -194,6 +197,7 @@ class Measured(Filled):
         return f"{self.units.before}{number:.4g} {self.units.after}".strip()
 
 
+@stored("times")
 @dataclass(frozen=True)
 class Times(Filled):
     """Times of day: hours since midnight, and where in the day they are where they go round it."""
@@ -231,6 +235,7 @@ class Times(Filled):
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
+@stored("levels")
 @dataclass(frozen=True)
 class Levels(Decision):
     """Text of few levels. Two of them are one column; `rare` ones share the last column."""
@@ -281,6 +286,7 @@ class Levels(Decision):
         return f"{some}, one for the other {len(self.rare)}"
 
 
+@stored("ordered")
 @dataclass(frozen=True)
 class Ordered(Filled):
     """Levels that have an order: their place in it."""
@@ -312,6 +318,7 @@ class Ordered(Filled):
         return self.levels[round(number)]
 
 
+@stored("dates")
 @dataclass(frozen=True)
 class Dates(Filled):
     """Dates or times: days since the first, and where they stand in the cycles that they go round."""
@@ -368,6 +375,7 @@ class Dates(Filled):
         return at.isoformat(" ", "minutes").removesuffix(" 00:00")
 
 
+@stored("left-out")
 @dataclass(frozen=True)
 class LeftOut(Decision):
     """A column that is not used."""
@@ -388,6 +396,7 @@ class LeftOut(Decision):
         return f"left out: {self.why}"
 
 
+@stored("task-column")
 @dataclass(frozen=True)
 class TaskColumn(Decision):
     """The column that names the task: it stays as it is."""

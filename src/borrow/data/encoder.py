@@ -32,9 +32,11 @@ from borrow.data.encode import (
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, warn_identifier_columns
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 from borrow.numerics.warned import log, warn
 
 
+@stored("TableEncoder")
 @dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Numbers from a table as people have it: text, dates and gaps encoded, the task column left alone.

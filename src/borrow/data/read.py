@@ -32,6 +32,7 @@ from borrow.data.plain import TOO_LARGE, is_missing, name_some, to_floats
 from borrow.data.scaling import column_scales
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 from borrow.numerics.warned import warn
 
 #: Rows from which on a column of whole numbers that never repeat is named.
@@ -42,6 +43,7 @@ SMALLEST, LARGEST = 1e-100, 1e100
 MOST_TIMES = 1e9
 
 
+@stored("schema")
 @dataclass(frozen=True)
 class Schema:
     """What `fit` saw, for `predict` to be held to."""

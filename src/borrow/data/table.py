@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from borrow.numerics.stored import stored
+
 #: Half the width of a 95 % interval, in standard errors.
 HALF = 1.959963984540054
 
 
+@stored("table")
 class Table(dict[str, Any]):
     """Columns by name, all of one length. It prints as a table, in a notebook too.
 

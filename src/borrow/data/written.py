@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from borrow.numerics.stored import stored
+
 #: A decimal comma; and numbers whose comma or point could as well separate thousands.
 DECIMAL = r"^([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)$"
 THOUSANDS = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}
@@ -139,6 +141,7 @@ def _hours(hour: str, minute: str, second: str | None, half: str | None) -> floa
     return hours + int(minute) / 60.0 + float(second or 0.0) / 3600.0
 
 
+@stored("units")
 @dataclass(frozen=True)
 class Units:
     """How the numbers of a column are written: what stands before and after each, and whether commas are decimal."""

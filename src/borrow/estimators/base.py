@@ -26,6 +26,7 @@ from borrow.estimators.settings import Allowed, check_allowed, check_seed, one_o
 from borrow.estimators.view import draw, draw_tasks, learnt
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import open_workers
@@ -36,6 +37,7 @@ Place = Callable[[Cells], PlacedTasks]
 BLOCK = 4096
 
 
+@stored("fitted")
 @dataclass(frozen=True)
 class Fitted:
     """Everything that a fit leaves behind. It is made completely, then assigned, and never changed."""

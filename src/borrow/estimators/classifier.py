@@ -30,6 +30,7 @@ from borrow.inference.ep import cavity, class_bias
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array, to_host
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import together, warn
 from borrow.tasks.placed import PlacedTasks
@@ -378,6 +379,7 @@ class LabelModel:
         return {"bias_": dict(zip(labels, self.bias.tolist(), strict=True))}
 
 
+@stored("ep-labels")
 @dataclass(frozen=True)
 class EPLabels(LabelModel):
     """A GP model fitted to labels by EP: its posterior is the fit of the model."""

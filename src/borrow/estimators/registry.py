@@ -13,6 +13,10 @@ from typing import Any, Literal, TypeVar
 
 from sklearn.base import RegressorMixin
 
+from borrow.numerics.stored import class_of, name_of
+from borrow.numerics.stored import state_names as state_names
+from borrow.numerics.stored import stored as stored
+
 Class = TypeVar("Class", bound=type)
 
 
@@ -72,6 +76,18 @@ def register(key: str | None = None, label: str = "", **more: Any) -> Callable[[
 def entries() -> list[Entry]:
     """All entries, in the order of every table."""
     return sorted(_entries.values(), key=lambda e: (e.rank, e.name))
+
+
+def name_in_files(kind: type) -> str | None:
+    """What files call a class: a registered estimator by its name, another as it declares (`stored`), or None."""
+    entry = by_name(kind.__name__)
+    return name_of(kind) if entry is None or entry.estimator is not kind else entry.name
+
+
+def class_in_files(name: str) -> type | None:
+    """The class that files call so; None where there is none."""
+    entry = by_name(name)
+    return class_of(name) if entry is None else entry.estimator
 
 
 def by_name(name: str) -> Entry | None:

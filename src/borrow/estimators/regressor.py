@@ -24,6 +24,7 @@ from borrow.inference.hyper_uncertainty import HyperUncertainty, OtherModel, Unc
 from borrow.inference.likelihoods import Gaussian
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import together, warn
 from borrow.tasks.placed import PlacedTasks
@@ -54,6 +55,7 @@ class RegressionModel(Protocol):
         """The public attributes of this model, by name."""
 
 
+@stored("fitted-regression")
 @dataclass(frozen=True)
 class FittedRegression(Fitted):
     """A fitted regressor: targets of task t are center[t] + scale[t] times what the model predicts."""

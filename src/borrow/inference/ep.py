@@ -31,6 +31,7 @@ from borrow.inference.contracts import Likelihood
 from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.optimise import Values
+from borrow.numerics.stored import stored
 from borrow.numerics.warned import log
 from borrow.tasks.placed import PlacedTasks
 
@@ -163,6 +164,7 @@ def class_bias(cells: Cells) -> Array:
     return ndtri(np.clip(share, CLIP, 1.0 - CLIP))
 
 
+@stored("ep-inference")
 @dataclass(frozen=True)
 class EPInference:
     """EP with a likelihood, as the models call it: no hyper-parameters beyond the covariance's."""

@@ -11,6 +11,7 @@ import numpy as np
 from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.inference.likelihoods import Gaussian
 from borrow.numerics.optimise import Values
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -39,6 +40,7 @@ def exact(covariance: Covariance, likelihood: Gaussian) -> Exact:
     return Exact(covariance.condition(likelihood), likelihood)
 
 
+@stored("exact-inference")
 @dataclass(frozen=True)
 class ExactInference:
     """Exact inference as the models call it: `values["noise"]` holds the log noise of each task."""

@@ -36,6 +36,7 @@ from borrow.inference.ep import cavity
 from borrow.kernels import Constant, Kernel, Sum
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, pack, unpack
+from borrow.numerics.stored import stored
 from borrow.numerics.warned import log
 
 #: Where one evaluation costs more than that of so many rows with all pairs written out, hyper-parameters are taken as
@@ -61,6 +62,7 @@ SCALE_ROWS = 6.0
 Evaluate = Callable[[Values], tuple[float, Any]]
 
 
+@stored("hyper-uncertainty")
 @dataclass(frozen=True)
 class HyperUncertainty:
     """Posteriors at other hyper-parameters that explain the data nearly as well, and how much each counts."""
@@ -87,6 +89,7 @@ class HyperUncertainty:
         return found
 
 
+@stored("uncertainty-by-task")
 @dataclass(frozen=True)
 class UncertaintyByTask:
     """That of tasks that share nothing: each has its own."""
@@ -120,6 +123,7 @@ class UncertaintyByTask:
     left_out = HyperUncertainty.left_out
 
 
+@stored("other-model")
 @dataclass(frozen=True)
 class OtherModel:
     """Another model that may hold instead, and how probable it is: what is predicted is the average of both.

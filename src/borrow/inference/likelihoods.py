@@ -11,8 +11,10 @@ import numpy as np
 from borrow.covariance.inducing import LOG_2PI
 from borrow.data.cells import Cells
 from borrow.numerics.linalg import Array, as_type_of, erfcx, log_ndtr, log_sum_exp, namespace
+from borrow.numerics.stored import stored
 
 
+@stored("noise-sites", "gaussian")
 @dataclass(frozen=True)
 class Gaussian:
     """y = f + noise, with one variance per task, observed as cell means with counts.
@@ -75,6 +77,7 @@ class Gaussian:
         return by_cells - 0.5 * (c.dof - c.scatter / self.noise)
 
 
+@stored("probit")
 class Probit:
     """p(y | f) = Phi(y f) for y in -1, +1; a bias is added to the mean by the caller.
 
@@ -113,6 +116,7 @@ def hazard(z: Array) -> tuple[Array, Array]:
     return r, namespace(z).where(far, series, z + r)
 
 
+@stored("logistic", state="n_nodes nodes log_weights grid log_grid")
 class Logistic:
     """p(y | f) = s(y f) with s(t) = 1 / (1 + exp(-t)), its moments by quadrature. With M = y m and V = v:
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
 from borrow.numerics.linalg import Array, namespace
+from borrow.numerics.stored import stored
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def _total(gradients: list[Any]) -> Array | None:
     return None if gradients[0] is None else reduce(add, gradients)
 
 
+@stored("Sum")
 @dataclass(frozen=True)
 class Sum(Composite):
     """k_1 + k_2 + ...
@@ -134,6 +136,7 @@ class Sum(Composite):
         return " + ".join(map(repr, self.parts))
 
 
+@stored("Product")
 @dataclass(frozen=True)
 class Product(Composite):
     """k_1 k_2 ...
@@ -156,6 +159,7 @@ class Product(Composite):
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.parts)
 
 
+@stored("TaskKernels", state="templates theta parts")
 class TaskKernels(Sequence[Kernel | None]):
     """One kernel per task, each made when it is asked for: `templates[t]` with its part of theta."""
 

@@ -19,8 +19,10 @@ from borrow.numerics.linalg import (
     namespace,
     weigh_rows,
 )
+from borrow.numerics.stored import stored
 
 
+@stored("Constant")
 @dataclass(frozen=True, repr=False)
 class Constant(Homogeneous):
     """The same covariance everywhere: an unknown offset.
@@ -55,6 +57,7 @@ class Constant(Homogeneous):
         return np.broadcast_to(np.float64(self.variance), shape), pullback
 
 
+@stored("Linear")
 @dataclass(frozen=True, repr=False)
 class Linear(Leaf):
     """sum_j variance_j x_j z_j: straight lines through the origin (add a `Constant` for an offset).
@@ -121,6 +124,7 @@ class Linear(Leaf):
         return K, pullback
 
 
+@stored("NeuralNetwork")
 @dataclass(frozen=True, repr=False)
 class NeuralNetwork(Leaf):
     """Arcsine kernel of a network with infinitely many sigmoid units.
@@ -195,6 +199,7 @@ class NeuralNetwork(Leaf):
         return d, pullback
 
 
+@stored("SmoothLinear")
 @dataclass(frozen=True, repr=False)
 class SmoothLinear(Leaf):
     """variance exp(-|a - c|^2 / 2) + linear_variance a'c + bias_variance; a = x / lengthscale, c = z / lengthscale.

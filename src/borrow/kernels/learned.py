@@ -12,8 +12,10 @@ from scipy import sparse
 
 from borrow.kernels.base import Gradient, Kernel, Leaf, Pullback
 from borrow.numerics.linalg import Array, as_type_of, inner, row_dots
+from borrow.numerics.stored import stored
 
 
+@stored("LearnedKernel")
 @dataclass(frozen=True, eq=False, repr=False)
 class LearnedKernel(Leaf):
     """variance (raw_weight k(x, Z) R R' k(Z, z) + base_weight k(x, z)) with k the base kernel.

@@ -11,6 +11,7 @@ import numpy as np
 
 from borrow.kernels.base import Gradient, Homogeneous, Pullback
 from borrow.numerics.linalg import Array, column_dots, inner, namespace, squared_distances, to_host, weigh_rows
+from borrow.numerics.stored import stored
 
 Slope = Callable[[], Array]
 
@@ -99,6 +100,7 @@ class Stationary(Homogeneous):
         return namespace(X).concatenate([by_variance, by_lengthscale], axis=-1)
 
 
+@stored("SquaredExponential")
 @dataclass(frozen=True, repr=False)
 class SquaredExponential(Stationary):
     """variance * exp(-r^2 / 2).
@@ -119,6 +121,7 @@ class SquaredExponential(Stationary):
         return e, lambda: -0.5 * e, {}
 
 
+@stored("Matern")
 @dataclass(frozen=True, repr=False)
 class Matern(Stationary):
     """Matérn kernel of smoothness nu = 1/2, 3/2 or 5/2.
@@ -167,6 +170,7 @@ class Matern(Stationary):
         return r, lambda: (-5.0 / 6.0) * linear, {}
 
 
+@stored("RationalQuadratic")
 @dataclass(frozen=True, repr=False)
 class RationalQuadratic(Stationary):
     """variance * (1 + r^2 / (2 alpha))^-alpha: a mixture of lengthscales.
@@ -195,6 +199,7 @@ class RationalQuadratic(Stationary):
         return k, lambda: k / base * -0.5, {"alpha": lambda: (xp.log(base) * base - base + 1.0) / base * k * -a}
 
 
+@stored("Periodic")
 @dataclass(frozen=True, repr=False)
 class Periodic(Homogeneous):
     """variance * exp(-2 sum_j sin^2(pi (x_j - z_j) / period_j) / lengthscale_j^2).

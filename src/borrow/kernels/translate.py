@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,19 @@ from borrow.kernels.base import Homogeneous, Kernel
 from borrow.kernels.compose import Product, Sum
 from borrow.kernels.dot import Constant, Linear
 from borrow.kernels.stationary import Matern, Periodic, RationalQuadratic, SquaredExponential
+from borrow.numerics.stored import stored
+
+for _kind in (
+    sk.ConstantKernel,
+    sk.DotProduct,
+    sk.ExpSineSquared,
+    sk.Matern,
+    sk.RBF,
+    sk.RationalQuadratic,
+    sk.Product,
+    sk.Sum,
+):
+    stored(f"sklearn.{_kind.__name__}", state=" ".join(signature(_kind).parameters))(_kind)
 
 
 def from_sklearn(kernel: Any) -> Kernel:
@@ -49,6 +63,7 @@ def from_sklearn(kernel: Any) -> Kernel:
     )
 
 
+@stored("PeriodicInOneColumn")
 class PeriodicInOneColumn(Periodic):
     """scikit-learn's ExpSineSquared is the sine of a Euclidean distance: ours in one column only."""
 

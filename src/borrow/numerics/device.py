@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from borrow.numerics import memory
+from borrow.numerics.stored import stored
 
 #: A task by itself goes to the GPU from this many rows on: one small matrix at a time is faster on the host.
 ALONE_ROWS = 500
@@ -30,9 +31,13 @@ MATRICES = 7
 INSTALL = "pip install 'borrow[gpu]'"
 
 
+@stored()
 @dataclass(frozen=True)
 class Device:
-    """A place for tensors. `name` is PyTorch's; unpickled where there is no such place it is None, the host."""
+    """A place for tensors. `name` is PyTorch's; unpickled where there is no such place it is None, the host.
+
+    It stays out of files: what is read from one is computed on the host.
+    """
 
     name: str
 

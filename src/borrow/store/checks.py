@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from borrow.estimators.base import Fitted
 from borrow.numerics import memory
 
 #: The name of a kind of array that is plain memory: numbers, truth, text, bytes, times.
@@ -124,7 +123,7 @@ def check_fields(kind: type, state: dict[str, Any], size: int) -> None:
     numbers in the fields of a fitted model count rows, columns or tasks, or point at them, so that none of them is
     larger than the file; the settings of an estimator are its user's.
     """
-    attributes = state.get("attributes") if issubclass(kind, Fitted) else None
+    attributes = state.get("attributes")
     for name in [*state, *(attributes if isinstance(attributes, dict) else ())]:
         if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
             raise PageError(f"{kind.__name__} has a field of the name {str(name)[:40]!r}")

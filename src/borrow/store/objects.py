@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import fields, is_dataclass
-from functools import cached_property
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,8 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from borrow.numerics.device import Device
+from borrow import models
+from borrow.estimators import registry
 from borrow.store.checks import (
     BITS,
     PageError,
@@ -43,7 +44,6 @@ from borrow.store.checks import (
     named_dtype,
     read_sparse,
 )
-from borrow.store.kinds import class_of, name_of
 
 Arrays = list[npt.NDArray[Any]]
 
@@ -90,7 +90,7 @@ class _Writer:
             return {"bytes": value.hex()}
         if kind in (datetime.date, datetime.datetime) and getattr(value, "tzinfo", None) is None:
             return {kind.__name__: value.isoformat()}
-        if isinstance(value, Device):  # a file holds no tensors: what is read is computed on the host
+        if registry.name_in_files(kind) == "":
             return None
         if id(value) not in self.places:
             entry = self.entry(value)  # first: those that it refers to stand before it
@@ -124,7 +124,7 @@ class _Writer:
         if kind is np.random.Generator:
             state = value.bit_generator.state
             return {"random": state["bit_generator"], "state": self.put(state)}
-        name = name_of(value)
+        name = declared(registry.name_in_files, kind)
         if name is None:
             why = (
                 f"its kind is {kind.__module__}.{kind.__qualname__}; what can be saved is an estimator or kernel of "
@@ -139,17 +139,21 @@ class _Writer:
         return {"class": name, "fields": {n: self.put(v) for n, v in state_of(value).items()}}
 
 
+def declared(find: Callable[[Any], Any], what: Any) -> Any:
+    """What the registry finds; where it finds nothing, all of this package is asked to declare itself first."""
+    if find(what) is None:
+        models.load()
+        import_module("borrow.transfer.auto")
+        import_module("borrow.kernels.translate")
+    return find(what)
+
+
 def state_of(value: Any) -> dict[str, Any]:
-    """The state that a class declares, else the fields of the instance; what it computes when asked stays out."""
-    kind = type(value)
-    if hasattr(kind, "from_state"):
-        return dict(value.state())
+    """The state that a class declares by name; of an estimator its settings and what it learnt."""
     if isinstance(value, BaseEstimator):
         return vars(value)
     state = value.__getstate__() or {}
-    if is_dataclass(kind):
-        return {f.name: state[f.name] for f in fields(kind)}
-    return {n: v for n, v in state.items() if not isinstance(getattr(kind, n, None), cached_property)}
+    return {n: state[n] for n in registry.state_names(type(value))}
 
 
 def _shown(value: Any) -> str:
@@ -234,7 +238,7 @@ class _Reader:
         raise PageError(f"it has {_shown(entry)} where an object is expected")
 
     def instance(self, name: str, entry: dict[str, Any]) -> Any:
-        kind = class_of(name)
+        kind = declared(registry.class_in_files, name)
         if kind is None:
             raise PageError(f"it names {name!r}, which this borrow does not know; update borrow")
         match entry:
@@ -255,17 +259,13 @@ _REMEDY = "it comes from another version of borrow: load it with that one, or fi
 
 
 def _instance(kind: type, state: dict[str, Any], size: int) -> Any:
-    """An instance with these fields; nothing of its class is called but `from_state`, where it declares one."""
+    """An instance with these fields; nothing of its class is called."""
     check_fields(kind, state, size)
-    if hasattr(kind, "from_state"):
-        return kind.from_state(state)
     if issubclass(kind, BaseEstimator):
         if missing := set(kind._get_param_names()) - set(state):  # type: ignore[attr-defined]
             raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
-    elif is_dataclass(kind):
-        expected = {f.name for f in fields(kind)}
-        if set(state) != expected:
-            raise PageError(f"the fields {sorted(expected ^ set(state))} of {kind.__name__} do not agree; {_REMEDY}")
+    elif wrong := set(registry.state_names(kind)) ^ set(state):
+        raise PageError(f"the fields {sorted(wrong)} of {kind.__name__} do not agree; {_REMEDY}")
     value: Any = object.__new__(kind)
     value.__dict__.update(state)
     return value

@@ -18,6 +18,7 @@ import numpy as np
 from borrow.data.cells import Cells, Codes
 from borrow.numerics import device as devices
 from borrow.numerics.device import Device, place, require
+from borrow.numerics.stored import stored
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
 
 T = TypeVar("T")
@@ -112,6 +113,7 @@ class TaskShard:
         return place(self.cells.X, self.device)
 
 
+@stored("placed-tasks", state="cells kept device")
 class PlacedTasks:
     """The tasks whose rows are `cells`: one shard in this process, or several on workers while these are open.
 

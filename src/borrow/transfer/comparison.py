@@ -14,6 +14,7 @@ import numpy as np
 
 from borrow.data.labels import list_labels
 from borrow.data.table import Table
+from borrow.numerics.stored import stored
 from borrow.transfer import ledger
 from borrow.transfer.attribute import Set, Worth, attribute, coalitions, near_copies, relations_to, secondary_table
 from borrow.transfer.decide import (
@@ -45,6 +46,7 @@ Records = list[dict[str, Any]]
 MOST_VERDICTS = 8
 
 
+@stored("Comparison")
 @dataclass(frozen=True)
 class Comparison:
     """Methods compared on the same folds of the task that matters. Everything is data that JSON keeps.

@@ -29,6 +29,7 @@ from borrow.data.read import Schema, read_training
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, LabelEstimator, NumberEstimator, TaskEstimator, as_labels
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 
 PENALTIES = np.geomspace(1e-3, 1e3, 13)
 LEVEL = 1e6
@@ -36,6 +37,7 @@ LEVEL = 1e6
 DEVIATIONS = (1.0, 0.1, 0.01)
 
 
+@stored("linear-fit")
 @dataclass(frozen=True)
 class LinearFit:
     """One line per task and output: level[t] + slopes[t] (x - center)/scales; `std` is the spread about it."""
@@ -96,6 +98,7 @@ class _Reference(_Simple):
         return model(rows, task), model.std[task]
 
 
+@stored("ridge-reference")
 @dataclass(eq=False, repr=False)
 class RidgeReference(NumberEstimator, _Reference):
     """The mean or a line of each task by itself, or lines that tasks share; see the top of this page.
@@ -163,6 +166,7 @@ def dual_ridge(K: Array, y: Array, tasks: list[Codes]) -> tuple[float, Array, Ar
     return min(found, key=lambda f: f[0])
 
 
+@stored("logistic-reference")
 @dataclass(eq=False, repr=False)
 class LogisticReference(LabelEstimator, _Reference):
     """Shares of the classes or a logistic regression of each task by itself, or slopes that tasks share.

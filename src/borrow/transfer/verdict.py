@@ -10,6 +10,7 @@ from typing import Any
 
 from borrow.data.plain import to_json
 from borrow.data.table import Table, format_value
+from borrow.numerics.stored import stored
 from borrow.transfer.decide import (
     CANNOT_TELL,
     HELPS,
@@ -38,6 +39,7 @@ LEAST_WEIGHT = 0.03
 STRONG = 0.5
 
 
+@stored("Verdict")
 @dataclass(frozen=True)
 class Verdict:
     """The answer for one primary; printed, it is a page. Differences are errors less those without the other data.

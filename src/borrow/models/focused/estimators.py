@@ -26,6 +26,7 @@ from borrow.models.focused.search import optimise, with_inducing
 from borrow.models.focused.settings import check_memory, parameter_names, prepare, primary_code, weight_sd
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import log, warn
 from borrow.tasks.placed import PlacedTasks
@@ -36,6 +37,7 @@ NO_NEW_TASK = "it is for one task that has rows"
 MOST_INDUCING = 1000
 
 
+@stored("focused-fit")
 @dataclass(frozen=True)
 class FocusedFit(GPFit):
     """The focused model with the hyper-parameters found, for labels and for numbers alike."""

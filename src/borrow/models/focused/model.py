@@ -57,9 +57,11 @@ from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncer
 from borrow.models.gp.task_model import TaskModel
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Objective, Values, pack, with_prior
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks
 
 
+@stored("focused-setup")
 @dataclass(frozen=True)
 class Setup(TaskModel):
     """The model without its hyper-parameters."""

@@ -36,6 +36,7 @@ from borrow.models.gp.model import (
 )
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks
 
 #: Why no transfer cannot answer for a task never seen, and why "auto" leaves pooling out.
@@ -78,6 +79,7 @@ class PlainGP(GPEstimator):
         return found, fit, uncertainty
 
 
+@stored("single-task-fit")
 @dataclass(frozen=True)
 class SingleTaskFit(GPFit):
     """One GP per task: its posterior is a list of theirs."""
@@ -197,6 +199,7 @@ class SingleTaskGPRegressor(GPRegressor, SingleTaskGP):
         return whole if self.only is None else whole.only(rows.labels.index(self.only))
 
 
+@stored("pooled-fit")
 @dataclass(frozen=True)
 class PooledFit(GPFit):
     """One GP for all rows."""

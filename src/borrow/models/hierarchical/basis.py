@@ -32,6 +32,7 @@ from borrow.numerics.linalg import (
     solve,
     symmetric_eigen,
 )
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks, TaskShard
 from borrow.tasks.workers import Workers
 
@@ -92,6 +93,7 @@ def at_positions(positions: Codes, Phi: Array | None) -> Features:
     return Features(positions, True) if Phi is None else Features(Phi[positions], False)
 
 
+@stored("hierarchical-basis")
 @dataclass(frozen=True)
 class Basis:
     """What theta is. `Phi` holds phi of the labelled inputs, None where theta is f at those inputs."""

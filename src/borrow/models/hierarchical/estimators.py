@@ -26,6 +26,7 @@ from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
 from borrow.tasks.workers import Workers, open_workers
@@ -217,6 +218,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         return AdaptedRegressor(self, self._new_task(fitted.model, rows, target, fitted.center, fitted.scale))
 
 
+@stored("adapted-regressor")
 @dataclass(frozen=True)
 class AdaptedRegressor:
     """What `adapt` returns."""
@@ -239,6 +241,7 @@ class AdaptedRegressor:
         return mean, task.scale * np.sqrt(second + noise)
 
 
+@stored("hierarchical-margins")
 @dataclass(frozen=True)
 class Margins(LogOdds):
     """One class against the rest: f_l, back in units of -1 and +1, and the sigmoid on it."""
@@ -360,6 +363,7 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         return AdaptedClassifier(self, tasks)
 
 
+@stored("adapted-classifier")
 @dataclass(frozen=True)
 class AdaptedClassifier:
     """What `adapt` returns."""

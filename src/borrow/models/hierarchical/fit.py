@@ -71,6 +71,7 @@ from borrow.numerics.linalg import (
     to_host,
 )
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Values
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import Workers
 
@@ -166,6 +167,7 @@ MARGIN = (1.0, 0.0)
 BLOCK = 2000
 
 
+@stored("hierarchical-fit")
 @dataclass(frozen=True)
 class Fit:
     """A fitted model, in units of scaled targets. The only input column of a cell is its position in X."""
@@ -382,6 +384,7 @@ def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -
     )
 
 
+@stored("hierarchical-new-task")
 @dataclass(frozen=True)
 class NewTask:
     """A task never seen, on the prior learnt from the others: mean mu(x), covariance eq. (19)."""

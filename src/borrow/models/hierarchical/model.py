@@ -96,6 +96,7 @@ from borrow.numerics.linalg import (
     weigh_rows,
 )
 from borrow.numerics.optimise import NOISE_FLOOR
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import CacheKey
 from borrow.tasks.workers import Workers
 
@@ -163,6 +164,7 @@ def arrange(basis: Basis, cells: Cells, workers: Workers | None = None, device: 
     return Problem(basis.on(device if workers is None else None), PlacedGroups(cells, basis.Phi, workers, device))
 
 
+@stored("hierarchical-strengths")
 @dataclass(frozen=True)
 class Strengths:
     """Of the priors: pi and tau in tasks (infinite: no mean, K = kappa), the noise's in rows around a level (0: no)."""
@@ -175,6 +177,7 @@ class Strengths:
     exact_mean: bool = False  # the mean maximises the objective given K and the noise, instead of one step of EM's
 
 
+@stored("hierarchical-state")
 @dataclass(frozen=True)
 class State:
     """What EM learns."""

@@ -43,6 +43,7 @@ from borrow.models.ivm.problems import (
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
@@ -52,6 +53,7 @@ F = TypeVar("F", bound=Fitted)
 SLOPE_SD, SHIFT_SD = 0.5, 2.0
 
 
+@stored("ivm-chosen")
 @dataclass(frozen=True)
 class Chosen:
     """The rows that a model rests on."""
@@ -169,6 +171,7 @@ def warn_prior_tasks(counts: Mapping[Hashable, int], task: Codes) -> None:
         )
 
 
+@stored("ivm-fit")
 @dataclass(frozen=True)
 class IVMFit(GPFit):
     """The model of numbers, fitted; its cells are the chosen rows."""
@@ -292,6 +295,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         return child
 
 
+@stored("ivm-labels")
 @dataclass(frozen=True)
 class IVMLabels(LabelModel):
     """The model of labels, fitted to one class against the rest.

@@ -47,6 +47,7 @@ from borrow.models.multitask.task_covariance import FreeForm, LowRank
 from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import SMALL_BLOCK
 from borrow.numerics.warned import warn
 from borrow.tasks.placed import PlacedTasks
@@ -56,6 +57,7 @@ from borrow.tasks.placed import PlacedTasks
 Found = tuple[Setup, Optimum, NoTransfer | None, list[float] | None]
 
 
+@stored("multitask-fit")
 @dataclass(frozen=True)
 class MultiTaskFit(GPFit):
     """The symmetric model with the hyper-parameters found, for labels and for numbers alike."""

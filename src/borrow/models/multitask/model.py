@@ -52,6 +52,7 @@ from borrow.models.gp.task_model import TaskModel
 from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks
 from borrow.numerics.linalg import Array, cholesky_jittered
 from borrow.numerics.optimise import Objective, Values, with_prior
+from borrow.numerics.stored import stored
 from borrow.tasks.placed import PlacedTasks
 
 #: Less than this is noise, and less of the fit crosses from task to task: transfer has cancelled (sec. 2.3).
@@ -60,6 +61,7 @@ CANCELLED = 1e-3
 AS_PRINTED = "low rank, as printed"
 
 
+@stored("multitask-setup")
 @dataclass(frozen=True)
 class Setup(TaskModel):
     """The model without its hyper-parameters."""

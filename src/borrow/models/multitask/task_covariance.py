@@ -38,6 +38,7 @@ from borrow.kernels import Kernel
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
+from borrow.numerics.stored import stored
 
 #: Prior of the spread of loadings around their means: degrees of freedom and standard deviation.
 LOADINGS_DOF, LOADINGS_SD = 4.0, 0.3
@@ -255,6 +256,7 @@ class FactorForm(Form):
         return {"factor": [f"entry ({sharing[i]!r}, {sharing[j]!r}) of the factor of K^f" for i, j in at]}
 
 
+@stored("multitask-free-form")
 @dataclass(frozen=True)
 class FreeForm(FactorForm):
     """K^f = L L' of all tasks."""
@@ -271,6 +273,7 @@ class FreeForm(FactorForm):
         return range(self.M)
 
 
+@stored("sharing-tasks")
 @dataclass(frozen=True)
 class SharingTasks(FactorForm):
     """K^f = L L' among the tasks that share; the others have functions of their own alone."""
@@ -283,6 +286,7 @@ class SharingTasks(FactorForm):
     penalty = penalty_of_sharing, curvature_of_sharing
 
 
+@stored("multitask-low-rank")
 @dataclass(frozen=True)
 class LowRank(Form):
     """K^f = R R', alone or with what each task has of its own."""
@@ -353,6 +357,7 @@ class LowRank(Form):
         return {"loadings": [f"loading {p} of task {t!r}" for t in labels for p in range(self.rank)], "own": own}
 
 
+@stored("multitask-uniform")
 @dataclass(frozen=True)
 class Uniform(Form):
     """K^f = a 11' + b I: all tasks equally related (Evgeniou et al.'s); zero for one that shares nothing."""
@@ -408,6 +413,7 @@ class Uniform(Form):
         return {"uniform": ["variance a that all tasks share", "variance b of each task's own"]}
 
 
+@stored("multitask-features")
 @dataclass(frozen=True)
 class Features(Form):
     """K^f[t, t'] = k^f(features of t, features of t')."""
@@ -469,6 +475,7 @@ class FormPrior:
         return self.form.curvature({self.name: value}, self.strength)
 
 
+@stored("multitask-given")
 @dataclass(frozen=True)
 class Given(Form):
     """K^f as it was given, not learnt."""

@@ -32,6 +32,7 @@ from borrow.models.rbf.model import Basis, Candidates, Path, absorb, activations
 from borrow.models.rbf.recursion import Recursion, Stack, stack_inputs, stack_rows
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array, cholesky, log_determinant, solve, solve_lower, solve_lower_transposed
+from borrow.numerics.stored import stored
 
 #: Ridges tried by ridge="auto".
 RIDGES = tuple(10.0**p for p in range(-6, 2))
@@ -53,6 +54,7 @@ class Settings:
     structure: Stack | None = None  # rows, labelled or not, that choose the units without labels
 
 
+@stored("rbf-growth")
 class Growth(NamedTuple):
     """How a level grew: its ridge, errors e_0, e_1, ... and leave-one-out errors from the constant alone on."""
 
@@ -98,6 +100,7 @@ class Sizes(NamedTuple):
         return Growth(self.ridge, self.path.trace, np.array([f.loo for f in self.fits]), self.path.converged)
 
 
+@stored("rbf-shared-level")
 @dataclass(frozen=True)
 class SharedLevel:
     """The level that all tasks share."""
@@ -109,6 +112,7 @@ class SharedLevel:
     growth: Growth
 
 
+@stored("rbf-network")
 @dataclass(frozen=True)
 class Network:
     """A fitted network of one or two levels, for coded tasks, in scaled units."""

@@ -21,6 +21,7 @@ from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
 from borrow.models.rbf.designs import Network, input_scales, merge_inputs, prepare, unseen_features
 from borrow.models.rbf.model import select_rows
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
 
@@ -32,6 +33,7 @@ def _widths(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_)) or (pair and 0 < value[0] <= value[1])
 
 
+@stored("rbf-fit")
 @dataclass(frozen=True)
 class RBFFit:
     """The networks, fitted; one for all tasks, or one per task where the design is "independent"."""

@@ -45,6 +45,7 @@ import numpy as np
 from borrow.data.cells import Codes
 from borrow.models.rbf.recursion import Recursion, Stack
 from borrow.numerics.linalg import Array, squared_distances
+from borrow.numerics.stored import stored
 
 #: Rows of the candidate matrix that are filled at a time.
 CHUNK = 256
@@ -52,6 +53,7 @@ CHUNK = 256
 NOTHING = 1e-13
 
 
+@stored("rbf-basis")
 @dataclass(frozen=True)
 class Basis:
     """Hidden units beside the constant."""

@@ -63,6 +63,7 @@ from borrow.estimators.classifier import LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import Allowed, positive, whole
 from borrow.numerics.linalg import Array, cholesky, inverse_from_factor, log_determinant
+from borrow.numerics.stored import stored
 from borrow.numerics.warned import warn
 
 TAU = 0.05  # shape and rate of the prior of alpha
@@ -70,6 +71,7 @@ TRIAL = 10  # sweeps before the best start is chosen
 LARGEST_K = 20
 
 
+@stored("dirichlet-process-state")
 class State(NamedTuple):
     """What a sweep carries on."""
 
@@ -159,6 +161,7 @@ def partitions(X: Array, y: Array, starts: Codes, K: int, v: float, random_state
     return [np.eye(K)[np.argsort(np.argsort(-size, kind="stable"))[code]] for code, size in coded]  # the largest first
 
 
+@stored("dirichlet-process-mixture")
 @dataclass(frozen=True)
 class Mixture(LogOdds):
     """Every task a mixture of the clusters' classifiers."""

@@ -53,6 +53,7 @@ from borrow.estimators.registry import register
 from borrow.estimators.settings import Allowed, is_among, positive
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 
 FOLDS = 5
 #: Steps of the solver, each over all rows; a few times the number of rows is usual.
@@ -61,6 +62,7 @@ MOST_STEPS = 1_000_000
 HARDLY = 0.01
 
 
+@stored("regularized-offset-kernel")
 @dataclass(frozen=True)
 class OffsetKernel:
     """k + 1 of two tables; "linear" and "rbf" on scaled columns."""
@@ -128,6 +130,7 @@ def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
     return slope, float(np.log(share / (1.0 - share)) - slope * margins.mean())
 
 
+@stored("regularized-margin")
 @dataclass(frozen=True)
 class Margin(LogOdds):
     """The functions f_t of (1), and the sigmoid that turns them into probabilities."""

@@ -52,6 +52,7 @@ from borrow.estimators.classifier import LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import Allowed, numbers_by_label, whole
 from borrow.numerics.linalg import Array
+from borrow.numerics.stored import stored
 
 #: What v_t pays of lambda_t.
 FREE = 0.01
@@ -99,6 +100,7 @@ def alternate(
     return Theta, ub[:, :-1], ub[:, -1], trace
 
 
+@stored("shared-structure-linear")
 @dataclass(frozen=True)
 class Linear(LogOdds):
     """One linear function per task."""
