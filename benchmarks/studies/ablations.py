@@ -40,6 +40,7 @@ from scenarios import SCENARIOS, Draw
 import borrow
 from borrow.data.scaling import column_scales
 from borrow.estimators.classifier import EPClassifier
+from borrow.inference import hyper_uncertainty
 from borrow.kernels import Linear, SquaredExponential
 from borrow.models.focused import model as focused_model
 from borrow.models.focused import relations
@@ -98,6 +99,7 @@ MODELS: dict[str, Model] = {
     "focused, known hyper-parameters": Model(FOCUSED, {}, POINT),
     "single": Model(borrow.SingleTaskGPRegressor),
     "single, known hyper-parameters": Model(borrow.SingleTaskGPRegressor, {}, POINT),
+    "single, known level": Model(borrow.SingleTaskGPRegressor, {}, ((hyper_uncertainty, "LEVEL", 1e-9),)),
     "single, linear part": Model(borrow.SingleTaskGPRegressor, {"kernel": with_linear_part}),
     "single, labels": Model(borrow.SingleTaskGPClassifier),
     "single, labels, log variance around 0": Model(
@@ -186,6 +188,13 @@ ABLATIONS = (
         "bands count the hyper-parameters (no transfer)",
         "single",
         "single, known hyper-parameters",
+        "generated functions",
+        (SCHOOL, SPEAR, AIR, POLYBENCH),
+    ),
+    Ablation(
+        "bands count the level (no transfer)",
+        "single",
+        "single, known level",
         "generated functions",
         (SCHOOL, SPEAR, AIR, POLYBENCH),
     ),

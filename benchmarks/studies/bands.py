@@ -1,6 +1,6 @@
 """Do 90 % bands cover 90 %, do 95 % intervals of relations hold 95 %, and what do labels lose?
 
-    python benchmarks/studies/bands.py [--draws 40] [--parts bands labels relations] [--minutes 5]
+    python benchmarks/studies/bands.py [--draws 40] [--parts bands labels relations tried] [--minutes 5]
 
 bands       The primary has 6, 10, 20 or 50 rows. It is drawn from the model (a GP with a random lengthscale, in one
             column or in three, and random noise), or is a step, which no smooth kernel fits. Two secondaries of 30
@@ -12,6 +12,8 @@ labels      The same functions in one column, labels by their sign with noise: l
 relations   Two functions of lengthscale 1 on [0, 6], 10 or 30 rows of each, noise 0.1, correlation 0.8 or 0: whether
             the interval of the correlation holds it, whether rho lies within 1.96 standard errors (draws in which the
             relation was kept and the primary has no part of its own), and how often zero is outside of the interval.
+tried       What counts what in the band (`TRIED`): no transfer in three columns with 6 rows, on other draws (from seed
+            1000 on); four draws for each of the others, as these fits cost little.
 
 Every fit is a record, with its seed and the commit that made it, in docs/results/bands.jsonl; a run goes on where it
 stopped, and `--minutes` stops it. The summary is docs/results/bands.json. Public names only.
@@ -24,14 +26,17 @@ import sys
 import time
 import warnings
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import borrow
+from borrow.inference import hyper_uncertainty
 from borrow.kernels import SquaredExponential
 from results import RESULTS, Records, write_result
 
@@ -60,6 +65,22 @@ ASKED = {
     "same": ["pooled"],
     "independent": ["hierarchical", "IVM", "RBF network"],
 }
+#: Constants of `borrow.inference.hyper_uncertainty` that are other than they are, and settings of no transfer.
+KNOWN: dict[str, float] = {"LEVEL": 1e-9}
+TRIED: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
+    "hyper-parameters alone, 16 points": (KNOWN, {}),
+    "120 points": ({**KNOWN, "PAIRS": 30}, {}),
+    "120 points, spread by a third more": ({**KNOWN, "PAIRS": 30, "WIDER": 2.0}, {}),
+    "no direction taken to be better known than a curvature of 0.1 (now 0.3) leaves it": (
+        {**KNOWN, "LEAST_CURVATURE": 0.1},
+        {},
+    ),
+    "level integrated out, variance 0.3 of the targets'": ({"LEVEL": 0.3}, {}),
+    "level integrated out, variance 1 (as it is)": ({}, {}),
+    "level integrated out, variance 10": ({"LEVEL": 10.0}, {}),
+    "level known to be zero, as it is in these draws (`normalize_y=False`)": ({}, {"normalize_y": False}),
+}
+TRIED_FROM, TRIED_DRAWS = 1000, 4  # the first seed; draws for each of the other parts
 NINETY, CORRELATION = float(norm.ppf(0.95)), 0.8
 RELATION_ROWS, NEW = (10, 30), 60
 
@@ -110,24 +131,40 @@ def fitted(build: Any, d: dict[str, Any], y: Any, alone: bool) -> Any:
         return build().fit(d["X"][mine], y[mine], tasks=d["task"][mine])
 
 
-def one_band(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
-    """Coverage and density of one method on one draw."""
-    d = draw(family, rows, seed)
-    model = fitted(REGRESSORS[method], d, d["y"], method == "no transfer")
+def band_of(model: Any, d: dict[str, Any]) -> dict[str, float]:
+    """Coverage, density and error at the primary's new inputs."""
     asked = {"tasks": np.full(NEW, "primary"), "return_std": True}
     mean, std = model.predict(d["new"], **asked)
     wide = model.predict(d["new"], **asked, include_noise=True)[1]
-    found = {
+    return {
         "function covered": float(np.mean(np.abs(d["f"] - mean) < NINETY * std)),
         "observation covered": float(np.mean(np.abs(d["observed"] - mean) < NINETY * wide)),
         "log density": float(np.mean(norm.logpdf(d["observed"], mean, wide))),
         "error": float(np.sqrt(np.mean((d["f"] - mean) ** 2))),
         "deviation of the function": float(np.mean(std)),
     }
+
+
+def one_band(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
+    """Coverage and density of one method on one draw."""
+    d = draw(family, rows, seed)
+    model = fitted(REGRESSORS[method], d, d["y"], method == "no transfer")
+    found = band_of(model, d)
     if method != "no transfer":
         mean, std = model.predict(d["new"], tasks=np.full(NEW, "a"), return_std=True)
         found["function of a secondary covered"] = float(np.mean(np.abs(d["f of a"] - mean) < NINETY * std))
     return found
+
+
+def one_tried(family: str, rows: int, name: str, seed: int) -> dict[str, float]:
+    """The band of no transfer with other constants."""
+    constants, settings = TRIED[name]
+    d = draw(family, rows, seed)
+    with ExitStack() as stack:
+        for constant, value in constants.items():
+            stack.enter_context(patch.object(hyper_uncertainty, constant, value))
+        model = fitted(lambda: borrow.SingleTaskGPRegressor(**settings), d, d["y"], alone=True)
+        return band_of(model, d)
 
 
 def one_labelling(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
@@ -170,8 +207,11 @@ def jobs(parts: list[str], draws: int) -> list[tuple[Any, ...]]:
         "bands": (one_band, [(f, n, m) for f in FAMILIES for n in ROWS for m in ASKED[f]]),
         "labels": (one_labelling, [("model, 1 column", n, m) for n in (10, 20, 50) for m in CLASSIFIERS]),
         "relations": (one_relation, [(f, n, "focused") for f in ("related", "unrelated") for n in RELATION_ROWS]),
+        "tried": (one_tried, [("model, 3 columns", 6, name) for name in TRIED]),
     }
-    return [(p, kinds[p][0], *cell, s) for s in range(draws) for p in parts for cell in kinds[p][1]]
+    seeds = {p: [[s] for s in range(draws)] for p in kinds}
+    seeds["tried"] = [[TRIED_FROM + TRIED_DRAWS * s + i for i in range(TRIED_DRAWS)] for s in range(draws)]
+    return [(p, kinds[p][0], *c, s) for i in range(draws) for p in parts for c in kinds[p][1] for s in seeds[p][i]]
 
 
 def summary(records: Any) -> dict[str, Any]:
@@ -191,7 +231,7 @@ def summary(records: Any) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--parts", nargs="+", default=["bands", "labels", "relations"])
+    parser.add_argument("--parts", nargs="+", default=["bands", "labels", "relations", "tried"])
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--fresh", action="store_true", help="forget the records that are there")
     given = parser.parse_args(arguments)
@@ -205,8 +245,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         figures = {n: round(v, 4) for n, v in measure(family, rows, method, seed).items()}
         records.add({"part": part, "family": family, "rows": rows, "method": method, "seed": seed, "figures": figures})
     table = summary(records)
-    most = max((r["seed"] for r in records), default=0)
-    write_result("bands", {"seeds": f"0 to {most}", "table": table}, records)
+    last = {t: max((r["seed"] for r in records if (r["part"] == "tried") == t), default=-1) for t in (False, True)}
+    tried = f"; of what was tried {TRIED_FROM} to {last[True]}" * (last[True] >= 0)
+    write_result("bands", {"seeds": f"0 to {last[False]}{tried}", "table": table}, records)
     return table
 
 
