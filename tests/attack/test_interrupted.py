@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_info
 
 import borrow
+from borrow.estimators import registry
+from borrow.estimators.base import Fitted
 from borrow.kernels import SquaredExponential
 from borrow.numerics import warned
 
@@ -158,6 +160,54 @@ def test_error_at_any_moment(case, request):
     case.assert_not_fitted(fresh)
 
 
+@pytest.mark.parametrize("error", ERRORS[1:])
+def test_error_between_the_last_step_and_the_assignment(case, monkeypatch, error):
+    """Everything is found and put together; it is not the estimator's before the one assignment."""
+    model, fresh, learn = copy(case.fitted), case.make(), type(case.fitted)._learn
+
+    def learn_and_fail(self, *args, **kwargs):
+        assert learn(self, *args, **kwargs) is not None
+        raise error("an error of the test")
+
+    monkeypatch.setattr(type(model), "_learn", learn_and_fail)
+    for estimator in (model, fresh):
+        with pytest.raises(error):
+            estimator.fit(*case.other)
+    monkeypatch.undo()
+    case.assert_unchanged(model)
+    case.assert_not_fitted(fresh)
+
+
+@pytest.mark.parametrize("error", ERRORS[1:])
+def test_error_where_the_search_is_done(case, monkeypatch, error):
+    """Nothing is put together yet; of a model that chooses among others it is the last of all fits."""
+    model, fresh, built = copy(case.fitted), case.make(), [0, None]
+    for kind in (Fitted, *Fitted.__subclasses__()):
+
+        def init(self, *args, _init=kind.__init__, **kwargs):
+            built[0] += 1
+            if built[0] == built[1]:
+                raise error("an error of the test")
+            _init(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "__init__", init)
+    case.make().fit(*case.other)
+    last = built[0]
+    assert last > 0
+    for estimator in (model, fresh):
+        built[:] = [0, last]
+        with pytest.raises(error):
+            estimator.fit(*case.other)
+    monkeypatch.undo()
+    case.assert_unchanged(model)
+    case.assert_not_fitted(fresh)
+
+
+def test_every_registered_estimator_is_interrupted():
+    declared = {e.name for e in registry.entries() if e.estimator.__module__.startswith("borrow.")}
+    assert {name for name, _ in CASES.values()} == declared
+
+
 def test_factorisation_that_fails(case, monkeypatch):
     """The fit either gets over it and is whole, or it fails and leaves what was there."""
     factor = lapack.dpotrf
@@ -206,17 +256,26 @@ def test_signal_at_any_moment(case, request):
         signal.signal(signal.SIGALRM, handler)
 
 
-@pytest.mark.parametrize("name", ["MultiTaskIVMRegressor", "MultiTaskIVMClassifier"])
+@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(getattr(borrow, name), "adapt")])
 def test_interrupted_adaptation(name):
     case = Case(getattr(borrow, name), name.endswith("Classifier"))
     model = case.fitted
     X, y, _ = case.other
+    first = deepcopy(model)  # the first time it computes what it keeps for the next
+    with traced() as calls:
+        adapted = deepcopy(model).adapt(X, y)
+    with pytest.raises(KeyboardInterrupt), traced(calls[0] // 2, KeyboardInterrupt):
+        first.adapt(X, y)
+    assert_array_equal(answers(first, case.classes), case.before)
+    model.adapt(X, y)
+    before = (adapted.predict_proba if case.classes else adapted.predict)(X)
     with traced() as calls:
         model.adapt(X, y)
     for at in np.linspace(1, calls[0], 12).astype(int):
         with pytest.raises(KeyboardInterrupt), traced(at, KeyboardInterrupt):
             model.adapt(X, y)
     case.assert_unchanged(model)
+    assert_array_equal((adapted.predict_proba if case.classes else adapted.predict)(X), before)
 
 
 def test_interrupted_prediction_for_unseen_task():
