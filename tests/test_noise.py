@@ -1,6 +1,7 @@
 """Noise that does not collapse: tasks that agree hold each other, and targets have a resolution."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import borrow
@@ -90,9 +91,25 @@ def test_equal_targets_have_the_scale_of_the_others_and_some_noise():
     codes = np.unique(task, return_inverse=True)[1]
     rows = Rows(X, codes, tuple(np.unique(task)), y * 3.0, np.ones(len(y)), np.ones(len(y)))
     data = build(rows, True)
-    assert data.constant == ("t5",)
     assert 3.0 < data.scaling.scale[5] < 9.0
     np.testing.assert_allclose(data.cells.least_noise[:5] * data.scaling.scale[:5] ** 2, 9 / 12)
+
+
+@pytest.mark.parametrize("name", [n for n in borrow.__all__ if n.endswith("Regressor")])
+def test_every_regressor_names_equal_targets_and_identifiers(name):
+    X, y, task = ratings(np.random.default_rng(3))
+    frame = pd.DataFrame(X, columns=list("abc")).assign(number=np.arange(len(X)), person=task)
+    model = getattr(borrow, name)(task="person")
+    if "primary" in model.get_params():
+        model.set_params(primary="t0")
+    with pytest.warns(UserWarning, match="are all equal|different whole number") as caught:
+        model.fit(frame, y)
+    said = [str(w.message) for w in caught]
+    assert any(m.startswith("the targets of task 't5' are all equal: only its level can be learnt") for m in said)
+    assert any(m.startswith("column 'number' has a different whole number in every row of 6 tasks") for m in said)
+    for m in said:
+        assert "column 'a'" not in m
+        assert "'t4'" not in m
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

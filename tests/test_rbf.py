@@ -298,7 +298,8 @@ def test_predict_before_fit_and_for_tasks_never_seen():
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e6])
 def test_constant_targets_are_predicted(design, value):
-    model = MultiTaskRBFRegressor("site", design=design).fit(TABLE, np.full(120, value))
+    with pytest.warns(UserWarning, match=r"the targets of task .* are all equal"):
+        model = MultiTaskRBFRegressor("site", design=design).fit(TABLE, np.full(120, value))
     mean, std = model.predict(TABLE, return_std=True)
     assert_allclose(mean, value, rtol=1e-12)
     assert np.all(np.isfinite(std))

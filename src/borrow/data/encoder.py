@@ -189,9 +189,6 @@ def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
         return X, None
     columns = {c: frame.get_column(c) for c in frame.columns if c != task}
     if not needs_encoding(columns):
-        n_tasks = len(set(frame.get_column(task).to_list())) if task in frame.columns else 1
-        if n_tasks > 1:
-            warn_identifier_columns({c: as_floats(v, c) for c, v in columns.items()}, n_tasks)
         return X, None
     encoder = TableEncoder(task if task in frame.columns else None).fit(X)
     return encoder.transform(X), encoder

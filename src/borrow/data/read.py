@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from borrow.data.cells import Codes, Rows
 from borrow.data.content import content_order
-from borrow.data.encode import needs_encoding
+from borrow.data.encode import Dates, needs_encoding
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.data.plain import TOO_LARGE, is_missing, name_some, to_floats
 from borrow.data.scaling import column_scales
@@ -147,6 +147,7 @@ def read_table(
     rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
     if schema.names is not None:
         warn_constant_columns(schema.names, inputs)
+        warn_identifier_columns(dict(zip(schema.names, inputs.T, strict=True)), len(labels))
     size = inputs.nnz if sparse.issparse(inputs) else inputs.size
     memory.require(8.0 * 11 * size, f"reading {n:,} rows of {inputs.shape[1]:,} columns", "leave some of them out")
     order, columns = content_order(inputs, rows, classes)
@@ -162,13 +163,30 @@ def warn_constant_columns(names: Sequence[Hashable], X: Array) -> None:
             warn(f"column {name!r} is {X[0, j]:g} in every row, and says nothing")
 
 
+def warn_equal_targets(rows: Rows) -> None:
+    """Name the tasks of several rows whose targets are all equal, but for rounding."""
+    seen = rows.take(np.isfinite(rows.y))
+    low, high = np.full((2, len(rows.labels)), [[np.inf], [-np.inf]])
+    np.minimum.at(low, seen.task, seen.y)
+    np.maximum.at(high, seen.task, seen.y)
+    several = np.bincount(seen.task, minlength=len(rows.labels)) > 1
+    equal = several & (high - low <= 1e-10 * np.maximum(np.abs(low), np.abs(high)))
+    if equal.any():
+        named = list_labels(sort_labels(rows.labels[t] for t in np.flatnonzero(equal)), 4)
+        warn(
+            f"the targets of task {named} are all equal: only its level can be learnt, and its scale and noise are "
+            "those of a typical task, or a guess where there is no other"
+        )
+
+
 def warn_identifier_columns(columns: Mapping[Any, Array], n_tasks: int) -> None:
     """Name each column of numbers that may only name the rows: whole numbers that never repeat.
 
-    With one task that may as well be the day; with several, days come back.
+    With one task that may as well be the day; with several, days come back. An encoded date is no name of a row.
     """
     for name, values in columns.items():
-        whole = n_tasks > 1 and len(values) >= MANY_ROWS and bool(np.all(values == np.round(values)))
+        whole = n_tasks > 1 and len(values) >= MANY_ROWS and not str(name).endswith(Dates.ending)
+        whole = whole and bool(np.all(values == np.round(values)))
         if whole and len(np.unique(values)) == len(values):
             warn(
                 f"column {name!r} has a different whole number in every row of {n_tasks} tasks; it is used: leave it "

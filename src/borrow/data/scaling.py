@@ -94,7 +94,6 @@ class TaskData:
     scaling: Scaling
     column_scales: Array
     number: Codes | None = None  # of the first row of X that went into each cell
-    constant: tuple[Hashable, ...] = ()  # tasks of several rows whose targets are all equal
     centred: bool = False  # by the rows' own figures
 
     def inputs(self, t: int) -> Array:
@@ -112,7 +111,6 @@ class TaskData:
             unlabelled=(self.unlabelled[t],),
             scaling=Scaling(self.scaling.center[[t]], scale, n_rows * float(np.log(scale[0]))),
             number=None if self.number is None else self.number[self.cells.of(t)],
-            constant=tuple(label for label in self.constant if label == self.labels[t]),
         )
 
 
@@ -131,9 +129,8 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     number = seen.number
     if number is not None:
         number = np.minimum.reduceat(number, np.flatnonzero(begins(seen.X, seen.task)))
-    equal = tuple(rows.labels[t] for t in np.flatnonzero((n_rows > 1) & np.isnan(variance)))
     scales = column_scales(seen.X, seen.weight)
-    return TaskData(rows.labels, cells, free, scaling, scales, number, equal, bool(normalize))
+    return TaskData(rows.labels, cells, free, scaling, scales, number, bool(normalize))
 
 
 def task_moments(cells: Cells, n_rows: Array) -> tuple[Array, Array]:

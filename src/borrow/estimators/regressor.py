@@ -12,8 +12,8 @@ import numpy as np
 from borrow.covariance.contracts import Prediction, Sites
 from borrow.covariance.inducing import LOG_2PI
 from borrow.data.cells import Cells, Codes, Rows
-from borrow.data.labels import encode, list_labels, places_of, sort_labels
-from borrow.data.read import Schema, read_training
+from borrow.data.labels import encode, places_of
+from borrow.data.read import Schema, read_training, warn_equal_targets
 from borrow.data.scaling import Scaling, TaskData, build
 from borrow.data.table import Table
 from borrow.estimators.base import Fitted, NumberEstimator, as_labels, over_tasks, shown
@@ -26,7 +26,7 @@ from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
-from borrow.numerics.warned import together, warn
+from borrow.numerics.warned import together
 from borrow.tasks.placed import PlacedTasks
 
 
@@ -390,12 +390,8 @@ class GPRegressor(TaskRegressor, GPEstimator):
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = self._read(X, y, tasks, sample_weight, replicates)
+        warn_equal_targets(rows)
         data = self._arrange(rows)
-        if data.constant:
-            warn(
-                f"the targets of task {list_labels(sort_labels(data.constant), 4)} are all equal: only its level can "
-                "be learnt, and its scale and noise are those of a typical task, or a guess where there is no other"
-            )
         largest = self._largest_block(data)
         with self._places(len(data.cells.y), largest, largest) as place:
             model = together(self._fit, data, place(data.cells))

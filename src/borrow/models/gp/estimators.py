@@ -291,7 +291,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
         data = build(pooled, False)
         least = None if each.cells.least_noise is None else each.cells.least_noise.min(keepdims=True)
         cells = replace(data.cells, least_noise=least)
-        return replace(data, cells=cells, scaling=each.scaling, constant=each.constant, centred=each.centred)
+        return replace(data, cells=cells, scaling=each.scaling, centred=each.centred)
 
     def _start_noise(self, data: TaskData) -> Array:
         """In the units of a typical task."""

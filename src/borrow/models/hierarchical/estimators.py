@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
-from borrow.data.read import Pool, pool_of, read_inputs, read_new, read_table, read_targets
+from borrow.data.read import Pool, pool_of, read_inputs, read_new, read_table, read_targets, warn_equal_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
 from borrow.estimators.base import Fitted, TaskEstimator
 from borrow.estimators.classifier import LogOdds, TaskClassifier, positives, probabilities
@@ -178,6 +178,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         inputs, rows, self._schema = read_table(self, X, y, tasks, sample_weight, replicates, pooled=True)
+        warn_equal_targets(rows)
         pool = pool_of(inputs, rows)
         device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
         with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):

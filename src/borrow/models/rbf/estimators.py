@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from borrow.covariance.contracts import Prediction
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels, places_of, sort_labels
-from borrow.data.read import read_training
+from borrow.data.read import read_training, warn_equal_targets
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, by_label, is_number, is_whole, one_of, positive, whole
@@ -219,6 +219,7 @@ class MultiTaskRBFRegressor(TaskRegressor):
 
     def _learn(self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None) -> FittedRegression:
         rows, self._schema = read_training(self, X, y, tasks, sample_weight, replicates)
+        warn_equal_targets(rows)
         rows = rows.in_order()  # sums are then the same for any order of rows
         scales = self._input_scales(rows)
         problem = prepare(self, rows, scales)
