@@ -145,3 +145,18 @@ def test_a_prior_that_is_switched_off_is_not_in_the_curvature(monkeypatch):
     )
     assert free > 1.2 * held
     assert held < 0.1 / np.sqrt(borrow.kernels.SquaredExponential(1.0, 1.0).variance) * 1.05
+
+
+@pytest.mark.parametrize("seed", [16, 29, 50])
+def test_the_interval_holds_the_correlation_of_the_fit(seed):
+    """A relation that the fit has dropped may have odds for it, and a maximum of its own far from none."""
+    rng = np.random.default_rng(seed)
+    X, tasks = rng.uniform(-3, 3, (30, 1)), np.repeat(list("abcdef"), 5)
+    y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.normal(size=30)
+    y[tasks >= "d"] = rng.normal(size=15)
+    found = borrow.FocusedGPRegressor(primary="a").fit(X, y, tasks=tasks).relatedness()
+    dropped = found["rho"] == 0.0
+    assert dropped.any()
+    assert (found["odds"][dropped] > 9.0).any()
+    assert np.all((found["low"] <= found["correlation"]) & (found["correlation"] <= found["high"]))
+    assert np.all(found["low"][dropped] < found["high"][dropped])

@@ -81,6 +81,11 @@ class Known(NamedTuple):
     high: float = np.nan
     odds: float = np.nan
 
+    def around(self, correlation: float) -> Known:
+        """The same, the interval widened to the correlation of the fit, which may be one of two maxima and the lower."""
+        low, high = np.minimum(self.low, correlation), np.maximum(self.high, correlation)
+        return self._replace(low=float(low), high=float(high))
+
 
 def relatedness(
     ascent: FocusedAscent,
@@ -99,7 +104,7 @@ def relatedness(
         share[t] = relation.share(x)
         correlation[t] = np.sign(rho[t]) * np.sqrt(share[t] * relation.common(x))
         if profile is not None:
-            known[t] = profile.known(relation)
+            known[t] = profile.known(relation).around(correlation[t])
         elif isinstance(posterior, SharedPosterior):
             known[t] = _own_block(ascent, values, posterior, relation)
     order = [setup.primary, *(t for t in places_of(labels).tolist() if t != setup.primary)]
