@@ -1,0 +1,158 @@
+"""How far may a classifier believe its own odds of sharing? The average with no transfer, by other weights.
+
+    python benchmarks/studies/averages.py [--draws 10] [--only 'EEG*'] [--minutes 20]
+
+Both GP classifiers that borrow average what they found with no transfer, by the odds of the two. Here the same two fits
+are averaged by these odds to a power below one (the evidence counts for less, as `compare` counts it), and by stacking:
+the weight w has the density of the primary's labels (of each task's, in the symmetric model), every row predicted
+without itself by either fit, given that each row is by the one with probability w; the mean of w, or the likeliest w.
+Scenarios with labels of `scenarios.py`, as they are and with the labels of the secondaries shuffled within each task;
+a default may be chosen on "EEG, 14 trials" and "landmine, 19 x 20" alone. Log loss over that of no transfer. Draws are
+kept under out/, and a run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import fnmatch
+import sys
+import time
+import warnings
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.metrics import log_loss
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from scenarios import CHOICE, SCENARIOS, Draw
+
+import borrow
+from borrow.models.focused import search
+from borrow.models.multitask import sharing
+from results import ROOT, Records, write_result
+
+POWERS = (1.0, 0.5, 0.35, 0.22, 0.1)
+WEIGHTS = np.linspace(0.0, 1.0, 401)
+MODELS = {"focused": borrow.FocusedGPClassifier, "symmetric": borrow.MultiTaskGPClassifier}
+#: Scenarios and how many of their draws; the symmetric model's fits to all trials of 21 people take half a minute.
+PARTS = {
+    ("EEG, 14 trials", "focused", False): 10,
+    ("EEG, 14 trials", "focused", True): 10,
+    ("EEG, 14 trials", "symmetric", False): 10,
+    ("EEG, 14 trials", "symmetric", True): 10,
+    ("EEG, all trials", "focused", False): 10,
+    ("EEG, all trials", "symmetric", False): 5,
+    ("landmine, 19 x 20", "symmetric", False): 2,
+}
+
+
+class Average:
+    """A fitted binary classifier whose two fits are averaged by any weight of no transfer."""
+
+    def __init__(self, model: Any, draw: Draw) -> None:
+        self.model, self.draw, self.fitted = model, draw, model.fitted_
+        (self.labels,) = self.fitted.model
+        self.fit, self.other = self.labels.posterior, self.labels.posterior.uncertainty
+        self.own = np.asarray(0.0 if self.other is None else self.other.probability)
+
+    def by(self, weight: Any) -> Any:
+        """The labels' model with this weight of no transfer, one number or one per task."""
+        if self.other is None:
+            return self.labels
+        weight = weight if np.ndim(weight) else float(weight)
+        return replace(self.labels, posterior=replace(self.fit, uncertainty=replace(self.other, probability=weight)))
+
+    def loss(self, weight: Any) -> float:
+        """Log loss of new rows."""
+        self.model.fitted_ = replace(self.fitted, model=[self.by(weight)])
+        p = self.model.predict_proba(self.draw.X_test, tasks=self.draw.task_test)[:, 1]
+        return float(log_loss(self.draw.y_test, p))
+
+    def stacked(self) -> tuple[Any, Any]:
+        """The mean of the weight, and the likeliest, of each task; of the primary where there is one."""
+        shared, alone = (self.by(w * np.ones_like(self.own)).without_each() for w in (0.0, 1.0))
+        task, yes = self.fit.cells.task, shared.y > 0
+        p, q = (np.where(yes, found.probability, 1.0 - found.probability) for found in (shared, alone))
+        mean, best = [], []
+        for t in range(len(self.fitted.schema.labels)):
+            at = task == t
+            value = np.log(np.multiply.outer(1.0 - WEIGHTS, p[at]) + np.multiply.outer(WEIGHTS, q[at])).sum(axis=1)
+            density = np.exp(value - value.max())
+            mean.append(density @ WEIGHTS / density.sum())
+            best.append(WEIGHTS[value.argmax()])
+        if self.own.ndim == 0:
+            primary = list(self.fitted.schema.labels).index(self.draw.primary)
+            return mean[primary], best[primary]
+        return np.array(mean), np.array(best)
+
+
+def one(scenario: str, method: str, shuffled: bool, seed: int) -> dict[str, Any]:
+    """All averages of one draw."""
+    draw = SCENARIOS[scenario](seed)
+    draw = draw.shuffled(seed) if shuffled else draw
+    mine = np.full(len(draw.y), True) if draw.primary is None else draw.task == draw.primary
+    started = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = borrow.SingleTaskGPClassifier().fit(draw.X[mine], draw.y[mine], tasks=draw.task[mine])
+        base = log_loss(draw.y_test, alone.predict_proba(draw.X_test, tasks=draw.task_test)[:, 1])
+        model = MODELS[method](**({"primary": draw.primary} if method == "focused" else {}))
+        average = Average(model.fit(draw.X, draw.y, tasks=draw.task), draw)
+        out = {"odds": average.loss(average.own)}  # at the default, weights below 5 % are none
+        if average.other is not None:
+            odds = np.where(average.own < 1.0, -logit(np.minimum(average.own, 1.0 - 1e-15)), -np.inf)
+            for power in POWERS[1:]:
+                out[f"odds to the power {power}"] = average.loss(expit(-power * odds))
+            out["stacking, mean"], out["stacking, likeliest"] = map(average.loss, average.stacked())
+    names = ["odds", *(f"odds to the power {p}" for p in POWERS[1:]), "stacking, mean", "stacking, likeliest"]
+    ratios = {name: float(out.get(name, out["odds"]) / base) for name in names}
+    return {**ratios, "weight of no transfer": float(average.own.mean()), "seconds": time.process_time() - started}
+
+
+def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Geometric mean and worst draw of every average."""
+    groups = defaultdict(list)
+    for r in records:
+        groups[r["scenario"], r["method"], r["shuffled"]].append(r)
+    rows = []
+    for (scenario, method, shuffled), draws in groups.items():
+        names = [n for n in draws[0] if n.startswith(("odds", "stacking"))]
+        of = {n: np.array([d[n] for d in draws]) for n in names}
+        found = {n: [float(np.exp(np.log(v).mean())), float(v.max())] for n, v in of.items()}
+        rows.append(
+            {"scenario": scenario, "method": method, "shuffled": shuffled, "chooses": scenario in CHOICE}
+            | {"draws": len(draws), "mean and worst": found}
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--minutes", type=float, default=np.inf)
+    chosen, started = parser.parse_args(), time.monotonic()
+    search.NEGLIGIBLE = sharing.NEGLIGIBLE = 1e-300  # no transfer is kept beside every fit, however improbable
+    kept = Records(ROOT / "out" / "averages.jsonl")
+    for part, most in PARTS.items():
+        key = dict(zip(("scenario", "method", "shuffled"), part, strict=True))
+        for seed in range(min(most, chosen.draws) if fnmatch.fnmatch(part[0], chosen.only) else 0):
+            if any({**key, "seed": seed}.items() <= r.items() for r in kept):
+                continue
+            if time.monotonic() - started > 60.0 * chosen.minutes:
+                break
+            kept.add({**key, "seed": seed, **one(*part, seed)})
+    write_result("averages", {"seeds": "the numbers of the draws", "rows": summary(list(kept))}, list(kept))
+
+
+if __name__ == "__main__":
+    main()
