@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scenarios import CHOICE, SCENARIOS, Draw
 
 import borrow
+from borrow.inference.hyper_uncertainty import OtherModel
 from borrow.models.focused import search
 from borrow.models.multitask import sharing
 from results import ROOT, Records, write_result
@@ -61,7 +62,8 @@ class Average:
     def __init__(self, model: Any, draw: Draw) -> None:
         self.model, self.draw, self.fitted = model, draw, model.fitted_
         (self.labels,) = self.fitted.model
-        self.fit, self.other = self.labels.posterior, self.labels.posterior.uncertainty
+        self.fit, beside = self.labels.posterior, self.labels.posterior.uncertainty
+        self.other = beside if isinstance(beside, OtherModel) else None  # every task by itself, where nothing shares
         self.own = np.asarray(0.0 if self.other is None else self.other.probability)
 
     def by(self, weight: Any) -> Any:
