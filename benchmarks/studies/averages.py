@@ -6,6 +6,9 @@ Both GP classifiers that borrow average what they found with no transfer, by the
 are averaged by these odds to a power below one (the evidence counts for less, as `compare` counts it), and by stacking:
 the weight w has the density of the primary's labels (of each task's, in the symmetric model), every row predicted
 without itself by either fit, given that each row is by the one with probability w; the mean of w, or the likeliest w.
+And the Dirichlet process, whose bound has many maxima: the start of the highest bound (the default) beside the average
+of what every start comes to, and both with weights of a smaller prior variance; mean AUC of tasks, and log loss itself.
+
 Scenarios with labels of `scenarios.py`, as they are and with the labels of the secondaries shuffled within each task;
 a default may be chosen on "EEG, 14 trials" and "landmine, 19 x 20" alone. Log loss over that of no transfer. Draws are
 kept under out/, and a run goes on where it stopped.
@@ -29,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, roc_auc_score
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -39,6 +42,7 @@ import borrow
 from borrow.inference.hyper_uncertainty import OtherModel
 from borrow.models.focused import search
 from borrow.models.multitask import sharing
+from borrow.models.reference import dirichlet_process
 from results import ROOT, Records, write_result
 
 POWERS = (1.0, 0.5, 0.35, 0.22, 0.1)
@@ -54,6 +58,9 @@ PARTS = {
     ("EEG, all trials", "symmetric", False): 5,
     ("landmine, 19 x 20", "symmetric", False): 2,
 }
+#: Scenarios and draws of the Dirichlet process, and the prior variances of its weights.
+CLUSTERS = {"EEG, 14 trials": 10, "landmine, 19 x 20": 10, "landmine, 19 x 80": 4}
+VARIANCES = (10.0, 1.0)
 
 
 class Average:
@@ -120,20 +127,52 @@ def one(scenario: str, method: str, shuffled: bool, seed: int) -> dict[str, Any]
     return {**ratios, "weight of no transfer": float(average.own.mean()), "seconds": time.process_time() - started}
 
 
+def ranks(draw: Draw, p: Any) -> float:
+    """AUC, the mean over tasks that have both labels."""
+    parts = [draw.task_test == t for t in np.unique(draw.task_test)] if draw.primary is None else [p >= 0.0]
+    both = [at for at in parts if len(set(draw.y_test[at])) > 1]
+    return float(np.mean([roc_auc_score(draw.y_test[at], p[at]) for at in both]))
+
+
+def one_of_clusters(scenario: str, seed: int) -> dict[str, Any]:
+    """AUC and log loss of the Dirichlet process by its best start, and of the average over starts."""
+    draw, every, out = SCENARIOS[scenario](seed), dirichlet_process.partitions, {}
+    started = time.process_time()
+
+    def fitted(variance: float, chosen: Any) -> Any:
+        """What a fit from these starts predicts."""
+        dirichlet_process.partitions = lambda *given: chosen(every(*given))
+        model = borrow.DirichletProcessClassifier(prior_variance=variance).fit(draw.X, draw.y, tasks=draw.task)
+        return model.predict_proba(draw.X_test, tasks=draw.task_test)[:, 1]
+
+    for variance in VARIANCES:
+        count = []
+        best = fitted(variance, lambda starts, count=count: count.append(len(starts)) or starts)
+        each = [fitted(variance, lambda starts, i=i: starts[i : i + 1]) for i in range(count[0])]
+        for name, p in (("best start", best), ("average of starts", np.mean(each, axis=0))):
+            out[f"{name}, prior variance {variance:g}"] = [ranks(draw, p), float(log_loss(draw.y_test, p))]
+    dirichlet_process.partitions = every
+    return {"AUC and log loss": out, "seconds": time.process_time() - started}
+
+
 def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Geometric mean and worst draw of every average."""
+    """Geometric mean and worst draw of every average; of the Dirichlet process means, and errors of paired changes."""
     groups = defaultdict(list)
     for r in records:
         groups[r["scenario"], r["method"], r["shuffled"]].append(r)
     rows = []
     for (scenario, method, shuffled), draws in groups.items():
-        names = [n for n in draws[0] if n.startswith(("odds", "stacking"))]
-        of = {n: np.array([d[n] for d in draws]) for n in names}
-        found = {n: [float(np.exp(np.log(v).mean())), float(v.max())] for n, v in of.items()}
-        rows.append(
-            {"scenario": scenario, "method": method, "shuffled": shuffled, "chooses": scenario in CHOICE}
-            | {"draws": len(draws), "mean and worst": found}
-        )
+        if method == "clusters":
+            of = {n: np.array([d["AUC and log loss"][n] for d in draws]) for n in draws[0]["AUC and log loss"]}
+            first = next(iter(of.values()))
+            errors = {n: ((v - first).std(axis=0, ddof=1) / np.sqrt(len(draws))).tolist() for n, v in of.items()}
+            found = {"AUC and log loss": {n: [*v.mean(axis=0).tolist(), *errors[n]] for n, v in of.items()}}
+        else:
+            names = [n for n in draws[0] if n.startswith(("odds", "stacking"))]
+            of = {n: np.array([d[n] for d in draws]) for n in names}
+            found = {"mean and worst": {n: [float(np.exp(np.log(v).mean())), float(v.max())] for n, v in of.items()}}
+        head = {"scenario": scenario, "method": method, "shuffled": shuffled, "chooses": scenario in CHOICE}
+        rows.append({**head, "draws": len(draws), **found})
     return rows
 
 
@@ -145,14 +184,17 @@ def main() -> None:
     chosen, started = parser.parse_args(), time.monotonic()
     search.NEGLIGIBLE = sharing.NEGLIGIBLE = 1e-300  # no transfer is kept beside every fit, however improbable
     kept = Records(ROOT / "out" / "averages.jsonl")
-    for part, most in PARTS.items():
-        key = dict(zip(("scenario", "method", "shuffled"), part, strict=True))
-        for seed in range(min(most, chosen.draws) if fnmatch.fnmatch(part[0], chosen.only) else 0):
+    parts = {**PARTS, **{(name, "clusters", False): draws for name, draws in CLUSTERS.items()}}
+    for (scenario, method, shuffled), most in parts.items():
+        key = {"scenario": scenario, "method": method, "shuffled": shuffled}
+        for seed in range(min(most, chosen.draws) if fnmatch.fnmatch(scenario, chosen.only) else 0):
             if any({**key, "seed": seed}.items() <= r.items() for r in kept):
                 continue
             if time.monotonic() - started > 60.0 * chosen.minutes:
                 break
-            kept.add({**key, "seed": seed, **one(*part, seed)})
+            clusters = method == "clusters"
+            found = one_of_clusters(scenario, seed) if clusters else one(scenario, method, shuffled, seed)
+            kept.add({**key, "seed": seed, **found})
     write_result("averages", {"seeds": "the numbers of the draws", "rows": summary(list(kept))}, list(kept))
 
 
