@@ -82,7 +82,7 @@ class Known(NamedTuple):
     odds: float = np.nan
 
     def around(self, correlation: float) -> Known:
-        """The same, the interval widened to the correlation of the fit, which may be one of two maxima and the lower."""
+        """The same, the interval widened to the correlation of the fit, which may be the lower of two maxima."""
         low, high = np.minimum(self.low, correlation), np.maximum(self.high, correlation)
         return self._replace(low=float(low), high=float(high))
 
