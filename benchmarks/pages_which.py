@@ -302,10 +302,49 @@ def outside() -> str:
     return table(names, rows) + "\n\n" + table(["table", "rows", *found], each) + made_by(result, caption)
 
 
+def averages() -> str:
+    """A classifier's average with no transfer by other weights: geometric mean and worst draw of every way."""
+    result = load("averages")
+    found = [r for r in result["rows"] if r["method"] != "clusters"]
+    ways = list(found[0]["mean and worst"])
+    rows = [
+        [
+            r["scenario"] + (", shuffled" if r["shuffled"] else ""),
+            r["method"],
+            r["draws"],
+            "yes" if r["chooses"] else "no",
+            *("{:.2f} / {:.2f}".format(*r["mean and worst"][w]) for w in ways),
+        ]
+        for r in found
+    ]
+    head = ["mean / worst draw", "method", "draws", "may choose", *ways]
+    return table(head, rows) + made_by(result, "seeds are the numbers of the draws")
+
+
+def clusters() -> str:
+    """The Dirichlet process by its best start and by all, with two prior variances: AUC and log loss."""
+    result = load("averages")
+    found = [r for r in result["rows"] if r["method"] == "clusters"]
+    ways = list(found[0]["AUC and log loss"])
+    rows = [
+        [
+            r["scenario"],
+            r["draws"],
+            *("{:.3f}, {:.3f} (± {:.3f}, {:.3f})".format(*r["AUC and log loss"][w]) for w in ways),
+        ]
+        for r in found
+    ]
+    return table(["AUC, log loss (± of the change)", "draws", *ways], rows) + made_by(
+        result, "seeds are the numbers of the draws"
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "which model": which_model,
     "ordinary": ordinary,
     "shuffled": shuffled,
     "rare labels": rare_labels,
+    "averages": averages,
+    "clusters": clusters,
     "outside": outside,
 }
