@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 import borrow
-from borrow.models.focused.relatedness import Profile, Relation
+from borrow.kernels import Constant, Linear, RationalQuadratic, SquaredExponential
+from borrow.models.focused.relatedness import Profile, Relation, Weight
 from borrow.models.focused.scoring import FocusedAscent
 from borrow.numerics.optimise import pack
 
@@ -160,3 +161,32 @@ def test_the_interval_holds_the_correlation_of_the_fit(seed):
     assert (found["odds"][dropped] > 9.0).any()
     assert np.all((found["low"] <= found["correlation"]) & (found["correlation"] <= found["high"]))
     assert np.all(found["low"][dropped] < found["high"][dropped])
+
+
+KERNELS = {
+    "kernel": RationalQuadratic(1.3, (1.0, 2.0, 0.7)) * Linear((1.0, 0.4, 0.2)),
+    "specific_kernel": SquaredExponential(0.8, 1.2) + Constant(0.5) + Linear(0.3),
+}
+
+
+@pytest.mark.parametrize("settings", [{}, {"background": 2, "inducing": 9}, KERNELS])
+def test_slopes_of_a_relation_are_those_of_differences(settings):
+    """Of z, of the log odds of what is in common, and of the weight, by every hyper-parameter."""
+    rng = np.random.default_rng(4)
+    X, tasks = rng.normal(size=(36, 3)), np.repeat(list("abc"), 12)
+    y = X[:, 0] + np.where(tasks == "a", 0.5, -0.3) * X[:, 1] ** 2 + 0.2 * rng.normal(size=36)
+    model = borrow.FocusedGPRegressor(primary="a", rho=0.6, optimizer=None, **settings).fit(X, y, tasks=tasks)
+    fit = model.fitted_.model
+    x = pack(fit.values) + 0.1 * rng.normal(size=pack(fit.values).size)
+    for i, t in enumerate(fit.setup.secondaries):
+        relation, weight = (cls(fit.setup, fit.values, int(t), i) for cls in (Relation, Weight))
+        for value, slope in (
+            (relation.z, relation.slope(x)),
+            (lambda at, relation=relation: relation.common_odds(at)[0], relation.common_odds(x)[1]),
+            (weight.z, weight.slope(x)),
+        ):
+            if not np.isfinite(value(x)):
+                continue
+            steps = 1e-5 * np.eye(len(x))
+            np.testing.assert_allclose(slope, [(value(x + h) - value(x - h)) / 2e-5 for h in steps], atol=1e-8)
+        assert np.count_nonzero(relation.slope(x)) >= 3

@@ -45,7 +45,7 @@ from borrow.data.labels import places_of
 from borrow.data.table import HALF, Table
 from borrow.inference import ExactInference
 from borrow.inference.likelihoods import Gaussian
-from borrow.kernels import Constant, Sum
+from borrow.kernels import Constant, Kernel, Sum
 from borrow.models.focused.model import Setup, task_weights
 from borrow.models.focused.scoring import FocusedAscent, observed_curvature
 from borrow.models.gp.model import bounds_of, fit_single
@@ -129,28 +129,42 @@ class Relation:
         X = setup.cells.X[setup.cells.of(t)]
         self.setup, self.values, self.t, self.i, self.X = setup, values, t, i, X if len(X) else setup.Z
         at = unpack(np.arange(float(pack(values).size)), values)  # where each stands in the vector
-        self.rho = int(at["rho"][i])
-        own, of_primary = (at["specific"][setup.specific_parts[s]] for s in (t, setup.primary))
-        more = [at["background"], at["loadings"][i]] if "loadings" in at else []
+        self.at, self.rho = at, int(at["rho"][i])
         noise = at["noise"][t : t + 1] if "noise" in at else np.zeros(0)
-        self.entries = np.concatenate([at["kernel"], [self.rho], own, of_primary, *more]).astype(
-            int
-        )  # z depends on them
-        self.own = np.concatenate([[self.rho], own, noise]).astype(int)  # the task's own
+        self.own = np.concatenate([[self.rho], at["specific"][setup.specific_parts[t]], noise]).astype(int)
+
+    def _mean(self, kernel: Kernel | None, at: Array, levels: bool = True) -> tuple[float, Array]:
+        """The mean prior variance over the task's rows, and its derivatives; `at` is where theta stands in the vector.
+
+        Without `levels` constant offsets are left out: they are levels, not variation.
+        """
+        total, by = 0.0, np.zeros(pack(self.values).size)
+        for part in kernel.parts if isinstance(kernel, Sum) else [kernel]:
+            if part is not None:
+                here, at = at[: part.n_theta], at[part.n_theta :]
+                if levels or not isinstance(part, Constant):
+                    diagonal, pullback = part.evaluate_diag(self.X)
+                    total += float(diagonal.mean())
+                    by[here.astype(int)] += pullback(np.full(len(diagonal), 1.0 / len(diagonal))).theta
+        return total, by
+
+    def _parts(self, x: Array) -> tuple[tuple[float, Array], tuple[float, Array]]:
+        """v of the function in common, and u of what the task does not share, with their derivatives."""
+        setup, values, at = self.setup, unpack(x, self.values), self.at
+        own = at["specific"][setup.specific_parts[self.t]]
+        u, by_u = self._mean(setup.specific_kernels(values)[self.t], own, levels=False)
+        if setup.background is not None:
+            others, weights = setup.background.with_theta(values["background"]), values["loadings"][self.i]
+            mean, by = self._mean(others, at["background"])
+            u += float(weights @ weights) * mean
+            by_u += float(weights @ weights) * by
+            by_u[at["loadings"][self.i].astype(int)] += 2.0 * mean * weights
+        return self._mean(setup.kernel.with_theta(values["kernel"]), at["kernel"]), (u, by_u)
 
     def variances(self, x: Array) -> tuple[float, float]:
-        """v of the function in common, and u of what the task does not share, averages over its rows.
-
-        A constant offset of its own is left out: it is a level, not variation.
-        """
-        setup, values = self.setup, unpack(x, self.values)
-        kernel, u = setup.specific_kernels(values)[self.t], 0.0
-        if setup.background is not None:
-            others = setup.background.with_theta(values["background"])
-            u += float((values["loadings"][self.i] ** 2).sum() * others.diag(self.X).mean())
-        parts = kernel.parts if isinstance(kernel, Sum) else (kernel,)
-        u += float(sum(k.diag(self.X).mean() for k in parts if k is not None and not isinstance(k, Constant)))
-        return float(setup.kernel.with_theta(values["kernel"]).diag(self.X).mean()), u
+        """v of the function in common, and u of what the task does not share, averages over its rows."""
+        (v, _), (u, _) = self._parts(x)
+        return v, u
 
     def share(self, x: Array) -> float:
         """Share of the task's variance that is the primary's."""
@@ -160,12 +174,18 @@ class Relation:
 
     def common(self, x: Array) -> float:
         """Share of the primary's prior variance that is in common with the others: all but its own part."""
+        log_odds = self.common_odds(x)[0]
+        return float(expit(log_odds))
+
+    def common_odds(self, x: Array) -> tuple[float, Array]:
+        """Log odds of that share, log v - log of the variance of its own part, and their derivatives."""
         setup, values = self.setup, unpack(x, self.values)
         own = setup.specific_kernels(values)[setup.primary]
         if own is None:
-            return 1.0
-        shared = float(setup.kernel.with_theta(values["kernel"]).diag(self.X).mean())
-        return shared / (shared + float(own.diag(self.X).mean()))
+            return np.inf, np.zeros_like(x)
+        v, by_v = self._mean(setup.kernel.with_theta(values["kernel"]), self.at["kernel"])
+        u, by_u = self._mean(own, self.at["specific"][setup.specific_parts[setup.primary]])
+        return float(np.log(v / u)), by_v / v - by_u / u
 
     def q(self, x: Array) -> float:
         """Log of the ratio of the deviations of own part and shared part, log sqrt(u / v)."""
@@ -182,15 +202,13 @@ class Relation:
         moved[self.rho] = np.sinh(z) * np.exp(self.q(x))
         return moved
 
-    def slope(self, f: Callable[[Array], float], x: Array, step: float = 1e-4) -> Array:
-        """Derivatives of one of these functions, by differences."""
-        out = np.zeros(len(x))
-        for j in self.entries:
-            up, down = x.copy(), x.copy()
-            up[j] += step
-            down[j] -= step
-            out[j] = (f(up) - f(down)) / (2.0 * step)
-        return out
+    def slope(self, x: Array) -> Array:
+        """Derivatives of z. With w = rho sqrt(v / u), dz = (dw/drho drho + w (dv/v - du/u) / 2) / sqrt(1 + w^2)."""
+        (v, by_v), (u, by_u) = self._parts(x)
+        w = x[self.rho] * np.sqrt(v / u)
+        by = 0.5 * w * (by_v / v - by_u / u)
+        by[self.rho] += np.sqrt(v / u)
+        return np.asarray(by / np.sqrt(1.0 + w * w))
 
 
 class Weight(Relation):
@@ -205,6 +223,12 @@ class Weight(Relation):
         moved = x.copy()
         moved[self.rho] = z
         return moved
+
+    def slope(self, x: Array) -> Array:
+        """One, by rho."""
+        by = np.zeros_like(x)
+        by[self.rho] = 1.0
+        return by
 
 
 @dataclass(frozen=True)
@@ -251,7 +275,7 @@ class Profile:
 
     def moved(self, relation: Relation, x: Array, g: Array, z: float) -> Array:
         """The best hyper-parameters at this z, by one step from those at another."""
-        a, newton = relation.slope(relation.z, x), self.S @ g
+        a, newton = relation.slope(x), self.S @ g
         Sa = self.S @ a
         step = newton + Sa * ((z - relation.z(x)) - a @ newton) / (a @ Sa)
         new = np.clip(x + np.clip(step, -LONGEST_MOVE, LONGEST_MOVE), self.low, self.high)
@@ -320,7 +344,7 @@ class Profile:
         rho, normal = float(x[relation.rho]), float(np.sqrt(self.S[relation.rho, relation.rho]))
         if setup.specific[t] is None:
             return Known(self._deviation(relation) if self.affordable else normal)
-        a = relation.slope(relation.z, x)
+        a = relation.slope(x)
         Sa = self.S @ a
         deviation, here = float(np.sqrt(a @ Sa)), relation.z(x)
         if not self.affordable:
@@ -364,7 +388,7 @@ class Profile:
         common = along(relation.common)[:, None]
         if self.ascent.setup.specific[self.ascent.setup.primary] is None:
             return np.broadcast_to(common, (len(common), len(NODES[0])))
-        b = relation.slope(lambda at: float(logit(relation.common(at))), self.x)
+        b = relation.common_odds(self.x)[1]
         spread = np.sqrt(max(float(b @ self.S @ b - (b @ Sa) ** 2 / deviation**2), 0.0))
         return np.asarray(expit(logit(common) + spread * NODES[0]))
 
@@ -427,7 +451,7 @@ def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior
     std_error = float(np.sqrt(S[0, 0]))
     if kernel is None:
         return Known(std_error)
-    slope = relation.slope(relation.z, x)[relation.own]
+    slope = relation.slope(x)[relation.own]
     return _normal(relation, x, float(np.sqrt(slope @ S @ slope)), std_error)
 
 
