@@ -151,6 +151,8 @@ def one_fit(gap: str, draw: int, count: int, method: str) -> dict:
     out |= {"seconds": time.process_time() - start, "warnings": len(caught)}
     if std is not None:
         out["covered"] = float(np.mean(np.abs(mean - problem.f_test) < 1.645 * std))
+    if isinstance(model, borrow.FocusedGPRegressor):
+        out["own part"] = "primary" in model.specific_kernels_
     if method == "focused" and gap == "contiguous" and draw == 0 and count in SHOWN:
         mean, std = model.predict(problem.grid, return_std=True)
         out["band"] = {"mean": mean.tolist(), "std": std.tolist()}
@@ -192,6 +194,8 @@ def summarise(records: list[dict]) -> list[dict]:
                     ratio = [a / b for a, b in both]
                     row["over the paper's model, geometric mean"] = round(float(np.exp(np.mean(np.log(ratio)))), 3)
                     row["draws below the paper's model"] = sum(v < 1 for v in ratio)
+                if all("own part" in r for r in part.values()):
+                    row["draws with a part of the primary's own"] = sum(r["own part"] for r in part.values())
                 if m != "ridge":
                     row["covered by 90 % band"] = round(float(np.mean([r["covered"] for r in part.values()])), 3)
                 rows.append(row)
