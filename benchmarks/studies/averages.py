@@ -184,7 +184,7 @@ def main() -> None:
     chosen, started = parser.parse_args(), time.monotonic()
     search.NEGLIGIBLE = sharing.NEGLIGIBLE = 1e-300  # no transfer is kept beside every fit, however improbable
     kept = Records(ROOT / "out" / "averages.jsonl")
-    parts = {**PARTS, **{(name, "clusters", False): draws for name, draws in CLUSTERS.items()}}
+    parts = {**{(name, "clusters", False): draws for name, draws in CLUSTERS.items()}, **PARTS}
     for (scenario, method, shuffled), most in parts.items():
         key = {"scenario": scenario, "method": method, "shuffled": shuffled}
         for seed in range(min(most, chosen.draws) if fnmatch.fnmatch(scenario, chosen.only) else 0):
