@@ -153,7 +153,7 @@ REFUSED = [
     (EVERY[0], {"regularization": {7: 1.0}}, r"regularization names the task 7; tasks are 0, 1"),
     (EVERY[1], {"concentration": -1}, r"concentration=-1: expected 'auto' or a positive number"),
     (EVERY[1], {"concentration": "low"}, r"concentration='low': expected 'auto' or a positive number"),
-    (EVERY[1], {"prior_variance": 0}, r"prior_variance=0: expected a positive number"),
+    (EVERY[1], {"prior_variance": 0}, r"prior_variance=0: expected .auto. or a positive number"),
     (EVERY[1], {"tol": None}, r"tol=None: expected a positive number"),
     (EVERY[1], {"n_components": 0}, r"n_components=0: expected None or a whole number of at least 1"),
     (EVERY[1], {"max_iter": None}, r"max_iter=None: expected a whole number of at least 1"),
@@ -365,7 +365,7 @@ def test_logistic_bound_touches_at_xi_and_holds_elsewhere():
 
 def test_probability_is_the_logistic_function_averaged_over_the_posterior():
     X, y, task = draw(GROUPS["opposite"], 8, 1)
-    model = DirichletProcessClassifier().fit(X, y, tasks=task)
+    model = DirichletProcessClassifier(prior_variance=10.0, tol=1e-6).fit(X, y, tasks=task)
     rng, state = np.random.default_rng(0), model.fitted_.model[0].state
     new = rng.normal(size=(20, 4))
     rows = np.column_stack([(new - X.mean(axis=0)) / X.std(axis=0), np.ones(20)])
@@ -375,6 +375,25 @@ def test_probability_is_the_logistic_function_averaged_over_the_posterior():
     np.testing.assert_allclose(model.predict_proba(new, tasks=0)[:, 1], expected, atol=0.015)
     sure = expit(rows @ state.theta[model.clusters_[0]])
     assert np.mean(np.abs(expected - 0.5)) < np.mean(np.abs(sure - 0.5))
+
+
+def test_average_weighs_every_start_and_variance_by_its_bound(monkeypatch):
+    """By hand: each start and variance fitted by itself, weights by the twentieth root of exp(bound)."""
+    X, y, task = draw(directions(5, 3, 2.0, 1), 12, 0)
+    new = np.random.default_rng(3).normal(size=(15, 3))
+    average = DirichletProcessClassifier().fit(X, y, tasks=task)
+    every, p, bound = dirichlet_process.partitions, [], []
+    for v in (0.3, 1.0, 3.0):
+        for i in range(6):  # groups of 1 to 5 tasks, and one at random
+            with monkeypatch.context() as m:
+                m.setattr(dirichlet_process, "partitions", lambda *given, i=i: every(*given)[i : i + 1])
+                one = DirichletProcessClassifier(prior_variance=v).fit(X, y, tasks=task)
+            p.append(one.predict_proba(new, tasks=2)[:, 1])
+            bound.append(one.bound_trace_[-1])
+    weight = np.exp((np.array(bound) - max(bound)) / 20.0)
+    np.testing.assert_allclose(average.predict_proba(new, tasks=2)[:, 1], weight @ p / weight.sum(), atol=1e-8)
+    assert average.bound_trace_[-1] == max(bound)
+    assert np.ptp(p, axis=0).max() > 0.02
 
 
 def test_one_component_pools_the_tasks():
@@ -394,7 +413,10 @@ def test_more_components_than_tasks_are_legal():
 
 def test_large_concentration_keeps_more_clusters():
     X, y, task = draw(directions(10, 3, 2.0, 2), 12, 0)
-    few, many = (DirichletProcessClassifier(concentration=c).fit(X, y, tasks=task).clusters_ for c in (1e-3, 100.0))
+    few, many = (
+        DirichletProcessClassifier(concentration=c, prior_variance=10.0).fit(X, y, tasks=task).clusters_
+        for c in (1e-3, 100.0)
+    )
     assert len(set(few.values())) < len(set(many.values()))
 
 
