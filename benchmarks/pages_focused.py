@@ -34,7 +34,7 @@ def synthetic(gap: str, name: str = "leen2011_synthetic") -> str:
         r = by.get((m, n))
         if r is None:
             return "–"
-        fewer = "" if r["draws"] == 10 else f" ({r['draws']} draws)"
+        fewer = "" if r["draws"] == by["focused", n]["draws"] else f" ({r['draws']} draws)"
         return f"{r['error']:.3g} ± {r['sd']:.2g}{fewer}"
 
     rows = [
@@ -145,12 +145,10 @@ def beside_the_literal(name: str = "leen2011_synthetic") -> str:
         mean = r["over the paper's model, geometric mean"]
         return f"{ratio} ({mean:.2f}; {r['draws'] - r[BELOW]} of {r['draws']})"
 
-    head = (
-        "error over the literal model's, of the means (geometric mean of draws; draws above), by number of secondaries"
-    )
-    return table(
-        [head, *(f"{n} secondaries" for n in counts)], [[FIGURE_4[m], *(cell(m, n) for n in counts)] for m in ours]
-    )
+    head = "error over the literal model's, of the means (geometric mean of draws; draws above), by secondaries"
+    rows, result = [[FIGURE_4[m], *(cell(m, n) for n in counts)] for m in ours], load(name)
+    seeds = f"seeds {result['seeds'][0]} to {result['seeds'][-1]}"
+    return table([head, *map(str, counts)], rows) + made_by(result, seeds)
 
 
 def tried() -> str:
