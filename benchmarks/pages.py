@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_bands
@@ -19,6 +18,7 @@ import pages_claims
 import pages_classification
 import pages_cli
 import pages_defaults
+import pages_focused
 import pages_gpu
 import pages_hierarchical
 import pages_house
@@ -29,96 +29,11 @@ import pages_report
 import pages_settings
 import pages_transfer
 import pages_which
+from pages_focused import divided
 from pages_parts import ROOT, all_commits, load, made_by, table
 from pages_records import missing_commits, of_page, of_record
-from pages_settings import FIGURE_4
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-def in_the_gap(gap: str = "contiguous", name: str = "leen2011_synthetic") -> dict[tuple[str, int], dict[str, Any]]:
-    """Rows of Figure 4, by method and number of secondaries."""
-    rows = load(name)["table"]
-    return {(r["method"], r["secondaries"]): r for r in rows if r["gap"] == gap}
-
-
-def divided() -> float:
-    """By how much 24 secondaries divide the error in the gap."""
-    by = in_the_gap()
-    return round(by["focused", 0]["error"] / by["focused", 24]["error"], 1)
-
-
-def synthetic(gap: str, name: str = "leen2011_synthetic") -> str:
-    result, by = load(name), in_the_gap(gap, name)
-    shown = [m for m in FIGURE_4 if any(m == method for method, _ in by)]
-
-    def cell(m: str, n: int) -> str:
-        r = by.get((m, n))
-        if r is None:
-            return "–"
-        fewer = "" if r["draws"] == 10 else f" ({r['draws']} draws)"
-        return f"{r['error']:.3g} ± {r['sd']:.2g}{fewer}"
-
-    rows = [
-        [
-            n,
-            *(cell(m, n) for m in shown),
-            f"{by['focused', n]['better than no transfer']} of {by['focused', n]['draws']}",
-            f"{100 * by['focused', n]['covered by 90 % band']:.0f} %",
-        ]
-        for n in sorted({n for m, n in by if m == "focused"})
-    ]
-    head = ["secondaries", *(FIGURE_4[m] for m in shown), "ours better than no transfer", "truth in 90 % band"]
-    made = {m: all_commits([by[k] for k in by if k[0] == m]) for m in shown}
-    named = "; ".join(f"{FIGURE_4[m]} {', '.join(c)}" for m, c in made.items())
-    seeds = f"seeds {result['seeds'][0]} to {result['seeds'][-1]}"
-    return table(head, rows) + made_by(result, seeds)[:-1] + f" Commits by column: {named}.*"
-
-
-def negative_transfer() -> str:
-    result = load("leen2011_negative_transfer")
-    rows = [
-        [
-            r["family"],
-            r["median error, single"],
-            f"**{r['focused / single']}**",
-            " / ".join(map(str, r["focused / single of each hundred"])),
-            "" if r["at most"] is None else r["at most"],
-            r["nine tenths of draws are below"],
-            r["focused, no prior on rho / single"],
-            r["pooled / single"],
-            r["ridge / single"],
-            f"{r['relation dropped, draws']} of {r['draws']}",
-        ]
-        for r in result["table"]
-    ]
-    head = ["secondary", "error alone", "ours", "of each hundred", "at most", "nine tenths of draws below"]
-    head += ["no prior on ρ", "pooled", "ridge", "relation dropped"]
-    seeds = " and ".join(f"{first} to {last}" for first, last in result["seeds"])
-    return table(head, rows) + made_by(result, f"seeds {seeds}")
-
-
-def variance() -> str:
-    result = load("leen2011_variance")
-    rows = [
-        [
-            f"{r['rho2']:g}",
-            r["mean symmetric"],
-            r["mean asymmetric"],
-            r["symmetric at 1/5, 1/2, 4/5"][1],
-            r["asymmetric at 1/5, 1/2, 4/5"][1],
-            r["largest excess of asymmetric"],
-        ]
-        for r in result["rows"]
-    ]
-    head = ["ρ²", "mean, symmetric", "mean, asymmetric", "at 1/2, symmetric", "at 1/2, asymmetric", "largest excess"]
-    return table(head, rows) + made_by(result, "no randomness")
-
-
-def bench() -> str:
-    result = load("bench_focused")
-    rows = [[k, v] for k, v in result["figures"].items()]
-    return table(["figure", "measured"], rows) + made_by(result, "seed 0")
 
 
 def compiler_programs() -> str:
@@ -382,12 +297,6 @@ def gaps() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "categories": categories,
     "gaps": gaps,
-    "synthetic contiguous": lambda: synthetic("contiguous"),
-    "synthetic random": lambda: synthetic("random"),
-    "synthetic other draws": lambda: synthetic("contiguous", "leen2011_synthetic_20"),
-    "negative transfer": negative_transfer,
-    "variance": variance,
-    "bench focused": bench,
     "compiler programs": compiler_programs,
     "compiler facts": compiler_facts,
     "ivm sines": lambda: ivm_facts("lawrence2004_sines", "seeds 0 to 19"),
@@ -407,7 +316,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rbf gain": rbf_gain,
     "bench rbf": bench_rbf,
 }
-BLOCKS |= pages_hierarchical.BLOCKS | pages_which.BLOCKS
+BLOCKS |= pages_focused.BLOCKS | pages_hierarchical.BLOCKS | pages_which.BLOCKS
 BLOCKS |= pages_transfer.BLOCKS
 BLOCKS |= pages_cli.BLOCKS
 BLOCKS |= pages_report.BLOCKS | pages_reliability.BLOCKS

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from pages_parts import all_commits, load, table
+from pages_parts import all_commits, load, table, there_is
 
 YES, NO, UNTESTED = "confirmed", "**not confirmed**", "cannot be tested here"
+ROUGHLY = 1.05  # an error of so many times another is roughly equal to it, as the paper says
 CHANCE = 0.55  # an AUC below: a method that ranks as by chance tells nothing of another
 
 
@@ -54,6 +55,9 @@ def focused() -> str:
     draws = min(r["draws"] for r in rows if r["method"] == "paper, literal")
     by = {k.split(" (")[0]: v for k, v in load("bench_focused")["figures"].items()}
     growth = by["50 -> 200 tasks, ratio"]
+    fresh = "leen2011_synthetic_100"
+    others = {(r["method"], r["secondaries"]): r["error"] for r in load(fresh)["table"]} if there_is(fresh) else {}
+    both = {n: (others["focused", n], others["paper, literal", n]) for n in counts if ("focused", n) in others}
     level_with, still = ([a >= b for a, b in zip(literal, column, strict=True)] for column in (ours, level))
     return rows_of(
         claim(
@@ -93,7 +97,14 @@ def focused() -> str:
             "leen2011_synthetic",
         ),
         claim(
-            "Section 2.4: cost linear in the number of tasks",
+            "(ours, not the paper's) the same on twenty other draws",
+            [ours <= theirs for ours, theirs in both.values()],
+            f"ours {' / '.join(f'{v:.3g}' for v, _ in both.values())}, literally "
+            f"{' / '.join(f'{v:.3g}' for _, v in both.values())} with {' / '.join(map(str, both))} secondaries",
+            *[fresh] * bool(both),
+        ),
+        claim(
+            "Section 2.4: cost linear in the number of tasks (here: four times the tasks, at most 4.6 times the time)",
             growth <= 4.6,
             f"four times the tasks take {growth} times as long",
             "bench_focused",
@@ -114,6 +125,8 @@ def labels() -> str:
         each = [r["against single"]["focused"]["error"] for r in part]
         return [-e["difference"] > 2 * e["standard error"] for e in each]
 
+    few_errors = wins(every, ("single",), "error")
+    in_the_mean = f"in the mean of {sum(few_errors)} of {len(every)} cells, beyond two standard errors in none"
     literal = ("focused, maximum likelihood", "single, maximum likelihood")
     both = [[r["mean"][m] for m in literal] for r in rows]
 
@@ -149,7 +162,7 @@ def labels() -> str:
         ),
         claim(
             "All primary trials: focused still ahead of single-task (error)",
-            wins(every, ("single",), "error") + sure(every),
+            few_errors if any(sure(every)) else in_the_mean,
             f"ahead in {sum(wins(every, ('single',), 'error'))} of {len(every)} cells, by more than two standard "
             f"errors in {sum(sure(every))}; in log loss ahead in {sum(wins(every, ('single',), 'log loss'))}",
             record,
@@ -204,9 +217,13 @@ def multitask() -> str:
         return "; ".join(p for p in parts if ":" in p)
 
     def lost() -> dict[int, int]:
-        """Programs whose error is larger with the paper's free form, both by maximum likelihood."""
+        """Programs whose error is clearly larger with the paper's free form, both by maximum likelihood."""
         each = {(r["method"], r["settings"]): r["error"] for r in data["compiler"]["per program"]}
-        return {n: sum(v > each[alone, n][p] for p, v in each[paper, n].items()) for n in sizes if (alone, n) in each}
+        return {
+            n: sum(v > ROUGHLY * each[alone, n][p] for p, v in each[paper, n].items())
+            for n in sizes
+            if (alone, n) in each
+        }
 
     def as_printed() -> tuple[list[bool], str]:
         """Whether parametric is ahead of ranks 1 to 3 on the splits that all have, as printed; and the figures."""
@@ -223,7 +240,8 @@ def multitask() -> str:
     fair, ours, against = pairs(paper, alone), pairs(paper, "no transfer"), pairs(paper, features)
     solvers = [r for m in (paper, "free form, paper, by EM") if (r := by.get(("compiler", m, 16)))]
     nats = [r.get("log evidence by replication", {}) for r in solvers]
-    seconds = " and ".join(str(r["median seconds"]) for r in solvers)
+    seconds = [r["median seconds"] for r in solvers]
+    unfinished = solvers[-1]["fits that did not converge"] if len(solvers) == 2 else 0
     both = sorted(set.intersection(*map(set, nats)))
     higher = [nats[0][k] > nats[-1][k] for k in both] if len(solvers) == 2 else []
     short = [f"{nats[0][k] - nats[-1][k]:.1f}" for k in both]
@@ -249,21 +267,26 @@ def multitask() -> str:
             *(f"bonilla2008_{d}" for d in dict.fromkeys(d for d, _ in against)),
         ),
         claim(
-            "Figure 1: sharing loses for one program of eleven only",
+            "Figure 1: sharing is better or roughly equal (to 5 %) for all programs of eleven but one",
             [n <= 1 for n in lost().values()],
-            f"both by maximum likelihood: for {' / '.join(map(str, lost().values()))} of 11 at "
-            f"{' / '.join(map(str, sizes))} settings",
+            f"both by maximum likelihood: more than 5 % worse for {' / '.join(map(str, lost().values()))} of 11 at "
+            f"{' / '.join(map(str, lost()))} settings",
             "bonilla2008_compiler",
         ),
         claim(
-            "Section 5: gradients reach better optima than EM, and sooner",
-            higher,
-            f"compiler data, 16 settings: after 2,000 steps EM is {', '.join(short)} nats below in {len(both)} "
-            f"replications; seconds {seconds}",
+            "Section 5: gradients are sooner done than EM",
+            [seconds[0] < seconds[-1]] if len(solvers) == 2 else [],
+            f"compiler data, 16 settings: {' and '.join(map(str, seconds))} seconds per fit, EM at most 2,000 steps",
             "bonilla2008_compiler",
         ),
         claim(
-            "Table 1: no transfer explains 21.1 %",
+            "Section 5: gradients reach better optima than EM",
+            f"not settled: EM had not converged in {unfinished} of {len(both)}" if unfinished else higher,
+            f"compiler data, 16 settings: EM ends {', '.join(short)} nats below in {len(both)} replications",
+            "bonilla2008_compiler",
+        ),
+        claim(
+            "Table 1: no transfer explains 21.1 % (here: within 4 of it)",
             abs(raw[0] - 21.1) < 4,
             f"{raw[0]} % from the same start, {raw[1]} % started at the scale of the scores",
             "bonilla2008_school",
@@ -290,10 +313,9 @@ def multitask() -> str:
             "bonilla2008_school",
         ),
         claim(
-            "288 tasks by features: 33.08 %",
+            "288 tasks by features: 33.08 % (here: within the paper's deviation, 1.57)",
             abs(ev["parametric, 288 tasks, as printed"] - 33.08) < 1.57,
-            f"{ev['parametric, 288 tasks, as printed']} % as printed, {ev['parametric, 288 tasks']} % with our priors "
-            "(the paper's deviation is 1.57)",
+            f"{ev['parametric, 288 tasks, as printed']} % as printed, {ev['parametric, 288 tasks']} % with our priors",
             "bonilla2008_school",
         ),
         claim(
@@ -426,8 +448,8 @@ def ivm() -> str:
             "lawrence2004_regression",
         ),
         claim(
-            "Figure 5: about 10 % errors on vowels",
-            chosen >= 88,
+            "Figure 5: about 10 % errors on vowels (here: at most 12)",
+            100 - chosen <= 12,
             f"{100 - chosen:.1f} % errors from 300 rows, 300 random rows {100 - random:.1f} %",
             "lawrence2004_vowels",
         ),
@@ -450,8 +472,10 @@ def ivm() -> str:
 
 def rbf() -> str:
     by = {(r["mode"], r["network"]): r for r in load("liao2006_table2")["table"]}
-    printed, loo = "paper, converged 1 %", "paper, leave-one-out"
-    first = {n: by[printed, n]["error"] for n in ("multi-task", "independent", "one")}
+    stops, loo = ("1 %", "0.1 %"), "paper, leave-one-out"
+    first = {
+        s: {n: by[f"paper, converged {s}", n]["error"] for n in ("multi-task", "independent", "one")} for s in stops
+    }
     second = {n: by[loo, n]["error"] for n in ("multi-task", "independent", "one")}
     figure2 = load("liao2006_figure2")
     at = {n: i for i, n in enumerate(figure2["sizes"])}
@@ -463,8 +487,9 @@ def rbf() -> str:
     return rows_of(
         claim(
             "Table 2: multi-task (109.89) below independent networks (136.41) and one network (149.48)",
-            [first["multi-task"] < first[m] for m in ("independent", "one")],
-            f"stopped at 1 %: {first['multi-task']} / {first['independent']} / {first['one']}",
+            [e["multi-task"] < e[m] for e in first.values() for m in ("independent", "one")],
+            "by both readings of its stopping rule: "
+            + "; ".join(f"at {s} {' / '.join(map(str, e.values()))}" for s, e in first.items()),
             "liao2006_table2",
         ),
         claim(
@@ -475,7 +500,7 @@ def rbf() -> str:
             "liao2006_table2",
         ),
         claim(
-            "Figure 2: the multi-task network keeps its performance down to 5,000 rows chosen actively",
+            "Figure 2: the multi-task network keeps its performance (here: to 5 %) down to 5,000 rows chosen actively",
             kept < 1.05 * most,
             f"squared error {kept} with 5,000 rows, {most} with 11,500",
             "liao2006_figure2",
@@ -487,7 +512,7 @@ def rbf() -> str:
             "liao2006_figure2",
         ),
         claim(
-            "Figure 2: with fewer rows independent networks get worse, one network hardly",
+            "Figure 2: with fewer rows independent networks get worse (here: by 10 %), one network hardly (5 %)",
             [alone > 1.1 * curve["independent"][at[11500]], one < 1.05 * curve["one"][at[11500]]],
             f"from 11,500 to 5,000 rows: {curve['independent'][at[11500]]} to {alone}, "
             f"{curve['one'][at[11500]]} to {one}",

@@ -26,33 +26,94 @@ def named(method: str, rows: list[dict[str, Any]]) -> str:
     return method if n == max(rows[0]["problems"].values()) else f"{method} ({n} problems a cell)"
 
 
+def by_method(result: dict[str, Any]) -> str:
+    """The line under a table: commits, seeds, problems, and of which commit the fits of each method are."""
+    rows, made = result["table"], {}
+    for m, commits in result["commits by method"].items():
+        made.setdefault(", ".join(commits), []).append(m)
+    most = max(rows[0]["problems"].values())
+    line = made_by(result, f"seeds {result['seeds']}, {most} problems a cell of 16 subjects")
+    named = "; ".join(f"{commits} ({'; '.join(methods)})" for commits, methods in made.items())
+    return f"{line[:-1]} Commits by method: {named}.*"
+
+
 def means(metric: str) -> str:
     result = load(STUDY)
     rows = result["table"]
     body = [[named(m, rows), *(f"{r['mean'][m][metric]:.3f}" for r in rows)] for m in rows[0]["mean"]]
-    seeds = f"{max(rows[0]['problems'].values())} problems a cell of 16 subjects"
-    return table([metric, *sizes(rows)], body) + made_by(result, seeds)
+    return table([metric, *sizes(rows)], body) + by_method(result)
 
 
 def differences(metric: str = "log loss") -> str:
-    rows = load(STUDY)["table"]
+    result = load(STUDY)
+    rows = result["table"]
     body = [[named(m, rows), *(of(r["against single"][m][metric]) for r in rows)] for m in rows[0]["against single"]]
     if metric == "log loss":
         body.append(["focused, less pooled", *(of(r["focused against pooled"]) for r in rows)])
         untouched = "focused against single, untouched by the choice"
         body += [[f"focused, {name} only", *(of(r[untouched][name]) for r in rows)] for name in rows[0][untouched]]
-    return table([f"{metric} less single-task's (standard error; subjects better)", *sizes(rows)], body)
+    head = f"{metric} less single-task's (standard error; subjects better)"
+    return table([head, *sizes(rows)], body) + by_method(result)
 
 
 def shares() -> str:
-    rows = load(STUDY)["table"]
+    result = load(STUDY)
+    rows = result["table"]
     (name,) = [k for k in rows[0] if k.startswith("share of a secondary")]
     body = [[f"{who} question", *(f"{r[name][i]:+.3f}" for r in rows)] for i, who in enumerate(("same", "other"))]
-    return table(["share of a secondary's function that is the primary's, signed", *sizes(rows)], body)
+    head = "share of a secondary's function that is the primary's, signed"
+    return table([head, *sizes(rows)], body) + of_focused(result)
+
+
+def of_focused(result: dict[str, Any]) -> str:
+    """The line under a table that is of the focused model alone, or of it beside single-task."""
+    made = {**result["made by"], "records by commit": result["commits by method"]["focused"]}
+    return made_by({"made by": made}, f"seeds {result['seeds']}")
+
+
+def warned() -> str:
+    """Fits with a warning, over all cells, by method."""
+    rows = load(STUDY)["table"]
+    methods = rows[0]["fits with a warning"]
+    fits = {m: [sum(r[k][m] for r in rows) for k in ("fits with a warning", "problems")] for m in methods}
+    some = ", ".join(f"{m} {n} of {of}" for m, (n, of) in fits.items() if n)
+    return f"Fits with a warning: {some or 'none'}{'; of the other methods none' if some else ''}."
+
+
+def in_words() -> str:
+    """The comparisons that the page draws, in log loss."""
+    rows = load(STUDY)["table"]
+    cells = sizes(rows)
+
+    def less(m: str) -> list[float]:
+        return [r["against single"][m]["log loss"]["difference"] for r in rows]
+
+    def listed(m: str) -> str:
+        better = [r["against single"][m]["log loss"]["subjects better"] for r in rows]
+        return ", ".join(f"{d:+.3f} ({b})" for d, b in zip(less(m), better, strict=True))
+
+    def ahead(one: str, other: str) -> str:
+        each = [r["mean"][one]["log loss"] < r["mean"][other]["log loss"] for r in rows]
+        found = ", ".join(c for c, won in zip(cells, each, strict=True) if won)
+        return f"{sum(each)} of {len(rows)} cells ({found})" if found else "no cell"
+
+    shuffled = less("focused, shuffled labels")
+    rivals = [m for m in rows[0]["mean"] if m.endswith("chosen settings")]
+    lines = [
+        f"Focused less single-task, at {', '.join(cells)} (subjects of 16 better): {listed('focused')}.",
+        f"The symmetric model less single-task: {listed('multi-task')}; it is ahead of the focused one in "
+        f"{ahead('multi-task', 'focused')}.",
+        f"Focused is ahead of pooling everything in {ahead('focused', 'pooled')}. An oracle that pools only the same "
+        f"question is ahead of focused in {ahead('pooled, same question', 'focused')}.",
+        f"With shuffled labels focused changes the log loss by {min(shuffled):+.3f} to {max(shuffled):+.3f}.",
+        *(f"{m}: ahead of single-task in {ahead(m, 'single')}, of focused in {ahead(m, 'focused')}." for m in rivals),
+    ]
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def targets() -> str:
-    checked = load(STUDY)["targets"]
+    result = load(STUDY)
+    checked = result["targets"]
     kinds = dict.fromkeys(t["target"] for t in checked)
     body = []
     for kind in kinds:
@@ -61,7 +122,11 @@ def targets() -> str:
         missed = ", ".join(f"{t['cell']} ({t['value']:+.4g})" for t in part if not t["met"])
         body.append([kind, f"{worst['limit']:+.4g}", f"{worst['value']:+.4g} at {worst['cell']}", missed or "none"])
     met = sum(t["met"] for t in checked)
-    return table(["figure", "at most", "largest", "missed"], body) + f"\n\n{met} of {len(checked)} met."
+    return (
+        table(["figure", "at most", "largest", "missed"], body)
+        + f"\n\n{met} of {len(checked)} met."
+        + of_focused(result)
+    )
 
 
 def others() -> str:
@@ -121,6 +186,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "classification differences": differences,
     "classification differences of errors": lambda: differences("error"),
     "classification shares": shares,
+    "classification warnings": warned,
+    "classification in words": in_words,
     "classification targets": targets,
     "classification choice": choice,
     "classification others": others,

@@ -15,6 +15,11 @@ def load(name: str) -> dict[str, Any]:
     return json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
 
 
+def there_is(name: str) -> bool:
+    """Whether the study has a record."""
+    return (ROOT / "docs" / "results" / f"{name}.json").exists()
+
+
 def table(head: list[str], rows: list[list[Any]]) -> str:
     """A table of a page; what a record calls `seconds a fit` is seconds per fit."""
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in (head, *rows)]

@@ -21,6 +21,9 @@ FIGURE_4 = {
     "single": "no transfer",
     "pooled": "pooled",
     "ridge": "ridge",
+    "focused, level of its own": "level with a prior that is not learnt",
+    "focused, one level": "one level for all tasks",
+    "focused, own part by all evidence": "a part of its own by all evidence",
 }
 #: By page: what the study is called there, and its record.
 STUDIES: dict[str, dict[str, str]] = {

@@ -97,6 +97,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 BESIDE = {
     "focused, one level": "targets less the mean of all tasks' means, over each task's deviation",
     "focused, own part by all evidence": "a part of the primary's own has to raise what is maximised, of all tasks",
+    "ridge": "x, x^2, x^3 of the primary's rows, standardised; RidgeCV(alphas=logspace(-4, 4, 17))",
 }
 WAYS = ("focused, level of its own", "focused, one level", "focused, own part by all evidence")
 TRIED = ("single", "focused", "focused, not centred", "paper, literal", *WAYS)
@@ -250,19 +251,22 @@ def main() -> None:
 
 
 def tasks_figure() -> Figure:
-    """Figure 3: the primary with its gap, and eight secondaries of one draw."""
-    problem = focused_gap(8, random_state=0)
+    """Figure 3: the primary with its gap, and fifteen secondaries of one draw, each with its weights as title."""
+    problem = focused_gap(15, random_state=0)
     x, tasks = problem.grid[:, 0], np.array(problem.tasks)
+    weights = zip(problem.weights, np.sqrt(problem.shares), strict=True)
+    # alpha_m of the primary's function and the square root of beta_m of the secondary's own
+    titles = ["primary", *(f"{a:.2f} $f^p$ + {b:.2f} own".replace("-", "\u2212") for a, b in weights)]
     with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(figsize=(9.5, 4.6), layout="constrained")
-        axes = figure.subplots(3, 3, sharex=True)
-        for ax, name in zip(axes.flat, dict.fromkeys(problem.tasks), strict=True):
+        figure = Figure(figsize=(9.5, 7.0), layout="constrained")
+        axes = figure.subplots(4, 4, sharex=True)
+        for ax, name, title in zip(axes.flat, dict.fromkeys(problem.tasks), titles, strict=True):
             mine = tasks == name
             if name == "primary":
                 figures.shade_gap(ax, x[problem.hidden][0], x[problem.hidden][-1])
                 figures.truth(ax, x, problem.truth)
-            figures.points(ax, problem.X[mine, 0], problem.y[mine], size=5)
-            ax.set_title(name)
+            figures.points(ax, problem.X[mine, 0], problem.y[mine], size=4)
+            ax.set_title(title)
     return figure
 
 

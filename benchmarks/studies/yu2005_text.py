@@ -12,7 +12,8 @@ method; parameters by cross-validated AUC; a topic is given to the best-scored s
 its share among the labelled ones. Ridge and SVM have one parameter for all topics, as the paper's multi-task GP has;
 regularised multi-task learning takes C from the SVM and mu from a fifth of the rows held out. SVM, regularised
 multi-task learning and plain EM on centred targets are run on the first draws only, to save time (`--others`).
-Plain EM has 15 iterations; the paper does not say how many. What is done lies under out/ and is not done again.
+Plain EM has 15 iterations; the paper does not say how many. What is done lies under out/ and is not done again, unless
+it was done with other grids.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ from borrow.datasets.shared_data import Topics, load_rcv1
 from borrow.kernels import Linear
 from results import ROOT, UNKNOWN, provenance, settings_of, write_result
 
-LAMBDAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-COSTS = (0.1, 1.0, 10.0)
+LAMBDAS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+COSTS = (0.1, 1.0, 10.0, 100.0)
+#: 1,000 shares next to nothing: the end of the scale, not of the grid
+MUS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 ITERATIONS = 15
 PAPER = {
     "base_kernel": Linear(1.0),
@@ -57,6 +60,8 @@ PAPER = {
     "accelerate": False,
     "tol": 0.0,
 }
+#: What a kept record was made with; one that says otherwise, or nothing, is made again.
+GRIDS: dict[str, list[float]] = {"lambda": [*LAMBDAS], "C": [*COSTS], "mu": [*MUS], "iterations": [ITERATIONS]}
 
 
 class Draw:
@@ -262,7 +267,7 @@ def run_regularised(draw: Draw, ys, C: float, fair: bool) -> dict:
             return np.mean((f > 0) == (y[held] > 0))
         return np.nanmean([area(f[task[held] == t], y[held][task[held] == t] > 0) for t in range(m)])
 
-    mu = max((0.1, 1.0, 10.0), key=score)
+    mu = max(MUS, key=score)
     w = fit(np.ones(len(y), dtype=bool), mu).coef_[0]
     d = X.shape[1] + fair
     W = w[:d, None] / np.sqrt(mu) + w[d:].reshape(m, d).T
@@ -327,6 +332,11 @@ def the_others(data: Topics, seed: int, iterations: int = ITERATIONS, **sizes: i
     return out
 
 
+def is_kept(file: Path, grids: dict) -> bool:
+    """Whether the record is there, and was made with these grids."""
+    return file.exists() and json.loads(file.read_text()).get("grids") == grids
+
+
 def merged(core: dict, others: dict | None) -> dict:
     if others is None:
         return core
@@ -370,9 +380,9 @@ def main() -> None:
     def remembered(seed: int, name: str, make) -> dict:
         place = out / f"draw{seed}"
         place.mkdir(parents=True, exist_ok=True)
-        if not (place / name).exists():
+        if not is_kept(place / name, GRIDS):
             result = make(place)
-            stamp = {"seed": seed, "commit": provenance()["commit"]}
+            stamp = {"seed": seed, "commit": provenance()["commit"], "grids": GRIDS}
             (place / name).write_text(json.dumps({**result, **stamp}))
             for run in ("as the paper", "fair"):
                 for m, v in result[run].items():
@@ -390,7 +400,7 @@ def main() -> None:
         "ridge": f"one lambda of {LAMBDAS} for all topics, by what is left out",
         "ridge, best in hindsight": f"one lambda of {LAMBDAS}, by the AUC of the test documents",
         "SVM": f"one C of {COSTS} for all topics, by three folds",
-        "regularised multi-task": "the SVM's C, one mu of (0.1, 1.0, 10.0) by a fifth of the rows",
+        "regularised multi-task": f"the SVM's C, one mu of {MUS} by a fifth of the rows",
     }
     write_result(
         "yu2005_text" + (f"_{given.first}" if given.first else ""),
