@@ -80,7 +80,8 @@ def new_topics(run: str, metric: str = "AUC") -> str:
     ]
     head = ["examples", "learnt kernel, ours", "learnt kernel, paper's", "ridge", "SVM", "learnt above ridge, draws"]
     head[0] += f" ({metric})" * (metric != "AUC")
-    return table(head, rows) + made_by({"made by": result["made by"], **mine[0]}, f"{mine[0]['draws']} draws")
+    seeds = f"{mine[0]['draws']} draws, seeds {result['seeds']}"
+    return table(head, rows) + made_by({"made by": result["made by"], **mine[0]}, seeds)
 
 
 def toy() -> str:
