@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pages_parts import ROOT, all_commits
+from pages_settings import WORDS
 
 #: Records that were written from source with changes that are not committed, and why that may stay.
 CHANGED = {
@@ -23,15 +24,7 @@ CHANGED = {
     "yu2005_new_topics": "only the summary was; every draw has its own commit",
 }
 #: Rows of a table that are no single model and have no settings of their own.
-NO_MODEL = {
-    "",
-    "chosen",
-    "ridge",
-    "ridge with school intercepts",
-    "ridge on position",
-    "ridge on position, nickel and zinc",
-    "mean of the 259 places",
-}
+NO_MODEL = {"", "chosen"}
 #: Records of studies of papers; of one each row is a setting.
 OF_PAPERS = ("bonilla2008", "lawrence2004", "leen2011", "liao2006", "yu2005")
 OF_SETTINGS = "leen2011_classification_others"
@@ -61,8 +54,9 @@ def of_record(name: str, record: dict[str, Any], missing: Iterable[str] = ()) ->
     if name.startswith(OF_PAPERS) and name != OF_SETTINGS:
         kinds, table = ("mode", "variant", "method"), record.get("table")
         labels = [next((r[k] for k in kinds if k in r), "") for r in table] if isinstance(table, list) else []
-        given = record.get("settings", {})
-        wrong += [f"{name}: no settings"] if not given else []
+        labels += [m for r in table[:1] for m in r.get("mean", ())] if isinstance(table, list) else []
+        given = {**record.get("settings", {}), **WORDS.get(name, {})}
+        wrong += [f"{name}: no settings"] if not record.get("settings") else []
         wrong += [f"{name}: no settings of {m!r}" for m in sorted(set(labels) - NO_MODEL - set(given)) if given]
     return wrong
 
