@@ -2,7 +2,8 @@
 
 python benchmarks/pages.py            rewrites README.md and the pages under docs/
 python benchmarks/pages.py --check    (`make check-pages`) exits with 1 where a page does not show what the results say,
-                                      or a result does not say of which commits, seeds and settings it is
+                                      or a result does not say of which commits, seeds and settings it is;
+                                      with --ages also how often a model's source was changed after its records
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_bands
@@ -29,6 +31,7 @@ import pages_report
 import pages_settings
 import pages_transfer
 import pages_which
+from pages_ages import ages
 from pages_focused import divided
 from pages_parts import ROOT, all_commits, load, made_by, table
 from pages_records import missing_commits, of_page, of_record
@@ -336,9 +339,13 @@ def render(text: str) -> str:
     return re.sub(r"<!-- begin ([\w ]+) -->.*?<!-- end \1 -->", fill, text, flags=re.S)
 
 
+def every_record() -> dict[str, Any]:
+    return {p.stem: load(p.stem) for p in sorted((ROOT / "docs" / "results").glob("*.json"))}
+
+
 def complaints() -> list[str]:
     """What is wrong with the records, and with the pages beside their blocks."""
-    records = {p.stem: load(p.stem) for p in sorted((ROOT / "docs" / "results").glob("*.json"))}
+    records = every_record()
     known = {c for r in records.values() for c in all_commits(r)}
     missing = missing_commits(known)
     wrong = [w for name, r in records.items() for w in of_record(name, r, missing)]
@@ -354,7 +361,8 @@ def main() -> int:
         page.write_text(fresh[page])
     wrong = complaints()
     names = ", ".join(page.name for page in stale) or "none"
-    sys.stdout.write("\n".join([f"{'stale' if check else 'rewritten'}: {names}", *wrong]) + "\n")
+    told = ages(every_record()) if "--ages" in sys.argv else []
+    sys.stdout.write("\n".join([f"{'stale' if check else 'rewritten'}: {names}", *wrong, *told]) + "\n")
     return int(bool(wrong) or (check and bool(stale)))
 
 

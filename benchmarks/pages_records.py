@@ -73,13 +73,18 @@ def of_page(name: str, text: str, known: set[str]) -> list[str]:
     return wrong
 
 
+def holders() -> dict[str, str]:
+    """The commit in which the work of another came into the history, by that other."""
+    held = json.loads((ROOT / "benchmarks" / "squashed.json").read_text())
+    return {part: whole for whole, parts in held.items() for part in parts}
+
+
 def missing_commits(commits: Iterable[str]) -> set[str]:
     """Those that the repository does not have; none where there is no whole history to look at.
 
     For a commit whose work came into the history as part of another, that other one has to be there.
     """
-    held = json.loads((ROOT / "benchmarks" / "squashed.json").read_text())
-    holder = {part: whole for whole, parts in held.items() for part in parts}
+    holder = holders()
     wanted = sorted({holder.get(c, c) for c in commits if re.fullmatch("[0-9a-f]{7,40}", c)})
     git = ["git", "-C", str(ROOT)]
     shallow = subprocess.run([*git, "rev-parse", "--is-shallow-repository"], capture_output=True, text=True)
