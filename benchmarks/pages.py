@@ -2,7 +2,8 @@
 
 python benchmarks/pages.py            rewrites README.md and the pages under docs/
 python benchmarks/pages.py --check    (`make check-pages`) exits with 1 where a page does not show what the results say,
-                                      or a result does not say of which commits, seeds and settings it is
+                                      or a result does not say of which commits, seeds and settings it is;
+                                      with --ages also how often a model's source was changed after its records
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pages_bands
@@ -29,6 +31,7 @@ import pages_report
 import pages_settings
 import pages_transfer
 import pages_which
+from pages_ages import ages
 from pages_focused import divided
 from pages_parts import ROOT, all_commits, load, made_by, table
 from pages_records import missing_commits, of_page, of_record
@@ -108,6 +111,7 @@ def ivm_facts(name: str, seeds: str) -> str:
 
 
 def ivm_regression() -> str:
+    result = load("lawrence2004_regression")
     rows = [
         [
             r["method"],
@@ -122,10 +126,10 @@ def ivm_regression() -> str:
             "" if r["last overlap"] is None else r["last overlap"],
             r["seconds"],
         ]
-        for r in load("lawrence2004_regression")["table"]
+        for r in result["table"]
     ]
     head = ["method", "d", "median KL", "quartiles", "length-scale", "variance", "noise", "noise < 0.001", "warned"]
-    return table([*head, "last overlap", "seconds"], rows)
+    return table([*head, "last overlap", "seconds"], rows) + made_by(result, "seeds 0 to 9")
 
 
 def ivm_vowels() -> str:
@@ -146,10 +150,10 @@ def ivm_vowels() -> str:
 
 
 def ivm_authors() -> str:
-    rows = [
-        [r["method"], r["d"], f"{r['percent right']:.1f}", r["seconds"]] for r in load("lawrence2004_vowels")["authors"]
-    ]
-    return table(["the authors' stored results", "d", "percent right", "seconds (2004)"], rows)
+    result = load("lawrence2004_vowels")
+    rows = [[r["method"], r["d"], f"{r['percent right']:.1f}", r["seconds"]] for r in result["authors"]]
+    line = "means of what the authors stored, nothing is drawn"
+    return table(["the authors' stored results", "d", "percent right", "seconds (2004)"], rows) + made_by(result, line)
 
 
 def bench_ivm() -> str:
@@ -235,7 +239,8 @@ def rbf_facts() -> str:
     result = load("liao2006_table2")
     facts = {k: v for k, v in result["facts"].items() if not isinstance(v, dict)}
     nested = {f"{k}: {n}": v for k, d in result["facts"].items() if isinstance(d, dict) for n, v in d.items()}
-    return table(["figure", "measured"], [[k, v] for k, v in {**facts, **nested}.items()])
+    rows = [[k, v] for k, v in {**facts, **nested}.items()]
+    return table(["figure", "measured"], rows) + made_by(result, f"splits 0 to {result['seeds'][-1]}")
 
 
 def rbf_active(test: str) -> str:
@@ -254,7 +259,7 @@ def rbf_gain() -> str:
     result = load("liao2006_figure2")
     ((what, gains),) = [(k, v) for k, v in result.items() if k.startswith("active less random")]
     rows = [[m, f"{mean} ± {error}", ", ".join(map(str, each))] for m, (mean, error, each) in gains.items()]
-    return table(["network", what, "by split"], rows)
+    return table(["network", what, "by split"], rows) + made_by(result, f"seeds 0 to {result['seeds'][-1]}")
 
 
 def bench_rbf() -> str:
@@ -334,9 +339,13 @@ def render(text: str) -> str:
     return re.sub(r"<!-- begin ([\w ]+) -->.*?<!-- end \1 -->", fill, text, flags=re.S)
 
 
+def every_record() -> dict[str, Any]:
+    return {p.stem: load(p.stem) for p in sorted((ROOT / "docs" / "results").glob("*.json"))}
+
+
 def complaints() -> list[str]:
     """What is wrong with the records, and with the pages beside their blocks."""
-    records = {p.stem: load(p.stem) for p in sorted((ROOT / "docs" / "results").glob("*.json"))}
+    records = every_record()
     known = {c for r in records.values() for c in all_commits(r)}
     missing = missing_commits(known)
     wrong = [w for name, r in records.items() for w in of_record(name, r, missing)]
@@ -352,7 +361,8 @@ def main() -> int:
         page.write_text(fresh[page])
     wrong = complaints()
     names = ", ".join(page.name for page in stale) or "none"
-    sys.stdout.write("\n".join([f"{'stale' if check else 'rewritten'}: {names}", *wrong]) + "\n")
+    told = ages(every_record()) if "--ages" in sys.argv else []
+    sys.stdout.write("\n".join([f"{'stale' if check else 'rewritten'}: {names}", *wrong, *told]) + "\n")
     return int(bool(wrong) or (check and bool(stale)))
 
 

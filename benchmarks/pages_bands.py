@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
 
-from pages_parts import load, made_by, table
+from pages_parts import ROOT, load, made_by, table
 
 ROWS = ("6", "10", "20", "50")
+OWN, AIM = ("model, 1 column", "model, 3 columns"), 0.87
+
+
+def caption(part: str) -> str:
+    """The line under the table of one part: its own seeds and commits, from the records themselves."""
+    lines = (ROOT / "docs" / "results" / "bands.jsonl").read_text().splitlines()
+    records = [r for r in map(json.loads, lines) if r["part"] == part]
+    commits = dict(Counter(r["commit"] for r in records).most_common())
+    seeds = [r["seed"] for r in records]
+    return made_by({"made by": {**load("bands")["made by"], "records by commit": commits}}, spread(seeds))
+
+
+def spread(seeds: list[int]) -> str:
+    return f"seeds {min(seeds)} to {max(seeds)}" if seeds else "no seed"
 
 
 def bands() -> str:
@@ -24,7 +40,20 @@ def bands() -> str:
             mean = f"{sum(density) / len(density):.2f}"
             rows.append([family, method, *each, f"{sum(other) / len(other):.2f}" if other else "", mean, draws])
     head = ["functions", "method", *(f"{n} rows" for n in ROWS), "of a secondary", "mean log density", "draws"]
-    return table(head, rows) + made_by(result, f"seeds {result['seeds']}")
+    return table(head, rows) + caption("bands")
+
+
+def own_models() -> str:
+    """How often three GPs hold the function where their model is the truth, over rows and numbers of columns."""
+    found, lines = load("bands")["table"].get("bands", {}), []
+    for method in ("no transfer", "symmetric", "focused"):
+        cells = [v["function covered"] for f in OWN for v in found.get(f, {}).get(method, {}).values()]
+        short = sum(c < AIM for c in cells)
+        lines.append(
+            f"{method}: {min(cells):.2f} to {max(cells):.2f}, {sum(cells) / len(cells):.2f} in the mean; below the "
+            f"{AIM} that was aimed at in {short} of {len(cells)} cells."
+        )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def relations() -> str:
@@ -37,7 +66,39 @@ def relations() -> str:
                 [family, n, f"{v['correlation held']:.2f}", rho, v["clear"], v["dropped"], v["width"], v["draws"]]
             )
     head = ["functions", "rows", "interval holds the correlation", "ρ within 1.96 standard errors", "zero outside"]
-    return table([*head, "dropped", "width", "draws"], rows) + made_by(result, f"seeds {result['seeds']}")
+    return table([*head, "dropped", "width", "draws"], rows) + caption("relations")
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"bands": bands, "relations": relations}
+def labels() -> str:
+    """Log loss with labels of the same functions, by the rows of the primary."""
+    rows = []
+    for family, methods in load("bands")["table"].get("labels", {}).items():
+        for method, lines in methods.items():
+            draws = min(v["draws"] for v in lines.values())
+            rows.append([family, method, *(f"{lines[n]['log loss']:.2f}" for n in ROWS[1:]), draws])
+    return table(["labels of functions", "log loss", *(f"{n} rows" for n in ROWS[1:]), "draws"], rows) + caption(
+        "labels"
+    )
+
+
+def tried() -> str:
+    """What counts what in the band of no transfer."""
+    found = load("bands")["table"].get("tried", {})
+    if not found:
+        return "No record yet: `benchmarks/studies/bands.py --parts tried`."
+    rows = [
+        [name, f"{v['function covered']:.2f}", f"{v['log density']:.2f}", v["draws"]]
+        for methods in found.values()
+        for name, lines in methods.items()
+        for v in lines.values()
+    ]
+    return table(["no transfer, three columns, 6 rows", "holds", "log density", "draws"], rows) + caption("tried")
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "bands": bands,
+    "bands own models": own_models,
+    "bands labels": labels,
+    "bands tried": tried,
+}
+BLOCKS["relations"] = relations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pages_parts import load, made_by, table
@@ -217,6 +217,17 @@ SHOWN = (
 )
 
 
+def by_method(result: dict[str, Any], cells: Iterable[dict[str, Any]], methods: tuple[str, ...]) -> str:
+    """The line under a table: of which commits the fits of each method are."""
+    made: dict[str, list[str]] = {}
+    for m in methods:
+        commits = dict.fromkeys(c for r in cells if r["method"] == m for c in r["commits"])
+        made.setdefault(", ".join(commits), []).append(m)
+    named = "; ".join(f"{commits} ({', '.join(found)})" for commits, found in made.items() if commits)
+    versions = f"numpy {result['made by']['numpy']}, scipy {result['made by']['scipy']}"
+    return f"\n\n*Commits by method: {named}; seeds are the numbers of the draws; {versions}.*"
+
+
 def ordinary() -> str:
     """Error over that of no transfer by scenario and method, the least of each in bold; and over all scenarios."""
     result = load("ordinary")
@@ -233,7 +244,7 @@ def ordinary() -> str:
     over = {r["method"]: r for r in part["overall"] if r["version"] == "now" and 2 * r["scenarios"] > len(rows)}
     rows.append(["*geometric mean*", "", *(f"*{over[m]['ratio']:.2f}*" if m in over else "–" for m in SHOWN)])
     rows.append(["*worst draw*", "", *(f"*{over[m]['worst draw'][0]:.2f}*" if m in over else "–" for m in SHOWN)])
-    return table(["scenario", "draws", *SHOWN], rows) + made_by(result, "seeds are the numbers of the draws")
+    return table(["scenario", "draws", *SHOWN], rows) + by_method(result, cells.values(), SHOWN)
 
 
 def shuffled() -> str:
@@ -251,7 +262,8 @@ def shuffled() -> str:
         ]
         for s in dict.fromkeys(s for s, _ in cells)
     ]
-    return table(["shuffled secondaries, median / worst (draws)", *methods], rows)
+    head = "shuffled secondaries, median / worst (draws)"
+    return table([head, *methods], rows) + by_method(result, cells.values(), methods)
 
 
 def rare_labels() -> str:

@@ -44,6 +44,7 @@ from borrow.datasets.shared_data import Topics, load_rcv1
 from borrow.kernels import Linear
 from results import ROOT, UNKNOWN, provenance, settings_of, write_result
 
+#: 1e-4 interpolates: the end of the scale, not of the grid
 LAMBDAS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 COSTS = (0.1, 1.0, 10.0, 100.0)
 #: 1,000 shares next to nothing: the end of the scale, not of the grid
