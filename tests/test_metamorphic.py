@@ -111,3 +111,27 @@ def test_order_counts_rows_by_weight_and_leaves_out_those_without_a_target():
     more = order_of(np.vstack([X, X + 1.0]), np.append(y, np.full(30, np.nan)), np.tile(task, 2))
     for found, expected in zip(more, order_of(X, y, task), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+GRID = np.array(np.meshgrid([0.0, 1.0, 2.5], [-1.0, 0.0, 1.0], [0.0, 1.0])).reshape(3, -1).T
+SHAPES = {"grid": GRID, "continuous": np.random.default_rng(5).normal(size=(18, 3))}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "settings", [{}, {"specific_kernel": None}, {"specific_kernel": None, "optimizer": None}], ids=str
+)
+def test_every_input_seen_in_every_task_whatever_the_order_of_columns(shape, settings):
+    """A wide table is learnt as well with its columns in any order; held hyper-parameters give the same answers."""
+    inputs, rng = SHAPES[shape], np.random.default_rng(2)
+    f = np.sin(1.5 * inputs[:, 0]) + inputs[:, 1]
+    Y = np.column_stack([(1.0 + 0.2 * k) * f + 0.2 * rng.normal(size=len(f)) for k in range(3)])
+    mixed, found = rng.permutation(len(f)), []
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        model = borrow.MultiTaskGPRegressor(**settings).fit(inputs[:, order][mixed], Y[mixed])
+        found.append(model.predict(inputs[:, order]))
+    if "optimizer" not in settings:
+        assert np.sqrt(np.mean((found[0] - Y) ** 2)) < 0.25
+    tolerance = 1e-10 if "optimizer" in settings else 1e-3
+    np.testing.assert_allclose(found[1], found[0], rtol=0.0, atol=tolerance)
+    np.testing.assert_allclose(found[2], found[0], rtol=0.0, atol=tolerance)

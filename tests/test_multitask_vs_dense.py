@@ -51,6 +51,19 @@ def spd(rng, M):
     return A @ A.T / M + 0.3 * np.eye(M)
 
 
+@pytest.mark.parametrize("turned", [[0, 1], [1, 0]])
+def test_a_design_says_at_which_input_each_row_is(turned):
+    """In the order that merged cells have, which need not be that of the first column."""
+    rng = np.random.default_rng(4)
+    grid = np.array(np.meshgrid([0.0, 1.0, 2.0], [5.0, -1.0])).reshape(2, -1).T[:, turned]
+    X, task = np.tile(grid, (3, 1)), np.repeat(np.arange(3), 6)
+    cells = merge(X, task, rng.normal(size=18), np.ones(18), np.ones(18), 3, columns=np.array([1, 0]))
+    design = Design.from_cells(cells)
+    np.testing.assert_array_equal(design.inputs[design.index], cells.X)
+    np.testing.assert_array_equal(design.index, np.tile(np.arange(6), 3))
+    assert design.complete
+
+
 @pytest.mark.parametrize("which", DESIGNS)
 @pytest.mark.parametrize("own", [False, True])
 def test_dense_path(which, own):

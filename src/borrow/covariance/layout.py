@@ -228,9 +228,12 @@ class Design(Stacked):
 
     @classmethod
     def from_cells(cls, cells: Cells, device: Device | None = None) -> Design:
-        """The design of merged cells, whose matrices are computed on a device."""
-        inputs, index = np.unique(cells.X, axis=0, return_inverse=True)
-        return cls(cells.X, cells.starts, inputs, index.reshape(-1), cells.count, device)
+        """The design of merged cells, whose matrices are computed on a device; inputs as they come first."""
+        _, first, index = np.unique(cells.X, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return cls(
+            cells.X, cells.starts, cells.X[first[order]], np.argsort(order)[index.reshape(-1)], cells.count, device
+        )
 
     def put(self, array: Any) -> Any:
         """The array where matrices are computed."""
@@ -261,7 +264,7 @@ class Design(Stacked):
     def complete(self) -> bool:
         """Every distinct input seen in every task, with counts that are a product of one by task and one by input."""
         M, N = self.n_tasks, len(self.inputs)
-        if len(self.X) != M * N:
+        if len(self.X) != M * N or not np.array_equal(self.index, np.tile(np.arange(N), M)):
             return False
         count = self.count.reshape(M, N)
         return bool(np.array_equal(count * count[0, 0], np.multiply.outer(count[:, 0], count[0])))
