@@ -437,6 +437,9 @@ def test_a_registered_estimator_from_outside_is_stored_by_what_it_declares_alone
     assert borrow.__all__  # those of this package are there
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     registry.register()(MeanOfTask)
+    with pytest.raises(TypeError, match=r"it has 'mean_', 'spread_' beside its settings .*; remove that"):
+        store.save(model, tmp_path / "m")
+    registry.register(state="mean_ spread_")(MeanOfTask)
     loaded = again(model, tmp_path)
     assert (loaded.task, loaded.mean_) == ("who", {"a": 1.5, "b": 4.0})
     assert vars(loaded.spread_) == {"values": [1.0, 2.0, 3.0, 5.0]}
@@ -490,6 +493,29 @@ def test_every_word_and_every_estimator_is_in_one_of_the_first_files(tmp_path):
     found = {entry["class"] for page in pages for entry in page["entries"] if "class" in entry}
     assert sorted(p.name.removesuffix(".borrow.gz") for p in STORED.glob("*.gz")) == sorted(FIRST)
     assert found == {*WORDS, *NAMES, "AutoRegressor", "AutoClassifier"} - OLD_WORDS
+
+
+def test_an_attribute_that_is_no_setting_is_not_saved(tmp_path):
+    model = borrow.PooledGPRegressor(optimizer=None)
+    model.note = "of Tuesday"
+    with pytest.raises(TypeError, match="PooledGPRegressor cannot be saved: it has 'note' beside its settings"):
+        store.save(model, tmp_path / "m")
+
+
+def test_an_encoder_keeps_the_form_of_its_tables(tmp_path):
+    encoder = borrow.TableEncoder().fit({"x": np.array([1.0, np.nan])}).set_output(transform="pandas")
+    assert again(encoder, tmp_path)._sklearn_output_config == {"transform": "pandas"}
+
+
+def test_the_commits_that_read_earlier_formats_do():
+    root = Path(__file__).parents[1]
+    assert list(container.LAST_TO_READ) == list(range(1, store.VERSION))
+    for version, commit in container.LAST_TO_READ.items():
+        find = ["git", "grep", "-h", "^VERSION = ", commit, "--", "src/borrow/store*"]
+        done = subprocess.run(find, cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode == 128:
+            pytest.skip("a checkout without its history")
+        assert done.stdout.split() == ["VERSION", "=", str(version)]
 
 
 @pytest.mark.parametrize(
@@ -600,13 +626,23 @@ def huge():
     return out.getvalue() + b"\0" * 64
 
 
+def later(page, name, **more):
+    """An estimator that is not fitted, and has these fields too."""
+    fields = dict.fromkeys(getattr(borrow, name)._get_param_names())
+    page.update(entries=[{"class": name, "fields": fields | more}], root={"at": 0})
+
+
 deep = {"root": {"at": 0}, "entries": [{"list": [[]]}]}
 CHANGES = {
     "newer": (
         lambda page, _: page.update(version=99),
         "version 99 .written by borrow 0.1.0. and this borrow.*; update",
     ),
-    "older": (lambda page, _: page.update(version=1), "reads no longer; .*load it there, or fit and save again"),
+    "older": (
+        lambda page, _: page.update(version=3),
+        "version 3, which .* reads no longer; the last to read it is commit 128d980 of borrow: load it there, or fit",
+    ),
+    "older than all": (lambda page, _: page.update(version=0), "no longer; an earlier borrow wrote it: load it there"),
     "other format": (lambda page, _: page.update(format="other"), "is not a file that borrow wrote$"),
     "version is text": (lambda page, _: page.update(version="2"), "is not a file that borrow wrote$"),
     "no entries": (lambda page, _: page.pop("entries"), "not one that borrow writes"),
@@ -626,6 +662,14 @@ CHANGES = {
     "settings missing": (
         lambda page, _: page.update(entries=[{"class": "PooledGPRegressor", "fields": {}}], root={"at": 0}),
         "lacks the settings",
+    ),
+    "settings of a later borrow": (
+        lambda page, _: later(page, "PooledGPRegressor", depth=3),
+        r"the fields \['depth'\] of PooledGPRegressor do not agree; it comes from another version of borrow: load",
+    ),
+    "attributes that are none": (
+        lambda page, _: later(page, "TableEncoder", transform=3),
+        r"the fields \['transform'\] of TableEncoder do not agree",
     ),
     "tuple too short": (
         lambda page, _: page.update(entries=[{"class": "carrier-basis", "values": [1]}], root={"at": 0}),

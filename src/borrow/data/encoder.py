@@ -36,7 +36,7 @@ from borrow.numerics.stored import stored
 from borrow.numerics.warned import log, warn
 
 
-@stored("TableEncoder")
+@stored("TableEncoder", state="columns_ n_features_in_ feature_names_in_ _sklearn_output_config")
 @dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Numbers from a table as people have it: text, dates and gaps encoded, the task column left alone.

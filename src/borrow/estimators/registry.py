@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from borrow.numerics.stored import class_of, name_of
-from borrow.numerics.stored import state_names as state_names
+from borrow.numerics.stored import state_names as declared_state
 from borrow.numerics.stored import stored as stored
 
 Class = TypeVar("Class", bound=type)
@@ -29,8 +29,9 @@ class Entry:
     in all, `methods="auto"` leaves it out: it would take minutes per fold. `matrix` says what rows its largest matrix
     has: those of one "task", of "all" tasks, or "few". `drops` says that it can drop a relation, so that data that do
     not help need not hurt it: "the other data hurt" is said where all such methods lose. `not_in_auto` says why
-    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. An estimator without a
-    key is public and stands in no comparison.
+    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. `state` names the
+    attributes of a fit that files hold beside the settings. An estimator without a key is public and stands in no
+    comparison.
     """
 
     estimator: type
@@ -43,6 +44,7 @@ class Entry:
     drops: bool = False
     not_in_auto: str = ""
     no_new_task: str = ""
+    state: str = "fitted_"
 
     @property
     def name(self) -> str:
@@ -80,8 +82,21 @@ def entries() -> list[Entry]:
 
 def name_in_files(kind: type) -> str | None:
     """What files call a class: a registered estimator by its name, another as it declares (`stored`), or None."""
+    entry = _registered(kind)
+    return name_of(kind) if entry is None else entry.name
+
+
+def state_names(kind: type) -> list[str]:
+    """What files hold of an object: what its class declares, and the settings of an estimator first."""
+    entry = _registered(kind)
+    own = declared_state(kind) if entry is None else entry.state.split()
+    return [*kind._get_param_names(), *own] if issubclass(kind, BaseEstimator) else own  # type: ignore[attr-defined]
+
+
+def _registered(kind: type) -> Entry | None:
+    """The entry of this very class."""
     entry = by_name(kind.__name__)
-    return name_of(kind) if entry is None or entry.estimator is not kind else entry.name
+    return entry if entry is not None and entry.estimator is kind else None
 
 
 def class_in_files(name: str) -> type | None:

@@ -1,7 +1,7 @@
 """What files of `borrow.store` may hold: each class declares its name there, and its state, where it is written.
 
     @stored("cells")                                a dataclass or a named tuple: its fields
-    @stored("placed-tasks", state="cells device")   another class: these attributes
+    @stored("placed-tasks", state="cells device")   another class: these attributes; an estimator: beside its settings
     @stored()                                       stays out of files: None stands in its place
 
 The state is arrays, plain values and objects that are declared too, by name, and all that the class needs: what it
@@ -50,7 +50,8 @@ def class_of(name: str) -> type | None:
 
 def state_names(kind: type) -> list[str]:
     """The names of the state of a class that is declared."""
-    own: str = _states[kind]
+    if own := _states[kind].split():
+        return own
     if is_dataclass(kind):
         return [f.name for f in fields(kind)]
-    return list(kind._fields) if issubclass(kind, tuple) else own.split()  # type: ignore[attr-defined]
+    return list(kind._fields) if issubclass(kind, tuple) else []  # type: ignore[attr-defined]
