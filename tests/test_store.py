@@ -495,6 +495,13 @@ def test_every_word_and_every_estimator_is_in_one_of_the_first_files(tmp_path):
     assert found == {*WORDS, *NAMES, "AutoRegressor", "AutoClassifier"} - OLD_WORDS
 
 
+def test_the_page_of_what_a_file_holds_is_that_of_the_code():
+    """In a process of its own: what a test declares is no part of it."""
+    code = "import page; text = page.PAGE.read_text(); assert text == page.filled(text), 'run tests/stored/page.py'"
+    done = subprocess.run([sys.executable, "-c", code], cwd=STORED, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_attribute_that_is_no_setting_is_not_saved(tmp_path):
     model = borrow.PooledGPRegressor(optimizer=None)
     model.note = "of Tuesday"
