@@ -104,7 +104,7 @@ class ClassLink:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeaveOneOutAnswers:
     """What a model answers for the rows that it was fitted to, each left out: the probability of +1; and their y."""
 
     probability: Array
@@ -346,7 +346,7 @@ class LabelModel:
     evidence: float
     n_iter: int
     converged: bool
-    left_out: LeftOut | None = field(default=None, kw_only=True)  # until classes are put together
+    left_out: LeaveOneOutAnswers | None = field(default=None, kw_only=True)  # until classes are put together
 
     def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean (bias included) and variance of the latent function."""
@@ -384,13 +384,13 @@ class LabelModel:
 class EPLabels(LabelModel):
     """A GP model fitted to labels by EP: its posterior is the fit of the model."""
 
-    def without_each(self) -> LeftOut:
+    def without_each(self) -> LeaveOneOutAnswers:
         """Every row from all others: its cavity, which EP has at hand."""
         fit, cells = self.posterior, self.posterior.cells
         found = _cavities(fit.posterior)
         if fit.uncertainty is not None:
             found = fit.uncertainty.left_out(found, _cavities, cells.task)
-        return LeftOut(self.probability_of(found.mean + self.bias[cells.task], found.variance), cells.y)
+        return LeaveOneOutAnswers(self.probability_of(found.mean + self.bias[cells.task], found.variance), cells.y)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""

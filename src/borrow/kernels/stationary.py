@@ -59,9 +59,9 @@ class Stationary(Homogeneous):
         K = self.variance * profile if self.stacked or self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            by = {n: self._once("variance") * inner(d(), bK) for n, d in extra.items()}
+            by = {n: self._scalar("variance") * inner(d(), bK) for n, d in extra.items()}
             if "variance" not in self.fixed:
-                by["variance"] = self._once("variance") * inner(bK, profile)
+                by["variance"] = self._scalar("variance") * inner(bK, profile)
             S = slope()  # a fresh array
             S *= bK
             S *= self.variance

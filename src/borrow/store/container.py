@@ -230,8 +230,8 @@ def _advice(page: dict[str, Any]) -> str:
         writer = f" (written by borrow {by})" if by else ""
         return f"{writer} and this borrow, {__version__}, reads version {VERSION}; update borrow"
     last = LAST_TO_READ.get(page["version"])
-    there = f"the last to read it is commit {last} of borrow" if last else "an earlier borrow wrote it"
-    return f", which this borrow (version {VERSION}) reads no longer; {there}: load it there, or fit and save again"
+    reader = f"the last to read it is commit {last} of borrow" if last else "an earlier borrow wrote it"
+    return f", which this borrow (version {VERSION}) reads no longer; {reader}: load it there, or fit and save again"
 
 
 def _bytes(array: Any) -> bytes:

@@ -263,7 +263,7 @@ class Regression(Problem):
         on_kernel = self.weak_priors().get("kernel")
         best, found = -np.inf, values
         for factor in SHORTER:
-            theta = values["kernel"] + np.log(factor) * self.kernel.marks("lengthscale")
+            theta = values["kernel"] + np.log(factor) * self.kernel.mask_of("lengthscale")
             noise, value = self.noise_beside(theta, none, values["noise"])
             value += 0.0 if on_kernel is None else on_kernel.log_density(theta)[0]
             if value > best:
@@ -301,7 +301,7 @@ class Regression(Problem):
             moved = replace(active, tau=count / self.noise_of(at)[active.task])
             return objective(at)[0], condition(self.kernel.with_theta(at["kernel"]), moved, centred)
 
-        moves = [direction(values, kernel=self.kernel.marks(name)) for name in ("lengthscale", "variance")]
+        moves = [direction(values, kernel=self.kernel.mask_of(name)) for name in ("lengthscale", "variance")]
         whole = len(active.rows) == self.n_rows
         singles, low = single_lengthscales(values, self.kernel), {"noise": np.log(NOISE_FLOOR)}
         return hyper_uncertainty(evaluate, values, [*moves, direction(values, noise=float(whole))], singles, low)
