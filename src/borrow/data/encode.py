@@ -436,8 +436,8 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
         return _ordered_of(name, values, tuple(map(str, order)))
     if series is not None and series.dtype in (nw.Categorical, nw.Enum):
         return decide_levels(name, values, max_levels)
-    stored = _floats(values)
-    if stored is not None and np.isfinite(stored).any():
+    numbers = _floats(values)
+    if numbers is not None and np.isfinite(numbers).any():
         return Numbers(name).fitted(values)
     entries = [v for v in plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
     if not entries:

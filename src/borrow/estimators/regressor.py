@@ -173,8 +173,7 @@ class TaskRegressor(NumberEstimator):
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
         """Every row for every task, in the columns of the wide y of `fit`."""
-        wide = self._fit_of().schema.wide
-        assert wide is not None  # the only fit that may be asked for no task in particular
+        wide: Any = self._fit_of().schema.wide  # the only fit that may be asked for no task in particular
         M, n = len(wide), rows.shape[0]
         mean, std = self._moments(np.repeat(rows, M, axis=0), np.tile(wide, n), include_noise)
         return (mean.reshape(-1, M), std.reshape(-1, M)) if return_std else mean.reshape(-1, M)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -248,7 +248,6 @@ class Periodic(Homogeneous):
         return xp.concatenate([xp.cos(angle), xp.sin(angle)], axis=1)
 
     @staticmethod
-    def _unwarp(X: Array, p: Array, bW: Array | None) -> Array:
-        assert bW is not None  # asked for with inputs=True
+    def _unwarp(X: Array, p: Array, bW: Any) -> Array:
         xp, d, angle = namespace(X), X.shape[1], 2.0 * np.pi * X / p
         return (2.0 * np.pi / p) * (xp.cos(angle) * bW[:, d:] - xp.sin(angle) * bW[:, :d])
