@@ -231,7 +231,7 @@ def model_uncertainty(
         moves[-1] = direction(values, specific=moved)
     if "noise" in values:
         moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))
-    singles, levelled = single_lengthscales(values, kernel), replace(setup, specific=setup.levelled(centred))
+    singles, levelled = single_lengthscales(values, kernel), replace(setup, specific=setup.with_unknown_levels(centred))
     rows = rows_of_equal_cost(values, setup)
     return explore(setup.tasks, lambda at: condition(at, levelled), log_priors, values, moves, singles, rows)
 

@@ -31,7 +31,7 @@ from borrow.inference.hyper_uncertainty import (
     UncertaintyByTask,
     direction,
     hyper_uncertainty,
-    with_level,
+    with_unknown_level,
 )
 from borrow.inference.likelihoods import Gaussian
 from borrow.inference.priors import (
@@ -268,7 +268,7 @@ def single_uncertainty(
     values = {"kernel": kernel.theta, **own}
     log_priors = [] if prior is None else [single_priors(kernel, scales, bool(own), infer.log_variance)]
     moves = [direction(values, kernel=kernel.mask_of(name)) for name in ("lengthscale", "variance")]
-    levelled: Any = with_level(kernel, centred)
+    levelled: Any = with_unknown_level(kernel, centred)
     return explore(
         tasks,
         lambda at: condition_single(tasks, levelled.with_theta(at["kernel"]), at, infer, Z),

@@ -32,7 +32,7 @@ from borrow.covariance import Adjoints, Design
 from borrow.data.cells import Cells, Codes, thin
 from borrow.estimators.settings import by_label
 from borrow.inference import ExactInference, Inference, Result, priors
-from borrow.inference.hyper_uncertainty import OtherModel, with_level
+from borrow.inference.hyper_uncertainty import OtherModel, with_unknown_level
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, resolve
 from borrow.kernels.compose import TaskKernels
@@ -84,10 +84,10 @@ class TaskModel(ABC):
         """The tasks' own kernels at given hyper-parameters."""
         return TaskKernels(self.specific, values.get("specific", np.zeros(0)), self.specific_parts)
 
-    def levelled(self, centred: bool) -> list[Kernel | None]:
+    def with_unknown_levels(self, centred: bool) -> list[Kernel | None]:
         """The tasks' own kernels where their levels are not known: those of tasks with rows, of centred targets."""
         own = self.specific or [None] * (len(self.cells.starts) - 1)
-        return [with_level(k, centred and n > 0) for k, n in zip(own, np.diff(self.cells.starts), strict=True)]
+        return [with_unknown_level(k, centred and n > 0) for k, n in zip(own, np.diff(self.cells.starts), strict=True)]
 
     def specific_theta(self) -> Array:
         """`values["specific"]` of the kernels as they were given."""

@@ -33,7 +33,13 @@ from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
-from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty, with_level
+from borrow.inference.hyper_uncertainty import (
+    MOST_ROWS,
+    HyperUncertainty,
+    direction,
+    hyper_uncertainty,
+    with_unknown_level,
+)
 from borrow.inference.likelihoods import Probit
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
@@ -294,7 +300,7 @@ class Regression(Problem):
         """
         if len(active.rows) > MOST_ROWS:
             return None
-        levelled: Any = with_level(self.kernel, centred)
+        levelled: Any = with_unknown_level(self.kernel, centred)
         objective, count = replace(self, kernel=levelled).penalised(active), self.cells.count[active.rows]
 
         def evaluate(at: Values) -> tuple[float, Any]:

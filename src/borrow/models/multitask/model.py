@@ -239,7 +239,7 @@ def model_uncertainty(
     growth = direction(values, **setup.form.growth(values), specific=own["variance"])
     moves = [lengths, growth, direction(values, noise=1.0)]
     room = setup.path in ("dense", "blocks")
-    levelled = replace(setup, specific=setup.levelled(centred)) if room else setup
+    levelled = replace(setup, specific=setup.with_unknown_levels(centred)) if room else setup
     log_priors, singles = priors_of(setup, scales, prior), single_lengthscales(values, setup.kernel)
     return explore(setup.tasks, lambda at: condition(at, levelled), log_priors, values, moves, singles)
 
