@@ -24,19 +24,21 @@ Class = TypeVar("Class", bound=type)
 class Entry:
     """What an estimator declares of itself.
 
+    `state` names the attributes of a fit that files hold beside the settings.
+
     `key` names the method that it is in comparisons, `label` says it in words, `rank` is its place in every table, and
     `about` is a line for readers who do not know it; one of the estimators of a method says it. Above `most_rows` rows
     in all, `methods="auto"` leaves it out: it would take minutes per fold. `matrix` says what rows its largest matrix
     has: those of one "task", of "all" tasks, or "few". `drops` says that it can drop a relation, so that data that do
     not help need not hurt it: "the other data hurt" is said where all such methods lose. `not_in_auto` says why
-    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. `state` names the
-    attributes of a fit that files hold beside the settings. An estimator without a key is public and stands in no
-    comparison.
+    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. An estimator without a
+    key is public and stands in no comparison.
     """
 
     estimator: type
     key: str | None = None
     label: str = ""
+    state: str = "fitted_"
     rank: int = 100
     most_rows: float = inf
     about: str = ""
@@ -44,7 +46,6 @@ class Entry:
     drops: bool = False
     not_in_auto: str = ""
     no_new_task: str = ""
-    state: str = "fitted_"
 
     @property
     def name(self) -> str:
