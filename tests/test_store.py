@@ -493,6 +493,8 @@ def test_every_word_and_every_estimator_is_in_one_of_the_first_files(tmp_path):
     found = {entry["class"] for page in pages for entry in page["entries"] if "class" in entry}
     assert sorted(p.name.removesuffix(".borrow.gz") for p in STORED.glob("*.gz")) == sorted(FIRST)
     assert found == {*WORDS, *NAMES, "AutoRegressor", "AutoClassifier"} - OLD_WORDS
+    kinds = {"array", "sparse", "list", "tuple", "slice", "dict", "objects", "random", "class"}  # of an entry
+    assert {next(iter(entry)) for page in pages for entry in page["entries"]} == kinds
 
 
 def test_the_page_of_what_a_file_holds_is_that_of_the_code():

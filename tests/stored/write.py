@@ -5,6 +5,7 @@ registered is among them, and every kind of posterior, inference, kernel, encode
 hold. Those that end in `-first` are older than this script.
 """
 
+import datetime
 import gzip
 import json
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from sklearn.gaussian_process import kernels as sk
 
 import borrow
@@ -54,7 +56,7 @@ MODELS = {
 }
 #: The same where every task has the same inputs.
 COMPLETE = {"MultiTaskGPRegressor": {"complete": FEW, "em": {"solver": "em", **FEW}}}
-THREE_CLASSES = ("PooledGPClassifier", "MultiTaskIVMClassifier")
+THREE_CLASSES = ("PooledGPClassifier", "MultiTaskIVMClassifier", "HierarchicalGPClassifier")
 KERNELS = {
     "stationary": kernels.Matern(1.0, 1.2, nu=2.5) * kernels.RationalQuadratic(1.0, 1.0, 0.7)
     + kernels.Periodic(1.0, 0.9, 3.0),
@@ -157,6 +159,20 @@ def fitted():
             yield f"{name}-adapted", model.adapt(rows[few][["x"]], train[few][column]), new[["x"]]
 
 
+def other_forms():
+    """Of models fitted to no frame: a sparse table with wide targets; labels of several kinds beside the rows."""
+    rng = np.random.default_rng(3)
+    X = sparse.random_array((8, 6), density=0.4, random_state=rng, format="csr")
+    linear = borrow.HierarchicalGPRegressor(base_kernel=kernels.Linear(1.0), **FEW)
+    linear.fit(X, np.asarray(X @ rng.normal(size=(6, 2))))
+    yield "HierarchicalGPRegressor-sparse", linear, X.toarray()[:3] + 0.5, {"tasks": [0, 1, 1]}
+    x = np.linspace(-1.5, 1.5, 9)[:, None]
+    labels = [1, "1", datetime.date(2024, 3, 1)]
+    single = borrow.SingleTaskGPRegressor(random_state=np.random.RandomState(4), **FIXED)
+    single.fit(x, np.sin(x[:, 0]), tasks=labels * 3)
+    yield "SingleTaskGPRegressor-labels", single, x[:3] + 0.1, {"tasks": [1, "1", 1]}
+
+
 def listed(rows):
     """Rows as JSON has them: a list of them, or a list by column."""
     if isinstance(rows, np.ndarray):
@@ -168,11 +184,12 @@ def main():
     """Fit and save what has no file yet, and write down what is asked and answered."""
     answers = json.loads((HERE / "answers.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
-        for name, model, rows in fitted():
+        for name, model, rows, named in [*((*found, {}) for found in fitted()), *other_forms()]:
             if name not in answers:
                 path = borrow.store.save(model, Path(folder) / "model")
                 (HERE / f"{name}.borrow.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
                 ask, more = question(model)
+                more |= named
                 said = np.array(getattr(model, ask)(rows, **more)).tolist()
                 answers[name] = {"rows": listed(rows), "ask": ask, "with": more, "answer": said}
     lines = [f"{json.dumps(name)}: {json.dumps(said)}" for name, said in answers.items()]
