@@ -2,7 +2,7 @@
 
 A file that is there is kept for ever: `python tests/stored/write.py` adds those that are not. Every estimator that is
 registered is among them, and every kind of posterior, inference, kernel, encoded column and fitted part that a file can
-hold. Those that end in `-first` are older than this script.
+hold. Those that end in `-first` are older, and lack fields that classes have got since.
 """
 
 import datetime

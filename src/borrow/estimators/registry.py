@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from borrow.numerics.stored import class_of, name_of
+from borrow.numerics.stored import defaults_of as defaults_of
 from borrow.numerics.stored import state_names as declared_state
 from borrow.numerics.stored import stored as stored
 

@@ -252,10 +252,11 @@ class _Reader:
             case {"items": list(items)} if issubclass(kind, dict):
                 return kind(self.pairs(items))
             case {"values": list(values)} if issubclass(kind, tuple):
-                if len(values) != len(kind._fields):
+                fields, later = kind._fields, registry.defaults_of(kind)
+                own = [*self.all(values), *(later[n] for n in fields[len(values) :] if n in later)]
+                if len(own) != len(fields):
                     raise PageError(f"it has {len(values)} values for {name}; {_REMEDY}")
-                own = self.all(values)
-                check_fields(kind, dict(zip(kind._fields, own, strict=True)), self.size)
+                check_fields(kind, dict(zip(fields, own, strict=True)), self.size)
                 return tuple.__new__(kind, own)
             case {"fields": dict(own)} if not issubclass(kind, (dict, tuple)):
                 return _instance(kind, {n: self.take(v) for n, v in own.items()}, self.size)
@@ -266,13 +267,13 @@ _REMEDY = "it comes from another version of borrow: load it with that one, or fi
 
 
 def _instance(kind: type, state: dict[str, Any], size: int) -> Any:
-    """An instance with these fields; nothing of its class is called."""
+    """An instance with these fields, and the defaults of newer ones; nothing of its class is called."""
     check_fields(kind, state, size)
-    wrong = set(registry.state_names(kind)) ^ set(state)
-    if issubclass(kind, BaseEstimator):
-        if missing := set(kind._get_param_names()) - set(state):  # type: ignore[attr-defined]
-            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
-        wrong &= set(state)  # one that is not fitted has learnt nothing
+    names = registry.state_names(kind)
+    state = {n: v for n, v in registry.defaults_of(kind).items() if n in names} | state
+    wrong = set(names) ^ set(state)
+    if issubclass(kind, BaseEstimator):  # one that is not fitted has learnt nothing
+        wrong -= set(names) - set(kind._get_param_names())  # type: ignore[attr-defined]
     if wrong:
         raise PageError(f"the fields {sorted(wrong)} of {kind.__name__} do not agree; {_REMEDY}")
     value: Any = object.__new__(kind)
