@@ -97,7 +97,7 @@ FEATURES: dict[str, dict[str, Items]] = {
             "inference/priors.py": "NoisePrior independent_noise_prior",
         },
         "classes put together, probabilities with bands": {
-            "estimators/classifier.py": "ClassLink LeftOut TaskClassifier.probability_covariance "
+            "estimators/classifier.py": "ClassLink LeaveOneOutAnswers TaskClassifier.probability_covariance "
             "TaskClassifier.probability_quantiles LabelModel.probability_draws EPLabels.without_each _cavities",
             "models/ivm/estimators.py": "IVMLabels.corrected",
         },

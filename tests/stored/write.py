@@ -50,6 +50,7 @@ MODELS = {
     "HierarchicalGPRegressor": {"linear": {"base_kernel": kernels.Linear(1.0), **FEW}},
     "FocusedGPClassifier": {"logistic": {"likelihood": "logistic", **FIXED}},
     "MultiTaskGPClassifier": {"low-rank": {"rank": 1, "inducing": 4, **FEW}},
+    "DirichletProcessClassifier": {"average": {"prior_variance": "auto", **FEW}},
     "PooledGPClassifier": {"inducing": {"inducing": 4, **FEW}},
     "RidgeReference": {"ridge": {"form": "ridge"}, "tasks": {"form": "tasks"}},
     "LogisticReference": {"tasks": {"form": "tasks"}},
