@@ -82,8 +82,8 @@ FEATURES: dict[str, dict[str, Items]] = {
             "models/multitask/task_covariance.py": "penalty_of_sharing curvature_of_sharing SharingTasks",
         },
         "hyper-parameters integrated in bands": {
-            "inference/hyper_uncertainty.py": "UncertaintyByTask stretch_of_tasks stretched with_level student_points "
-            "curvature_of_values",
+            "inference/hyper_uncertainty.py": "UncertaintyByTask stretch_of_tasks stretched with_unknown_level "
+            "student_points curvature_of_values",
             "models/gp/model.py": "single_uncertainty uncertainty_by_task single_lengthscales explore",
             "models/focused/model.py": "model_uncertainty rows_of_equal_cost",
             "models/multitask/model.py": "model_uncertainty",
@@ -97,7 +97,7 @@ FEATURES: dict[str, dict[str, Items]] = {
             "inference/priors.py": "NoisePrior independent_noise_prior",
         },
         "classes put together, probabilities with bands": {
-            "estimators/classifier.py": "ClassLink LeftOut TaskClassifier.probability_covariance "
+            "estimators/classifier.py": "ClassLink LeaveOneOutAnswers TaskClassifier.probability_covariance "
             "TaskClassifier.probability_quantiles LabelModel.probability_draws EPLabels.without_each _cavities",
             "models/ivm/estimators.py": "IVMLabels.corrected",
         },

@@ -419,7 +419,7 @@ def test_day_first_is_seen_from_numbers_above_twelve():
 )
 def test_columns_that_say_nothing_are_left_out(values, said):
     found = encode.decide("c", values)
-    assert isinstance(found, encode.LeftOut)
+    assert isinstance(found, encode.Dropped)
     assert found.why.startswith(said)
 
 
@@ -428,7 +428,7 @@ def test_texts_are_free_by_their_length_or_words_and_levels_otherwise():
     with pytest.raises(ValueError, match="column 'c' holds free text"):
         encode.decide("c", long)
     assert isinstance(encode.decide("c", ["one two"] * 3 + ["three"] * 3), encode.Levels)
-    assert isinstance(encode.decide("c", ["two words", "and two", "one more"]), encode.LeftOut)
+    assert isinstance(encode.decide("c", ["two words", "and two", "one more"]), encode.Dropped)
     with pytest.raises(ValueError, match=r"holds text \('x' in row 2\) among numbers"):
         encode.decide("c", ["1", "2", "x", "4"])
     assert isinstance(encode.decide("c", ["1", " 2"]), encode.Numbers)

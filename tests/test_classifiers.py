@@ -16,7 +16,7 @@ import borrow
 from borrow import kernels, store
 from borrow.covariance import SharedCovariance
 from borrow.data.labels import encode
-from borrow.estimators.classifier import ClassLink, LabelModel, LeftOut, binary_data
+from borrow.estimators.classifier import ClassLink, LabelModel, LeaveOneOutAnswers, binary_data
 from borrow.inference import EPInference, ExactInference, ep
 from borrow.inference.likelihoods import Logistic, Probit
 from borrow.inference.priors import kernel_prior
@@ -319,7 +319,7 @@ def test_link_is_where_its_rows_are_likeliest():
     p = rng.dirichlet([1.0, 1.0, 1.0], 4000)
     shares = np.exp(ClassLink(1.6, 0.3).log_shares(p))
     code = (shares.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
-    models = [SimpleNamespace(left_out=LeftOut(p[:, k], np.where(code == k, 1.0, -1.0))) for k in range(3)]
+    models = [SimpleNamespace(left_out=LeaveOneOutAnswers(p[:, k], np.where(code == k, 1.0, -1.0))) for k in range(3)]
     link = ClassLink.of(models)
     assert link.sharpness == pytest.approx(1.6, abs=0.15)
     assert link.rest == pytest.approx(0.3, abs=0.12)

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import borrow
-from borrow.data.encode import Dates, LeftOut, Levels, Numbers, Ordered, Times, decide, needs_encoding
+from borrow.data.encode import Dates, Dropped, Levels, Numbers, Ordered, Times, decide, needs_encoding
 from borrow.transfer.problem import read_problem
 
 RNG = np.random.default_rng(0)
@@ -100,14 +100,14 @@ DECISIONS = {
     "written numbers": (["1", "2.5", "", "4"], Numbers("c", 2.5, 1)),
     "levels": (["u", "v", "u", "v"], Levels("c", ("u", "v"))),
     "rare levels": ([*"aabbccde"] * 2, Levels("c", ("a", "b", "c"), ("d", "e"))),
-    "one level": (["u", "u", "u"], LeftOut("c", "it is 'u' in every row")),
-    "nothing": ([None, None], LeftOut("c", "it holds no value")),
+    "one level": (["u", "u", "u"], Dropped("c", "it is 'u' in every row")),
+    "nothing": ([None, None], Dropped("c", "it holds no value")),
     "months": (["2020-01", "2020-03", "2020-03"], Dates("c", 60.0, 0, 18262.0, (), zoned=False)),
     "points": (["01.02.2020", "03.02.2020", None], Dates("c", 1.0, 1, 18293.0, (), True, False)),
     "month first": (["02/01/2020", "02/13/2020"], Dates("c", 6.0, 0, 18293.0, (), False, False)),
     "time zone": (["2020-01-01T00:00+01:00", "2020-01-02T23:00Z"], Dates("c", 1.0, 0, 18261 + 23 / 24, (), zoned=True)),
     "objects": ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)], Dates("c", 1.0, 0, 18262.0, (), zoned=False)),
-    "one date": ([datetime.date(2020, 1, 1)] * 2, LeftOut("c", "it is one date in every row")),
+    "one date": ([datetime.date(2020, 1, 1)] * 2, Dropped("c", "it is one date in every row")),
     "spans": ([datetime.timedelta(hours=36), datetime.timedelta(0)], Numbers("c", 0.75, 0)),
     "times of day": ([datetime.time(6, 30), datetime.time(8, 30)], Times("c", 7.5, 0, False)),
 }

@@ -72,7 +72,7 @@ def test_a_change_of_the_scale_leaves_the_other_tasks_as_they_are():
     """What it adds to the whole objective is what it adds to the primary's rows given the others."""
     search, best = searched(None)
     moved = primary.settled(search, best.values)
-    v = search.setup.kernel.marks("variance").astype(bool)
+    v = search.setup.kernel.mask_of("variance").astype(bool)
     w, now = (x["rho"] * np.exp(0.5 * x["kernel"][v]) for x in (best.values, moved))
     assert not np.allclose(moved["kernel"][v], best.values["kernel"][v])
     assert now == pytest.approx(w)
@@ -110,7 +110,7 @@ def test_prior_of_the_scale_is_that_of_the_kernel_along_it():
     none = objective_of(setup, scales, None, None)
 
     def log_prior(s):
-        at = {**best.values, "kernel": best.values["kernel"] + 2.0 * s * setup.kernel.marks("variance")}
+        at = {**best.values, "kernel": best.values["kernel"] + 2.0 * s * setup.kernel.mask_of("variance")}
         return of_all(at)[0] - none(at)[0]
 
     for s in (-0.7, 0.4, 1.3):

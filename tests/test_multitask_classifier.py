@@ -193,7 +193,7 @@ def test_priors_of_the_task_covariance_in_units_of_the_probit(form):
         roots = {n: v / np.e for n, v in values.items() if n in ("factor", "loadings")}
         logs = {n: v - 2.0 for n, v in values.items() if n in ("own", "uniform")}
         if "task_kernel" in values:
-            logs["task_kernel"] = values["task_kernel"] - 2.0 * form.kernel.marks("variance")
+            logs["task_kernel"] = values["task_kernel"] - 2.0 * form.kernel.mask_of("variance")
         return {**values, **roots, **logs}
 
     plain = replace(form, log_variance=0.0)

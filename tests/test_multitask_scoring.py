@@ -184,7 +184,7 @@ def test_scoring_ends_no_lower_than_lbfgs():
     objective = multitask.objective_of(setup, data.column_scales, None)
     starts = search.starts_of(setup, values)
     bounds = hyper.bounds_around(starts[0], {"noise": float(np.log(hyper.NOISE_FLOOR))})
-    plain = hyper.QuasiNewton(objective, {"memory": 100}).race(starts, bounds, 500)
+    plain = hyper.QuasiNewton(objective, {"memory": 100}).maximise_from(starts, bounds, 500)
     scored = search.optimise(setup, values, data.column_scales, None, 500)
     assert scored.objective > plain.objective - 0.05
     assert objective(scored.values)[0] == pytest.approx(scored.objective, rel=1e-10)
@@ -377,5 +377,5 @@ def test_a_lengthscale_that_ran_away_is_put_back_where_its_column_matters(matter
     np.testing.assert_array_equal(nearer["kernel"][0], best.values["kernel"][0])
     end = ascent.maximise(nearer, bounds, 100, 1e-6)
     assert end.objective > best.objective + 10.0
-    assert ascent.race([away], bounds, 200, tol=1e-6).objective == pytest.approx(end.objective, abs=1e-3)
+    assert ascent.maximise_from([away], bounds, 200, tol=1e-6).objective == pytest.approx(end.objective, abs=1e-3)
     assert ascent.put_back(end.values) is None

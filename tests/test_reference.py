@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import borrow
+from borrow.estimators.base import OnWorkers, TaskEstimator
 from borrow.estimators.classifier import EPClassifier, GPClassifier, TaskClassifier
+from borrow.estimators.gp import GPEstimator, LearntEstimator
 from borrow.estimators.regressor import GPRegressor, TaskRegressor
 from run_page import ROOT
 
 ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
-BASES = {c.__name__: c for c in (EPClassifier, GPClassifier, GPRegressor, TaskClassifier, TaskRegressor)}
+SHARED = (TaskEstimator, OnWorkers, LearntEstimator, GPEstimator)
+BASES = {c.__name__: c for c in (*SHARED, EPClassifier, GPClassifier, GPRegressor, TaskClassifier, TaskRegressor)}
 VERBS = {"compare", "quick_look", "suggest"}
 ESTIMATORS = [n for n in borrow.__all__ if n.endswith(("Regressor", "Classifier"))]
 
@@ -80,6 +83,16 @@ def test_docstring_describes_every_argument(name):
         for other in re.findall(r"as in (?:every )?`(\w+)`", words):  # where another class describes it, it does
             base = BASES.get(other) or getattr(borrow, other)
             assert argument in entries(base, "Parameters"), f"{name} sends to {other} for {argument}"
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_docstring_of_a_base_sends_to_where_an_argument_is_described(name):
+    cls = BASES[name]
+    listed = entries(cls, "Parameters")
+    assert set(listed) <= set(arguments(cls))
+    for argument, words in listed.items():
+        for other in re.findall(r"as in every `(\w+)`", words):
+            assert argument in entries(BASES[other], "Parameters"), f"{name} sends to {other} for {argument}"
 
 
 @pytest.mark.parametrize("name", ["Comparison", "Verdict"])

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import copy
 import datetime
+import gzip
 import hashlib
 import io
 import json
@@ -31,7 +32,9 @@ from sklearn.gaussian_process import kernels as sk
 
 import borrow
 from borrow import kernels, store
+from borrow.covariance.inducing import Basis
 from borrow.data.cells import Cells
+from borrow.data.encode import Numbers
 from borrow.estimators import registry
 from borrow.kernels import Constant, Linear, Matern, SquaredExponential
 from borrow.numerics import stored
@@ -436,6 +439,9 @@ def test_a_registered_estimator_from_outside_is_stored_by_what_it_declares_alone
     assert borrow.__all__  # those of this package are there
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     registry.register()(MeanOfTask)
+    with pytest.raises(TypeError, match=r"it has 'mean_', 'spread_' beside its settings .*; remove that"):
+        store.save(model, tmp_path / "m")
+    registry.register(state="mean_ spread_")(MeanOfTask)
     loaded = again(model, tmp_path)
     assert (loaded.task, loaded.mean_) == ("who", {"a": 1.5, "b": 4.0})
     assert vars(loaded.spread_) == {"values": [1.0, 2.0, 3.0, 5.0]}
@@ -461,14 +467,81 @@ def test_what_is_stored_of_a_model_is_settings_and_declared_state(name):
         assert list(entry["fields"]) == registry.state_names(registry.class_in_files(entry["class"]))
 
 
-@pytest.mark.parametrize("name", ["HierarchicalGPRegressor", "MultiTaskIVMClassifier", "MultiTaskRBFRegressor"])
-def test_the_first_files_of_the_format_answer_as_when_they_were_written(name):
-    """Files and answers of 2026-11 (`tests/stored/write.py`), kept for ever: a later format reads them or says why."""
-    expected = json.loads((STORED / "answers.json").read_text())
-    X = np.array(expected["X"])
-    for ask, values in expected[name].items():
-        answer = getattr(store.load(STORED / f"{name}.borrow"), ask)(X, tasks=expected["tasks"])
-        np.testing.assert_allclose(answer, values, rtol=1e-10, atol=1e-10)
+#: What the first files of the format are asked, and what they answered then (`tests/stored/write.py`).
+FIRST = json.loads((STORED / "answers.json").read_text())
+#: Words that files of before had in place of another; they are read, and no longer written.
+OLD_WORDS = {"gaussian"}
+
+
+def first_file(name, folder):
+    """A first file, unpacked."""
+    path = folder / f"{name}.borrow"
+    path.write_bytes(gzip.decompress((STORED / f"{name}.borrow.gz").read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_files_of_the_format_answer_as_when_they_were_written(name, tmp_path):
+    """Files and answers of 2026-11, kept for ever: a later format reads them or says why."""
+    said = FIRST[name]
+    rows = pd.DataFrame(said["rows"]) if isinstance(said["rows"], dict) else np.array(said["rows"])
+    answer = getattr(store.load(first_file(name, tmp_path)), said["ask"])(rows, **said["with"])
+    np.testing.assert_allclose(answer, said["answer"], rtol=1e-10, atol=1e-10)
+
+
+def test_every_word_and_every_estimator_is_in_one_of_the_first_files(tmp_path):
+    """One that is new is added there (`python tests/stored/write.py`), so that every later version is held to it."""
+    pages = [json.loads(dict(members(first_file(name, tmp_path)))["page.json"]) for name in FIRST]
+    found = {entry["class"] for page in pages for entry in page["entries"] if "class" in entry}
+    assert sorted(p.name.removesuffix(".borrow.gz") for p in STORED.glob("*.gz")) == sorted(FIRST)
+    assert found == {*WORDS, *NAMES, "AutoRegressor", "AutoClassifier"} - OLD_WORDS
+    kinds = {"array", "sparse", "list", "tuple", "slice", "dict", "objects", "random", "class"}  # of an entry
+    assert {next(iter(entry)) for page in pages for entry in page["entries"]} == kinds
+
+
+def test_the_page_of_what_a_file_holds_is_that_of_the_code():
+    """In a process of its own: what a test declares is no part of it."""
+    code = "import page; text = page.PAGE.read_text(); assert text == page.filled(text), 'run tests/stored/page.py'"
+    done = subprocess.run([sys.executable, "-c", code], cwd=STORED, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_field_that_is_newer_than_the_file_has_its_default(tmp_path):
+    """A setting of an estimator, a field of a dataclass, the last value of a named tuple; one without a default not."""
+    decision = {"class": "numbers", "fields": {"name": "x"}}
+    for entry, expected in (
+        ({"class": "PooledGPRegressor", "fields": {"max_iter": 7}}, borrow.PooledGPRegressor(max_iter=7)),
+        (decision, Numbers("x")),
+        ({"class": "carrier-basis", "values": [1, 2]}, Basis(1, 2)),
+    ):
+        path = rewritten(tmp_path, lambda page, _, entry=entry: page.update(entries=[entry], root={"at": 0}))
+        assert repr(store.load(path)) == repr(expected)
+    decision["fields"] = {"fill": 0.0}
+    with pytest.raises(store.StoreError, match=r"the fields \['name'\] of Numbers do not agree"):
+        store.load(rewritten(tmp_path, lambda page, _: page.update(entries=[decision], root={"at": 0})))
+
+
+def test_an_attribute_that_is_no_setting_is_not_saved(tmp_path):
+    model = borrow.PooledGPRegressor(optimizer=None)
+    model.note = "of Tuesday"
+    with pytest.raises(TypeError, match="PooledGPRegressor cannot be saved: it has 'note' beside its settings"):
+        store.save(model, tmp_path / "m")
+
+
+def test_an_encoder_keeps_the_form_of_its_tables(tmp_path):
+    encoder = borrow.TableEncoder().fit({"x": np.array([1.0, np.nan])}).set_output(transform="pandas")
+    assert again(encoder, tmp_path)._sklearn_output_config == {"transform": "pandas"}
+
+
+def test_the_commits_that_read_earlier_formats_do():
+    root = Path(__file__).parents[1]
+    assert list(container.LAST_TO_READ) == list(range(1, store.VERSION))
+    for version, commit in container.LAST_TO_READ.items():
+        find = ["git", "grep", "-h", "^VERSION = ", commit, "--", "src/borrow/store*"]
+        done = subprocess.run(find, cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode == 128:
+            pytest.skip("a checkout without its history")
+        assert done.stdout.split() == ["VERSION", "=", str(version)]
 
 
 @pytest.mark.parametrize(
@@ -579,13 +652,23 @@ def huge():
     return out.getvalue() + b"\0" * 64
 
 
+def later(page, name, **more):
+    """An estimator that is not fitted, and has these fields too."""
+    fields = dict.fromkeys(getattr(borrow, name)._get_param_names())
+    page.update(entries=[{"class": name, "fields": fields | more}], root={"at": 0})
+
+
 deep = {"root": {"at": 0}, "entries": [{"list": [[]]}]}
 CHANGES = {
     "newer": (
         lambda page, _: page.update(version=99),
         "version 99 .written by borrow 0.1.0. and this borrow.*; update",
     ),
-    "older": (lambda page, _: page.update(version=1), "reads no longer; .*load it there, or fit and save again"),
+    "older": (
+        lambda page, _: page.update(version=3),
+        "version 3, which .* reads no longer; the last to read it is commit 128d980 of borrow: load it there, or fit",
+    ),
+    "older than all": (lambda page, _: page.update(version=0), "no longer; an earlier borrow wrote it: load it there"),
     "other format": (lambda page, _: page.update(format="other"), "is not a file that borrow wrote$"),
     "version is text": (lambda page, _: page.update(version="2"), "is not a file that borrow wrote$"),
     "no entries": (lambda page, _: page.pop("entries"), "not one that borrow writes"),
@@ -602,9 +685,13 @@ CHANGES = {
         lambda page, _: page.update(entries=[{"class": "shared", "fields": {"a": 1}}], root={"at": 0}),
         "do not agree; it comes from another version",
     ),
-    "settings missing": (
-        lambda page, _: page.update(entries=[{"class": "PooledGPRegressor", "fields": {}}], root={"at": 0}),
-        "lacks the settings",
+    "settings of a later borrow": (
+        lambda page, _: later(page, "PooledGPRegressor", depth=3),
+        r"the fields \['depth'\] of PooledGPRegressor do not agree; it comes from another version of borrow: load",
+    ),
+    "attributes that are none": (
+        lambda page, _: later(page, "TableEncoder", transform=3),
+        r"the fields \['transform'\] of TableEncoder do not agree",
     ),
     "tuple too short": (
         lambda page, _: page.update(entries=[{"class": "carrier-basis", "values": [1]}], root={"at": 0}),

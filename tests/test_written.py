@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import borrow
-from borrow.data.encode import LeftOut, Levels, Measured, Ordered, Times, decide
+from borrow.data.encode import Dropped, Levels, Ordered, Times, WithUnits, decide
 from borrow.data.written import Units, are_times, day_first, looks_like_dates, read_date, read_time, scale_of
 
 AT = datetime.datetime
@@ -74,7 +74,7 @@ def test_times_of_day_are_hours_and_a_cycle_where_they_go_round_it():
     assert night.names == ("t (hours)", "t (day, sine)", "t (day, cosine)")
     late, early, noon = night.encode(["23:30", "00:30", "12:00"])
     assert np.hypot(*(late - early)[1:]) < 0.3 < np.hypot(*(late - noon)[1:])
-    assert decide("t", ["08:00", "08:00"]) == LeftOut("t", "it is one time in every row")
+    assert decide("t", ["08:00", "08:00"]) == Dropped("t", "it is one time in every row")
     with pytest.raises(ValueError, match="holds 'noon' in row 1 where times of day are expected"):
         night.encode(["08:00", "noon"])
 
@@ -93,14 +93,14 @@ UNITS = {
 def test_numbers_with_a_unit_are_numbers(case):
     texts, units, want = UNITS[case]
     decision = decide("c", texts)
-    assert isinstance(decision, Measured)
+    assert isinstance(decision, WithUnits)
     assert decision.units == units
     np.testing.assert_array_equal(decision.encode(texts)[:, 0], want)
     np.testing.assert_array_equal(decision.encode([1.5, 2.0])[:, 0], [1.5, 2.0])  # numbers: in the unit
 
 
 def test_what_only_looks_like_a_unit_stays_text():
-    assert decide("c", ["P1", "P2", "P3"]) == LeftOut(
+    assert decide("c", ["P1", "P2", "P3"]) == Dropped(
         "c", "it has a different text in every row, as names and identifiers have"
     )
     assert decide("c", ["12A", "13B", "12A", "13B"]) == Levels("c", ("12A", "13B"))

@@ -19,8 +19,12 @@ import griffe
 BASES = {
     "EPClassifier": "borrow.estimators.classifier",
     "GPClassifier": "borrow.estimators.classifier",
+    "GPEstimator": "borrow.estimators.gp",
     "GPRegressor": "borrow.estimators.regressor",
+    "LearntEstimator": "borrow.estimators.gp",
+    "OnWorkers": "borrow.estimators.base",
     "TaskClassifier": "borrow.estimators.classifier",
+    "TaskEstimator": "borrow.estimators.base",
     "TaskRegressor": "borrow.estimators.regressor",
 }
 HEADS = ("Parameters", "Attributes")

@@ -99,7 +99,7 @@ def _check_theta(kernel: Kernel, X: Array, Z: Array) -> None:
 
 def _check_marks(kernel: Kernel, marked: str) -> None:
     """A step along the marks multiplies the free parameters of that name, and nothing else."""
-    moved = kernel.with_theta(kernel.theta + np.log(2.0) * kernel.marks(marked))
+    moved = kernel.with_theta(kernel.theta + np.log(2.0) * kernel.mask_of(marked))
     for leaf, other in zip(kernel.leaves(), moved.leaves(), strict=True):
         for name in leaf.learnable:
             factor = 2.0 if name == marked and name not in leaf.fixed else 1.0

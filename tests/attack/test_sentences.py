@@ -383,7 +383,7 @@ def test_columns_far_more_than_rows_are_not_explored_one_by_one():
         moves = single_lengthscales({"kernel": kernel.theta, "noise": np.zeros(1)}, kernel)
         assert len(moves) == groups
         if moves:
-            np.testing.assert_array_equal(sum(m["kernel"] for m in moves), kernel.marks("lengthscale"))
+            np.testing.assert_array_equal(sum(m["kernel"] for m in moves), kernel.mask_of("lengthscale"))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

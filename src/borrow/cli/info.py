@@ -116,7 +116,7 @@ def table_info(place: str, delimiter: str | None) -> dict[str, Any]:
 
 def as_input(column: pl.Series, source: Source) -> dict[str, str]:
     """What a model would make of a column, by its first rows, or why it cannot be read; and what the text in it is."""
-    from borrow.data.encode import Dates, Measured, Times, decide
+    from borrow.data.encode import Dates, Times, WithUnits, decide
 
     found = to_numbers(column, source.separator)
     if found.odd is None and (why := not_read(source, column, found)):
@@ -126,7 +126,7 @@ def as_input(column: pl.Series, source: Source) -> dict[str, str]:
             decision = decide(column.name, found.values if found.odd is None else as_text(column))
     except ValueError as problem:
         return {"becomes": str(problem)}
-    kinds = {Dates: "dates", Times: "times", Measured: "numbers"}
+    kinds = {Dates: "dates", Times: "times", WithUnits: "numbers"}
     kind = {"kind": kinds[type(decision)]} if column.dtype == pl.String and type(decision) in kinds else {}
     return {"becomes": decision.sentence() or "as it is", **kind}
 

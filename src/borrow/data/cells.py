@@ -26,7 +26,7 @@ class Rows:
     y: Array
     weight: Array
     replicates: Array
-    number: Codes | None = None  # of the row of X that each came from
+    number: Any = None  # of the row of X that each came from, where they were read from a table
     columns: Codes | None = None  # in which order columns of X are compared; as they are without one
 
     def take(self, which: Any) -> Rows:

@@ -33,7 +33,6 @@ def content_order(inputs: Any, rows: Rows, classes: bool) -> tuple[Codes, Codes]
     """
     n_tasks, d = len(rows.labels), inputs.shape[1]
     rows = rows.take(np.isfinite(rows.y))
-    assert rows.number is not None  # of a table that was read
     kept, number = np.unique(rows.number, return_inverse=True)
     at, column, value, zero = _entries(inputs[kept])
     whole = rows.weight == np.floor(rows.weight)

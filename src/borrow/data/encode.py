@@ -68,7 +68,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Decision(ABC):
-    """What a column becomes; as it is, unless a kind says otherwise. Inputs are `Filled` or `Levels`. Abstract."""
+    """What a column becomes; as it is, unless a kind says otherwise. Inputs are numeric or `Levels`. Abstract."""
 
     name: Hashable
 
@@ -87,7 +87,7 @@ class Decision(ABC):
 
 
 @dataclass(frozen=True)
-class Filled(Decision):
+class NumericColumn(Decision):
     """Some kind of number: gaps get the median, and a column that marks them where `fit` saw some. Abstract.
 
     A kind says how its entries are read, what they are in words, and which cycles they go round.
@@ -127,9 +127,9 @@ class Filled(Decision):
         found = self.read(values)
         known = found[~np.isnan(found)]
         if not len(known):
-            return LeftOut(self.name, NO_VALUE)
+            return Dropped(self.name, NO_VALUE)
         if self.entry and np.ptp(known) == 0.0:
-            return LeftOut(self.name, f"it is one {self.entry} in every row")
+            return Dropped(self.name, f"it is one {self.entry} in every row")
         median, gaps = float(np.median(known)), len(found) - len(known)
         return replace(self, **{"fill": median, "gaps": gaps, **self.learnt(known)})
 
@@ -165,7 +165,7 @@ class Filled(Decision):
 
 @stored("numbers")
 @dataclass(frozen=True)
-class Numbers(Filled):
+class Numbers(NumericColumn):
     """A column of numbers, taken as they are; gaps have the median, and a column of their own marks them."""
 
     def read(self, values: Any) -> Array:
@@ -175,7 +175,7 @@ class Numbers(Filled):
 
 @stored("measured")
 @dataclass(frozen=True)
-class Measured(Filled):
+class WithUnits(NumericColumn):
     """Numbers that are written with a unit or with decimal commas; numbers themselves are taken to be in the unit."""
 
     units: Units = field(default_factory=Units)
@@ -199,7 +199,7 @@ class Measured(Filled):
 
 @stored("times")
 @dataclass(frozen=True)
-class Times(Filled):
+class Times(NumericColumn):
     """Times of day: hours since midnight, and where in the day they are where they go round it."""
 
     round: bool = False
@@ -288,7 +288,7 @@ class Levels(Decision):
 
 @stored("ordered")
 @dataclass(frozen=True)
-class Ordered(Filled):
+class Ordered(NumericColumn):
     """Levels that have an order: their place in it."""
 
     levels: tuple[str, ...] = ()
@@ -320,7 +320,7 @@ class Ordered(Filled):
 
 @stored("dates")
 @dataclass(frozen=True)
-class Dates(Filled):
+class Dates(NumericColumn):
     """Dates or times: days since the first, and where they stand in the cycles that they go round."""
 
     origin: float = 0.0  # days since 1970
@@ -377,7 +377,7 @@ class Dates(Filled):
 
 @stored("left-out")
 @dataclass(frozen=True)
-class LeftOut(Decision):
+class Dropped(Decision):
     """A column that is not used."""
 
     why: str
@@ -436,12 +436,12 @@ def decide(name: Hashable, values: Any, order: Sequence[Any] | None = None, max_
         return _ordered_of(name, values, tuple(map(str, order)))
     if series is not None and series.dtype in (nw.Categorical, nw.Enum):
         return decide_levels(name, values, max_levels)
-    stored = _floats(values)
-    if stored is not None and np.isfinite(stored).any():
+    numbers = _floats(values)
+    if numbers is not None and np.isfinite(numbers).any():
         return Numbers(name).fitted(values)
     entries = [v for v in plain_list(values) if not is_missing(v) and not (isinstance(v, str) and not v.strip())]
     if not entries:
-        return LeftOut(name, NO_VALUE)
+        return Dropped(name, NO_VALUE)
     if not any(isinstance(v, str) for v in entries):
         if all(isinstance(v, (datetime.date, np.datetime64)) for v in entries):
             return Dates(name, zoned=getattr(entries[0], "tzinfo", None) is not None).fitted(values)
@@ -469,10 +469,10 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
     if are_times(texts):
         return Times(name).fitted(values)
     if (units := units_of(name, texts)) is not None:
-        return Measured(name, units=units).fitted(values)
+        return WithUnits(name, units=units).fitted(values)
     distinct = Counter(texts)
     if len(distinct) == 1:
-        return LeftOut(name, f"it is {texts[0]!r} in every row" + (" that has one" if len(texts) < len(values) else ""))
+        return Dropped(name, f"it is {texts[0]!r} in every row" + (" that has one" if len(texts) < len(values) else ""))
     if (scale := scale_of(distinct)) is not None:
         return _ordered_of(name, values, scale)
     if len(distinct) > max(max_levels, len(texts) / 2) or len(distinct) == len(texts):
@@ -484,7 +484,7 @@ def _of_text(name: Hashable, values: Any, entries: list[Any], max_levels: int) -
                 f"{example!r}), which is not read; leave the column out, or make numbers or levels of it first"
             )
         every = "every row" if len(distinct) == len(texts) else "most rows"
-        return LeftOut(name, f"it has a different text in {every}, as names and identifiers have")
+        return Dropped(name, f"it has a different text in {every}, as names and identifiers have")
     return decide_levels(name, values, max_levels)
 
 

@@ -17,10 +17,10 @@ from borrow.data.encode import (
     MISSING,
     MOST_LEVELS,
     Decision,
-    Filled,
-    LeftOut,
+    Dropped,
     Levels,
     Numbers,
+    NumericColumn,
     TaskColumn,
     as_floats,
     decide,
@@ -36,7 +36,7 @@ from borrow.numerics.stored import stored
 from borrow.numerics.warned import log, warn
 
 
-@stored("TableEncoder")
+@stored("TableEncoder", state="columns_ n_features_in_ feature_names_in_ _sklearn_output_config")
 @dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Numbers from a table as people have it: text, dates and gaps encoded, the task column left alone.
@@ -93,7 +93,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         decisions: dict[Hashable, Decision] = {}
         for name, values in columns.items():
             if name in drop:
-                decisions[name] = LeftOut(name, AS_ASKED)
+                decisions[name] = Dropped(name, AS_ASKED)
             elif name == task:
                 decisions[name] = TaskColumn(name)
             else:
@@ -118,7 +118,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _keep_one(self, decisions: dict[Hashable, Decision], columns: Mapping[Hashable, Any]) -> None:
         """The last input is never left out, unless it was asked for or holds nothing."""
-        if any(isinstance(d, (Filled, Levels)) for d in decisions.values()):
+        if any(isinstance(d, (NumericColumn, Levels)) for d in decisions.values()):
             return
         for name, decision in reversed(decisions.items()):
             if _unasked(decision) and any(v != MISSING for v in read_levels(columns[name])):
@@ -165,13 +165,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def inputs_(self) -> tuple[Hashable, ...]:
         """The columns that `transform` needs, without the task column."""
-        return tuple(d.name for d in self.columns_ if isinstance(d, (Filled, Levels)))
+        return tuple(d.name for d in self.columns_ if isinstance(d, (NumericColumn, Levels)))
 
     def written(self, row: Array) -> dict[str, str]:
         """What the columns held, by name, from the numbers of one row; without those that are left out."""
         at, out = 0, {}
         for decision in self.columns_:
-            if isinstance(decision, (Filled, Levels)):
+            if isinstance(decision, (NumericColumn, Levels)):
                 out[str(decision.name)] = decision.written(row[at : at + len(decision.names)])
                 at += len(decision.names)
         return out
@@ -206,4 +206,4 @@ def _columns(X: Any) -> dict[Hashable, Any]:
 
 
 def _unasked(decision: Any) -> bool:
-    return isinstance(decision, LeftOut) and decision.why != AS_ASKED
+    return isinstance(decision, Dropped) and decision.why != AS_ASKED

@@ -627,7 +627,6 @@ class Pool:
 
 def pool_of(X: Any, rows: Rows) -> Pool:
     """Inputs and rows that `read_table` read with `pooled`, as a pool."""
-    assert rows.number is not None  # of a table that was read
     kept, number = np.unique(rows.number, return_inverse=True)
     distinct, code = _distinct(X[kept], rows.columns)
     code = code[number]

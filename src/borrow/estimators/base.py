@@ -51,8 +51,17 @@ class Fitted:
 class TaskEstimator(BaseEstimator):
     """What every estimator shares. Abstract.
 
+    Parameters
+    ----------
+    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
+    random_state : seed or generator; the only source of randomness.
+    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
+        from those seen, with a wider band, and warns.
+
     Attributes
     ----------
+    tasks_ : labels of the tasks, sorted.
+    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     fitted_ : everything that the fit found, in one frozen object; the other attributes are read from it.
     """
 
@@ -61,7 +70,7 @@ class TaskEstimator(BaseEstimator):
     random_state: Any = 0
     unseen: str = "error"
 
-    #: What the settings may be, by name; a class adds its own to those of its bases.
+    #: What the settings may be, by name; a class adds its own to those of its bases, or puts them in their place.
     allowed: ClassVar[Allowed] = {
         "unseen": one_of("error", "population", said="'error', or 'population' to answer for new tasks")
     }
@@ -89,8 +98,8 @@ class TaskEstimator(BaseEstimator):
 
     def _check_settings(self) -> None:
         """Refuse constructor arguments that the estimator cannot use."""
-        for kind in reversed(type(self).__mro__):
-            check_allowed(self, vars(kind).get("allowed", {}))
+        tables = [vars(kind).get("allowed", {}) for kind in reversed(type(self).__mro__)]
+        check_allowed(self, {name: check for table in tables for name, check in table.items()})
 
     def _read_attributes(self) -> dict[str, Any]:
         """What scikit-learn's validation left on this copy: the number of columns and their names."""
@@ -195,6 +204,19 @@ class TaskEstimator(BaseEstimator):
             MemoryGivenBack(device, largest_on_device),
         ):
             yield partial(PlacedTasks, workers=workers, device=device)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class OnWorkers(TaskEstimator):
+    """What estimators share whose tasks can be spread over workers. Abstract.
+
+    Parameters
+    ----------
+    workers : None fits in this process; a number of processes, or "dask" for the workers of the current Dask client:
+        tasks are spread over them, the answer is the same (docs/large.md).
+    """
+
+    workers: Any = None
 
 
 class NumberEstimator(RegressorMixin, TaskEstimator):

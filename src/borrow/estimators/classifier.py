@@ -104,7 +104,7 @@ class ClassLink:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeaveOneOutAnswers:
     """What a model answers for the rows that it was fitted to, each left out: the probability of +1; and their y."""
 
     probability: Array
@@ -117,18 +117,13 @@ class TaskClassifier(LabelEstimator):
 
     Parameters
     ----------
-    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
-    random_state : seed or generator; the only source of randomness.
-    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
-        from those seen, with a wider band, and warns.
+    task, random_state, unseen : as in every `TaskEstimator`.
 
     Attributes
     ----------
-    tasks_ : labels of the tasks, sorted.
     classes_ : the classes, sorted.
     class_link_ : of more than two classes, how the probabilities of each against the rest are put together: `sharpness`
         s and `rest` b of p_k proportional to (p / (1 - p)^b)^s; (1, 0) scales them to sum to one.
-    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
     @abstractmethod
@@ -231,17 +226,9 @@ class GPClassifier(TaskClassifier, GPEstimator):
 
     Parameters
     ----------
-    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
-    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
-        one lengthscale per column.
-    prior : "auto" has weak priors on the kernel, the same in every GP classifier; None is maximum likelihood.
-    optimizer : "lbfgs", or None to keep the kernel and the model's own parameters as given.
-    max_iter : the most iterations of the optimiser; a fit that needs more warns.
-    random_state : seed or generator; the only source of randomness.
-    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
-        from those seen, with a wider band, and warns.
-    device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
-        are many; answers agree to about 1e-8 and come back as NumPy arrays.
+    kernel : as in every `GPEstimator`.
+    prior, optimizer, max_iter, device : as in every `LearntEstimator`.
+    task, random_state, unseen : as in every `TaskEstimator`.
 
     Attributes
     ----------
@@ -346,7 +333,7 @@ class LabelModel:
     evidence: float
     n_iter: int
     converged: bool
-    left_out: LeftOut | None = field(default=None, kw_only=True)  # until classes are put together
+    left_out: LeaveOneOutAnswers | None = field(default=None, kw_only=True)  # until classes are put together
 
     def moments(self, X: Array, task: Codes) -> tuple[Array, Array]:
         """Mean (bias included) and variance of the latent function."""
@@ -384,13 +371,13 @@ class LabelModel:
 class EPLabels(LabelModel):
     """A GP model fitted to labels by EP: its posterior is the fit of the model."""
 
-    def without_each(self) -> LeftOut:
+    def without_each(self) -> LeaveOneOutAnswers:
         """Every row from all others: its cavity, which EP has at hand."""
         fit, cells = self.posterior, self.posterior.cells
         found = _cavities(fit.posterior)
         if fit.uncertainty is not None:
             found = fit.uncertainty.left_out(found, _cavities, cells.task)
-        return LeftOut(self.probability_of(found.mean + self.bias[cells.task], found.variance), cells.y)
+        return LeaveOneOutAnswers(self.probability_of(found.mean + self.bias[cells.task], found.variance), cells.y)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""

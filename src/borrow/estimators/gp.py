@@ -30,10 +30,18 @@ EXACT = ExactInference()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GPEstimator(TaskEstimator):
-    """Settings that all GP estimators have. Abstract."""
+class LearntEstimator(TaskEstimator):
+    """Settings of all estimators that learn hyper-parameters by the evidence. Abstract.
 
-    kernel: Any = None
+    Parameters
+    ----------
+    prior : "auto" has weak priors on kernel and noise, the same in every GP estimator; None is maximum likelihood.
+    optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
+    max_iter : the most iterations of the optimiser; a fit that needs more warns.
+    device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
+        are many; answers agree to about 1e-8 and come back as NumPy arrays.
+    """
+
     prior: str | None = "auto"
     optimizer: str | None = "lbfgs"
     max_iter: int = 500
@@ -42,12 +50,30 @@ class GPEstimator(TaskEstimator):
     allowed: ClassVar[Allowed] = {
         "prior": one_of("auto", None, said="'auto' (weak priors) or None (maximum likelihood)"),
         "optimizer": one_of("lbfgs", None, said="'lbfgs', or None to keep the given parameters"),
+        "max_iter": whole(1),
+    }
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GPEstimator(LearntEstimator):
+    """What all GP estimators share. Abstract.
+
+    Parameters
+    ----------
+    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
+        one lengthscale per column.
+    prior, optimizer, max_iter, device : as in every `LearntEstimator`.
+    task, random_state, unseen : as in every `TaskEstimator`.
+    """
+
+    kernel: Any = None
+
+    allowed: ClassVar[Allowed] = {
         "normalize_y": one_of(
             *(True, False, "common"),
             said="True (scale each task), 'common' (all tasks by the same figures, for targets in the same units) or "
             "False",
         ),
-        "max_iter": whole(1),
         "n_restarts": whole(0),
         "background": whole(0),
     }

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from borrow.numerics.stored import class_of, name_of
-from borrow.numerics.stored import state_names as state_names
+from borrow.numerics.stored import defaults_of as defaults_of
+from borrow.numerics.stored import state_names as declared_state
 from borrow.numerics.stored import stored as stored
 
 Class = TypeVar("Class", bound=type)
@@ -23,6 +24,8 @@ Class = TypeVar("Class", bound=type)
 @dataclass(frozen=True)
 class Entry:
     """What an estimator declares of itself.
+
+    `state` names the attributes of a fit that files hold beside the settings.
 
     `key` names the method that it is in comparisons, `label` says it in words, `rank` is its place in every table, and
     `about` is a line for readers who do not know it; one of the estimators of a method says it. Above `most_rows` rows
@@ -36,6 +39,7 @@ class Entry:
     estimator: type
     key: str | None = None
     label: str = ""
+    state: str = "fitted_"
     rank: int = 100
     most_rows: float = inf
     about: str = ""
@@ -80,8 +84,21 @@ def entries() -> list[Entry]:
 
 def name_in_files(kind: type) -> str | None:
     """What files call a class: a registered estimator by its name, another as it declares (`stored`), or None."""
+    entry = _registered(kind)
+    return name_of(kind) if entry is None else entry.name
+
+
+def state_names(kind: type) -> list[str]:
+    """What files hold of an object: what its class declares, and the settings of an estimator first."""
+    entry = _registered(kind)
+    own = declared_state(kind) if entry is None else entry.state.split()
+    return [*kind._get_param_names(), *own] if issubclass(kind, BaseEstimator) else own  # type: ignore[attr-defined]
+
+
+def _registered(kind: type) -> Entry | None:
+    """The entry of this very class."""
     entry = by_name(kind.__name__)
-    return name_of(kind) if entry is None or entry.estimator is not kind else entry.name
+    return entry if entry is not None and entry.estimator is kind else None
 
 
 def class_in_files(name: str) -> type | None:

@@ -72,21 +72,16 @@ class TaskRegressor(NumberEstimator):
 
     Parameters
     ----------
-    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
     normalize_y : True centres and scales the targets of each task, "common" all tasks by the same figures (targets in
         the same units), False neither.
-    random_state : seed or generator; the only source of randomness.
-    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
-        from those seen, with a wider band, and warns.
+    task, random_state, unseen : as in every `TaskEstimator`.
 
     Attributes
     ----------
-    tasks_ : labels of the tasks, sorted.
     noise_ : dict by label of noise variances, in the units of y.
     log_marginal_likelihood_ : log evidence of y as given, priors not included.
     n_iter_, converged_ : iterations of the optimiser, and whether it ended by itself.
     jitter_ : what had to be added to a diagonal for it to be factored; 0 nearly always.
-    n_features_in_, feature_names_in_ : columns of X in `fit`, the task column included; names only for frames.
     """
 
     normalize_y: bool | str = True
@@ -178,8 +173,7 @@ class TaskRegressor(NumberEstimator):
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
         """Every row for every task, in the columns of the wide y of `fit`."""
-        wide = self._fit_of().schema.wide
-        assert wide is not None  # the only fit that may be asked for no task in particular
+        wide: Any = self._fit_of().schema.wide  # the only fit that may be asked for no task in particular
         M, n = len(wide), rows.shape[0]
         mean, std = self._moments(np.repeat(rows, M, axis=0), np.tile(wide, n), include_noise)
         return (mean.reshape(-1, M), std.reshape(-1, M)) if return_std else mean.reshape(-1, M)
@@ -336,20 +330,11 @@ class GPRegressor(TaskRegressor, GPEstimator):
 
     Parameters
     ----------
-    task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
-    kernel : one of `borrow.kernels` or of scikit-learn's, where learning starts; None is a squared exponential with
-        one lengthscale per column.
     noise : variance in the units of y where learning starts; a number, a dict by label, or None.
-    normalize_y : True centres and scales the targets of each task, "common" all tasks by the same figures (targets in
-        the same units), False neither.
-    prior : "auto" has weak priors on kernel and noise, the same in every GP estimator; None is maximum likelihood.
-    optimizer : "lbfgs", or None to keep kernel, noise and the model's own parameters as given.
-    max_iter : the most iterations of the optimiser; a fit that needs more warns.
-    random_state : seed or generator; the only source of randomness.
-    unseen : what to do about a task that `fit` never saw: "error" refuses it, "population" answers as for a task drawn
-        from those seen, with a wider band, and warns.
-    device : "cpu", "cuda" (the matrices on a GPU, through PyTorch), or "auto" for a GPU where there is one and the rows
-        are many; answers agree to about 1e-8 and come back as NumPy arrays.
+    kernel : as in every `GPEstimator`.
+    prior, optimizer, max_iter, device : as in every `LearntEstimator`.
+    normalize_y : as in every `TaskRegressor`.
+    task, random_state, unseen : as in every `TaskEstimator`.
 
     Attributes
     ----------

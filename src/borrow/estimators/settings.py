@@ -89,11 +89,12 @@ def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, defaul
     return [float(v) for v in values]
 
 
-def check_seed(value: Any, name: str = "random_state") -> None:
+def check_seed(value: Any) -> None:
     """Refuse what no random numbers can start from."""
     try:
         check_random_state(value)
     except ValueError:
         raise ValueError(
-            f"{name}={value!r}: expected a whole number from 0 to {2**32 - 1}, a numpy.random.RandomState, or None"
+            f"random_state={value!r}: expected a whole number from 0 to {2**32 - 1}, a numpy.random.RandomState, "
+            "or None"
         ) from None

@@ -17,7 +17,8 @@ the second moment around the mean at the optimum, which stays the prediction, an
 stretched alike.
 
 Where targets were centred by the mean of their own rows, the level of the function is one more thing that is not known:
-at the points it is integrated out, a constant of the targets' variance being part of the covariance (`with_level`).
+at the points it is integrated out, a constant of the targets' variance being part of the covariance
+(`with_unknown_level`).
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def stretched(found: Prediction, factor: Array) -> Prediction:
     return Prediction(found.mean, found.variance * factor, covariance)
 
 
-def with_level(kernel: Kernel | None, centred: bool) -> Kernel | None:
+def with_unknown_level(kernel: Kernel | None, centred: bool) -> Kernel | None:
     """The kernel of a task whose level is not known; as it was where nothing was centred by the task's rows."""
     if not centred:
         return kernel

@@ -111,7 +111,7 @@ class Kernel(ABC):
         Only for tensors, and kernels that have a form; on the host one block after the other is as fast.
         """
 
-    def marks(self, name: str) -> Array:
+    def mask_of(self, name: str) -> Array:
         """1 where an entry of `theta` is the parameter of this name, 0 elsewhere."""
         last = (n.split(".")[-1].split("[")[0] for n in self.parameter_names())
         return np.array([float(n == name) for n in last])
@@ -285,7 +285,7 @@ class Leaf(Kernel):
             )
         return as_type_of(X, value if value.ndim else np.full(d, value))
 
-    def _once(self, name: str) -> Any:
+    def _scalar(self, name: str) -> Any:
         """A parameter that is one number; for several kernels one for each."""
         value = getattr(self, name)
         return value.reshape(-1) if is_tensor(value) else value
@@ -318,7 +318,7 @@ class Homogeneous(Leaf):
         """The variance, at every input."""
 
         def pullback(bd: Array, inputs: bool = False) -> Gradient:
-            theta = self.variance * float(bd.sum()) * self.marks("variance")
+            theta = self.variance * float(bd.sum()) * self.mask_of("variance")
             return Gradient(theta, namespace(X).zeros_like(X) if inputs else None)
 
         if is_tensor(X):

@@ -195,6 +195,5 @@ class TaskKernels(Sequence[Kernel | None]):
 
     def stacked(self, tasks: Sequence[int], X: Any) -> Any:
         """The kernels of these tasks, which have one form, for blocks of X."""
-        template = self.templates[tasks[0]]
-        assert template is not None
+        template: Any = self.templates[tasks[0]]
         return template.stack(np.stack([self.theta[self.parts[t]] for t in tasks]), X)

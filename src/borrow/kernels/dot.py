@@ -45,7 +45,7 @@ class Constant(Homogeneous):
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
             axes = (-2, -1) if self.stacked else None
-            theta = self._gather(variance=self._once("variance") * bK.sum(axis=axes))
+            theta = self._gather(variance=self._scalar("variance") * bK.sum(axis=axes))
             if not inputs:
                 return Gradient(theta)
             zeros = namespace(X).zeros_like

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,9 +59,9 @@ class Stationary(Homogeneous):
         K = self.variance * profile if self.stacked or self.variance != 1.0 else profile
 
         def pullback(bK: Array, inputs: bool = False) -> Gradient:
-            by = {n: self._once("variance") * inner(d(), bK) for n, d in extra.items()}
+            by = {n: self._scalar("variance") * inner(d(), bK) for n, d in extra.items()}
             if "variance" not in self.fixed:
-                by["variance"] = self._once("variance") * inner(bK, profile)
+                by["variance"] = self._scalar("variance") * inner(bK, profile)
             S = slope()  # a fresh array
             S *= bK
             S *= self.variance
@@ -248,7 +248,6 @@ class Periodic(Homogeneous):
         return xp.concatenate([xp.cos(angle), xp.sin(angle)], axis=1)
 
     @staticmethod
-    def _unwarp(X: Array, p: Array, bW: Array | None) -> Array:
-        assert bW is not None  # asked for with inputs=True
+    def _unwarp(X: Array, p: Array, bW: Any) -> Array:
         xp, d, angle = namespace(X), X.shape[1], 2.0 * np.pi * X / p
         return (2.0 * np.pi / p) * (xp.cos(angle) * bW[:, d:] - xp.sin(angle) * bW[:, :d])

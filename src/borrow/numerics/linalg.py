@@ -4,8 +4,8 @@ Arrays are rows-first and C-ordered; BLAS sees their transposes, which are Fortr
 copied. `L` is always a lower Cholesky factor, Fortran-ordered, as `cholesky` returns it; its upper triangle
 holds zeros.
 
-A function marked `@twinned` takes tensors as well, and then several matrices at once, along leading axes. What the
-array-API standard has is taken from the `namespace` of the arrays, so that the same line serves both.
+A function marked `@also_in_torch` takes tensors as well, and then several matrices at once, along leading axes. What
+the array-API standard has is taken from the `namespace` of the arrays, so that the same line serves both.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def to_host(array: Any) -> Any:
     return array.detach().cpu().numpy() if is_tensor(array) else array
 
 
-def twinned(f: F) -> F:
+def also_in_torch(f: F) -> F:
     """For tensors, the function of the same name in `linalg_torch`; its first argument decides."""
 
     ndarray = np.ndarray
@@ -72,7 +72,7 @@ def twinned(f: F) -> F:
     return cast(F, either)
 
 
-@twinned
+@also_in_torch
 def cholesky(A: Array, overwrite: bool = False) -> Array:
     """Lower factor of a symmetric positive definite matrix; raises where there is none."""
     if A.shape[0] == 0:
@@ -103,13 +103,13 @@ def cholesky_jittered(A: Array, least: float = 0.0) -> tuple[Array, float]:
     )
 
 
-@twinned
+@also_in_torch
 def solve_lower(L: Array, B: Array) -> Array:
     """The solution L^-1 B of a triangular system."""
     return _triangular(L, B, side=1, trans_a=1)
 
 
-@twinned
+@also_in_torch
 def solve_lower_transposed(L: Array, B: Array) -> Array:
     """The solution L^-T B of a triangular system."""
     return _triangular(L, B, side=1)
@@ -120,13 +120,13 @@ def solve(L: Array, B: Array) -> Array:
     return solve_lower_transposed(L, solve_lower(L, B))
 
 
-@twinned
+@also_in_torch
 def right_solve_transposed(B: Array, L: Array) -> Array:
     """The solution B L^-T of a triangular system from the right."""
     return _triangular(L, B)
 
 
-@twinned
+@also_in_torch
 def right_solve(B: Array, L: Array) -> Array:
     """The solution B L^-1 of a triangular system from the right."""
     return _triangular(L, B, trans_a=1)
@@ -151,20 +151,20 @@ def lower_inverse(L: Array) -> Array:
     return out
 
 
-@twinned
+@also_in_torch
 def inverse_from_factor(L: Array) -> Array:
     """(L L')^-1, both triangles."""
     return symmetric_from_lower(lapack.dlauum(lower_inverse(L), lower=1, overwrite_c=1)[0]) if len(L) else L.copy()
 
 
-@twinned
+@also_in_torch
 def diagonal_of_inverse(L: Array) -> Array:
     """The diagonal of (L L')^-1: column sums of squares of L^-1."""
     half = lower_inverse(L)
     return np.einsum("ij,ij->j", half, half)
 
 
-@twinned
+@also_in_torch
 def symmetric_eigen(A: Array) -> tuple[Array, Array]:
     """Eigenvalues in rising order and eigenvectors, one per column, of a symmetric matrix."""
     if len(A) == 0:
@@ -196,7 +196,7 @@ def gram_minus_inverse(R: Array, L: Array) -> Array:
     return full
 
 
-@twinned
+@also_in_torch
 def gram_minus_inverse_folded(R: Array, L: Array) -> Array:
     """R R' - (L L')^-1 folded: twice its strict upper triangle, and its diagonal; zeros below. R may be a vector.
 
@@ -216,7 +216,7 @@ def log_determinant(L: Array) -> float:
     return 2.0 * float(namespace(L).log(diagonal(L)).sum())
 
 
-@twinned
+@also_in_torch
 def squared_distances(A: Array, C: Array) -> Array:
     """|a_i - c_j|^2. Exact differences for few columns, one matrix product for many.
 
@@ -307,7 +307,7 @@ def log_sum_exp(A: Any) -> Array:
     return A.logsumexp(dim=-1) if is_tensor(A) else np.logaddexp.reduce(A, axis=1)
 
 
-@twinned
+@also_in_torch
 def copy(A: Array) -> Array:
     """An array of its own."""
     return A.copy()
@@ -318,7 +318,7 @@ def rows_first(A: Any) -> Array:
     return A.contiguous() if is_tensor(A) else np.ascontiguousarray(A)
 
 
-@twinned
+@also_in_torch
 def sparse_product(V: Array, S: Any) -> Array:
     """S V with S a sparse matrix of the host."""
     return S @ V

@@ -132,15 +132,15 @@ def maximise(
     message = str(result.message)
     # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
     ended = "LIMIT" not in message.upper()
-    told = -float(result.fun), int(result.nit), int(result.nfev), ended, message
-    return _optimum(result.x, low, high, start, told)
+    outcome = -float(result.fun), int(result.nit), int(result.nfev), ended, message
+    return _optimum(result.x, low, high, start, outcome)
 
 
-def _optimum(x: Array, low: Array, high: Array, like: Values, told: tuple[float, int, int, bool, str]) -> Optimum:
+def _optimum(x: Array, low: Array, high: Array, like: Values, outcome: tuple[float, int, int, bool, str]) -> Optimum:
     """Where a search ended, with the entries that lie on a bound, but for those that may not move."""
     names = [(n, i) for n, v in like.items() for i in range(v.size)]
     stuck = [names[i] for i in np.flatnonzero(((x <= low) | (x >= high)) & (low < high))]
-    return Optimum(unpack(x, like), *told, stuck)
+    return Optimum(unpack(x, like), *outcome, stuck)
 
 
 #: Damping of a scoring step: where it starts, and where the steps are left to L-BFGS.
@@ -193,9 +193,9 @@ class ScoringSearch:
                 message = "converged"
             elif self.value + HOPE * (max_iter - n_iter) * gain < rival:
                 message = "left behind"
-        told = self.value, n_iter, self.n_evaluations, message == "converged", message or "iteration limit"
+        outcome = self.value, n_iter, self.n_evaluations, message == "converged", message or "iteration limit"
         self.n_evaluations = 0
-        return _optimum(self.x, self.low, self.high, self.like, told)
+        return _optimum(self.x, self.low, self.high, self.like, outcome)
 
     def _step(self) -> float:
         """One step, as short as it has to be to gain; what it gained, not above zero where none does."""
@@ -382,7 +382,7 @@ class QuasiNewton:
         """A few steps, and the search that took them where it can go on; a rival is what another start has reached."""
         return maximise(self.objective, start, bounds, steps, **self.options), None
 
-    def race(
+    def maximise_from(
         self,
         starts: list[Values],
         bounds: Mapping[str, tuple[Array, Array]],

@@ -1,20 +1,21 @@
 """What files of `borrow.store` may hold: each class declares its name there, and its state, where it is written.
 
     @stored("cells")                                a dataclass or a named tuple: its fields
-    @stored("placed-tasks", state="cells device")   another class: these attributes
+    @stored("placed-tasks", state="cells device")   another class: these attributes; an estimator: beside its settings
     @stored()                                       stays out of files: None stands in its place
 
 The state is arrays, plain values and objects that are declared too, by name, and all that the class needs: what it
 computes of them when asked is not stored, and no constructor is called when a file is read. A name is a word of the
 format, never of the code, so that classes can be moved and renamed. One that was written once is read for ever: of
-several names the first is written. A class that is not declared is never looked up.
+several names the first is written. A field that a class gets later has a default, which is what files without it mean.
+A class that is not declared is never looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from typing import TypeVar
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar
 
 Class = TypeVar("Class", bound=type)
 
@@ -50,7 +51,16 @@ def class_of(name: str) -> type | None:
 
 def state_names(kind: type) -> list[str]:
     """The names of the state of a class that is declared."""
-    own: str = _states[kind]
+    if own := _states[kind].split():
+        return own
     if is_dataclass(kind):
         return [f.name for f in fields(kind)]
-    return list(kind._fields) if issubclass(kind, tuple) else own.split()  # type: ignore[attr-defined]
+    return list(kind._fields) if issubclass(kind, tuple) else []  # type: ignore[attr-defined]
+
+
+def defaults_of(kind: type) -> dict[str, Any]:
+    """What stands for fields that are newer than a file."""
+    if is_dataclass(kind):
+        made = {f.name: f.default_factory() for f in fields(kind) if f.default_factory is not MISSING}
+        return {f.name: f.default for f in fields(kind) if f.default is not MISSING} | made
+    return dict(getattr(kind, "_field_defaults", {}))

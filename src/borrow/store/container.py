@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from borrow.store.objects import Arrays
 
 VERSION = 4
+#: The last commits that read files of earlier formats; `__version__` was the same.
+LAST_TO_READ = {1: "418f0b6", 2: "7804319", 3: "128d980"}
 PAGE = "page.json"
 DIGEST = 64  # hexadecimal digits
 _DESCRIBED = ("format_version", "arrays", "bytes")  # what `describe` adds
@@ -221,14 +223,15 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[bytes], in
 
 
 def _advice(page: dict[str, Any]) -> str:
-    """Who wrote a page of another version, and what to do about it."""
-    about = page.get("about")
-    by = about.get("borrow") if isinstance(about, dict) else None
+    """What reads a page of another version, and what to do about it."""
     if page["version"] > VERSION:
+        about = page.get("about")
+        by = about.get("borrow") if isinstance(about, dict) else None
         writer = f" (written by borrow {by})" if by else ""
         return f"{writer} and this borrow, {__version__}, reads version {VERSION}; update borrow"
-    writer = f"a borrow {by} of before the format changed wrote it" if by else "an earlier borrow wrote it"
-    return f", which this borrow reads no longer; {writer}: load it there, or fit and save again"
+    last = LAST_TO_READ.get(page["version"])
+    reader = f"the last to read it is commit {last} of borrow" if last else "an earlier borrow wrote it"
+    return f", which this borrow (version {VERSION}) reads no longer; {reader}: load it there, or fit and save again"
 
 
 def _bytes(array: Any) -> bytes:

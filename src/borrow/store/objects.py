@@ -32,6 +32,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from borrow import models
+from borrow.data.labels import list_labels
 from borrow.estimators import registry
 from borrow.store.checks import (
     BITS,
@@ -149,11 +150,17 @@ def declared(find: Callable[[Any], Any], what: Any) -> Any:
 
 
 def state_of(value: Any) -> dict[str, Any]:
-    """The state that a class declares by name; of an estimator its settings and what it learnt."""
-    if isinstance(value, BaseEstimator):
-        return vars(value)
-    state = value.__getstate__() or {}
-    return {n: state[n] for n in registry.state_names(type(value))}
+    """The state that a class declares by name; of an estimator its settings and what it learnt, if it is fitted."""
+    names = registry.state_names(type(value))
+    if not isinstance(value, BaseEstimator):
+        state = value.__getstate__() or {}
+        return {n: state[n] for n in names}
+    if surplus := sorted(vars(value).keys() - set(names)):
+        raise TypeError(
+            f"{type(value).__name__} cannot be saved: it has {list_labels(surplus)} beside its settings and what it "
+            "declares to have learnt; remove that, or name it in state= where the class is registered"
+        )
+    return vars(value)
 
 
 def _shown(value: Any) -> str:
@@ -245,10 +252,11 @@ class _Reader:
             case {"items": list(items)} if issubclass(kind, dict):
                 return kind(self.pairs(items))
             case {"values": list(values)} if issubclass(kind, tuple):
-                if len(values) != len(kind._fields):
+                fields, later = kind._fields, registry.defaults_of(kind)
+                own = [*self.all(values), *(later[n] for n in fields[len(values) :] if n in later)]
+                if len(own) != len(fields):
                     raise PageError(f"it has {len(values)} values for {name}; {_REMEDY}")
-                own = self.all(values)
-                check_fields(kind, dict(zip(kind._fields, own, strict=True)), self.size)
+                check_fields(kind, dict(zip(fields, own, strict=True)), self.size)
                 return tuple.__new__(kind, own)
             case {"fields": dict(own)} if not issubclass(kind, (dict, tuple)):
                 return _instance(kind, {n: self.take(v) for n, v in own.items()}, self.size)
@@ -259,12 +267,14 @@ _REMEDY = "it comes from another version of borrow: load it with that one, or fi
 
 
 def _instance(kind: type, state: dict[str, Any], size: int) -> Any:
-    """An instance with these fields; nothing of its class is called."""
+    """An instance with these fields, and the defaults of newer ones; nothing of its class is called."""
     check_fields(kind, state, size)
-    if issubclass(kind, BaseEstimator):
-        if missing := set(kind._get_param_names()) - set(state):  # type: ignore[attr-defined]
-            raise PageError(f"{kind.__name__} lacks the settings {sorted(missing)}; {_REMEDY}")
-    elif wrong := set(registry.state_names(kind)) ^ set(state):
+    names = registry.state_names(kind)
+    state = {n: v for n, v in registry.defaults_of(kind).items() if n in names} | state
+    wrong = set(names) ^ set(state)
+    if issubclass(kind, BaseEstimator):  # one that is not fitted has learnt nothing
+        wrong -= set(names) - set(kind._get_param_names())  # type: ignore[attr-defined]
+    if wrong:
         raise PageError(f"the fields {sorted(wrong)} of {kind.__name__} do not agree; {_REMEDY}")
     value: Any = object.__new__(kind)
     value.__dict__.update(state)

@@ -206,9 +206,9 @@ def _refuse_other(found: Mapping[str, Any], expected: Mapping[str, Any], path: A
     """Refuse a file whose header says that other data, another version or other settings were begun with."""
     if found.get("digest") != expected["digest"]:
         raise LedgerError(f"{path} is a comparison of other data; give another name with store=, or delete it")
-    there, here = found.get("borrow"), expected["borrow"]
-    if there != here:
-        raise LedgerError(f"{path} was begun by borrow {there} and this is {here}; finish it there, or start anew")
+    writer, reader = found.get("borrow"), expected["borrow"]
+    if writer != reader:
+        raise LedgerError(f"{path} was begun by borrow {writer} and this is {reader}; finish it there, or start anew")
     was, now = dict(found.get("settings") or {}), expected["settings"]
     if other := [k for k in now if was.get(k) != now[k]]:
         raise LedgerError(

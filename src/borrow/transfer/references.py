@@ -98,7 +98,7 @@ class _Reference(_Simple):
         return model(rows, task), model.std[task]
 
 
-@stored("ridge-reference")
+@stored("ridge-reference", state="fitted_")
 @dataclass(eq=False, repr=False)
 class RidgeReference(NumberEstimator, _Reference):
     """The mean or a line of each task by itself, or lines that tasks share; see the top of this page.
@@ -166,7 +166,7 @@ def dual_ridge(K: Array, y: Array, tasks: list[Codes]) -> tuple[float, Array, Ar
     return min(found, key=lambda f: f[0])
 
 
-@stored("logistic-reference")
+@stored("logistic-reference", state="fitted_")
 @dataclass(eq=False, repr=False)
 class LogisticReference(LabelEstimator, _Reference):
     """Shares of the classes or a logistic regression of each task by itself, or slopes that tasks share.

@@ -12,7 +12,7 @@ from borrow.covariance import choose_inducing
 from borrow.covariance.inducing import TOLERANCE
 from borrow.data.scaling import TaskData
 from borrow.data.table import Table
-from borrow.estimators.base import one_or_list
+from borrow.estimators.base import OnWorkers, one_or_list
 from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.registry import register
@@ -72,7 +72,7 @@ class FocusedFit(GPFit):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class FocusedGP(GPEstimator):
+class FocusedGP(GPEstimator, OnWorkers):
     """What both focused estimators share. Abstract."""
 
     primary: Any = field(default=None, kw_only=False)
@@ -82,7 +82,6 @@ class FocusedGP(GPEstimator):
     rho_prior: Any = "auto"
     background: int = 0
     n_restarts: int = 1
-    workers: Any = None
 
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)

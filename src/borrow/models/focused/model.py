@@ -215,23 +215,23 @@ def model_uncertainty(
         own[setup.primary] = setup.kernel.with_theta(values["kernel"])
         return uncertainty_by_task(setup.tasks, own, values, scales, prior, setup.infer, centred)
     log_priors = priors_of(setup, scales, prior, sd)
-    kernel, marks = setup.kernel, [k.marks("lengthscale") for k in setup.specific if k is not None]
-    lengths = {"kernel": kernel.marks("lengthscale"), "specific": np.concatenate([np.zeros(0), *marks])}
+    kernel, marks = setup.kernel, [k.mask_of("lengthscale") for k in setup.specific if k is not None]
+    lengths = {"kernel": kernel.mask_of("lengthscale"), "specific": np.concatenate([np.zeros(0), *marks])}
     if setup.background is not None:
-        lengths["background"] = setup.background.marks("lengthscale")
+        lengths["background"] = setup.background.mask_of("lengthscale")
     moves = [
         direction(values, **lengths),
-        direction(values, kernel=kernel.marks("variance"), rho=-0.5 * values["rho"]),
+        direction(values, kernel=kernel.mask_of("variance"), rho=-0.5 * values["rho"]),
         direction(values, rho=values["rho"]),
     ]
     part, kernel_of_own = setup.specific_parts[setup.primary], setup.specific[setup.primary]
     if kernel_of_own is not None:  # how much is shared is how little is the primary's own
         moved = np.zeros(values["specific"].size)
-        moved[part] = kernel_of_own.marks("variance")
+        moved[part] = kernel_of_own.mask_of("variance")
         moves[-1] = direction(values, specific=moved)
     if "noise" in values:
         moves.append(direction(values, noise=np.arange(len(setup.specific)) == setup.primary))
-    singles, levelled = single_lengthscales(values, kernel), replace(setup, specific=setup.levelled(centred))
+    singles, levelled = single_lengthscales(values, kernel), replace(setup, specific=setup.with_unknown_levels(centred))
     rows = rows_of_equal_cost(values, setup)
     return explore(setup.tasks, lambda at: condition(at, levelled), log_priors, values, moves, singles, rows)
 

@@ -77,7 +77,7 @@ def given_others(search: Search, values: Values) -> GivenOthers:
     noise, specific, own = values["noise"].copy(), values["specific"].copy(), setup.specific[t]
     noise[t] = SILENT
     if own is not None:  # of f^p alone
-        specific[setup.specific_parts[t]] -= SILENT * own.marks("variance")
+        specific[setup.specific_parts[t]] -= SILENT * own.mask_of("variance")
     cells = thin(setup.cells.only(t), MOST_ROWS)
     silent = condition({**values, "noise": noise, "specific": specific}, setup).posterior
     told = silent.predict(cells.X, np.full(len(cells.X), t), full=True)
@@ -93,7 +93,7 @@ def given_others(search: Search, values: Values) -> GivenOthers:
 def has_scale(setup: Setup, values: Values) -> bool:
     """Whether the variances of the kernel of f^p together are its scale; those of a product are more than that."""
     kernel = setup.kernel.with_theta(values["kernel"])
-    grown = kernel.with_theta(kernel.theta + kernel.marks("variance"))
+    grown = kernel.with_theta(kernel.theta + kernel.mask_of("variance"))
     return np.allclose(grown.diag(setup.Z), np.exp(1.0) * kernel.diag(setup.Z))
 
 
@@ -102,7 +102,7 @@ def prior_of_scale(kernel: Kernel, theta: Array, scales: Array) -> priors.Gaussi
 
     With d how theta moves with it and theta ~ N(mu, P^-1) it is N(-d'P (theta - mu) / d'Pd, 1 / d'Pd).
     """
-    prior, d = priors.kernel_prior(kernel, scales), 2.0 * kernel.marks("variance")
+    prior, d = priors.kernel_prior(kernel, scales), 2.0 * kernel.mask_of("variance")
     pull = prior.pull(d)
     return priors.GaussianPrior(np.array([-pull @ (theta - prior.mean) / (pull @ d)]), np.array([pull @ d]))
 
@@ -115,14 +115,14 @@ def settled(search: Search, values: Values) -> Values:
     found = {"scale": np.zeros(1), "kernel": values["specific"][part], "noise": values["noise"][t : t + 1]}
     starts = [found]
     if own is not None:
-        starts += smooth_and_rough(own, {**found, "kernel": own.theta + OWN_SHARE * own.marks("variance")})
+        starts += smooth_and_rough(own, {**found, "kernel": own.theta + OWN_SHARE * own.mask_of("variance")})
     bounds = {**bounds_around(found), "noise": tuple(b[t : t + 1] for b in search.bounds["noise"])}
     if not has_scale(setup, values):
         bounds["scale"] = np.zeros(1), np.zeros(1)
     at = max((maximise(objective, s, bounds, MOST_STEPS) for s in starts), key=lambda o: o.objective).values
     scale, specific, noise = at["scale"][0], values["specific"].copy(), values["noise"].copy()
     specific[part], noise[t] = at["kernel"], at["noise"][0]
-    shared = values["kernel"] + 2.0 * scale * kernel.marks("variance")
+    shared = values["kernel"] + 2.0 * scale * kernel.mask_of("variance")
     return {**values, "kernel": shared, "rho": values["rho"] * np.exp(-scale), "specific": specific, "noise": noise}
 
 
@@ -175,7 +175,7 @@ def with_own_part(search: Search, starts: list[Values]) -> tuple[Search, list[Va
     """
     setup, alone, t = search.setup, search.alone, search.setup.primary
     kernel, at = setup.kernel, setup.specific_parts[t].start
-    variance = kernel.marks("variance")
+    variance = kernel.mask_of("variance")
     if setup.specific[t] is not None or not variance.any():
         return search, starts
 

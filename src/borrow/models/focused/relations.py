@@ -119,9 +119,9 @@ def prior_gains(search: Search, values: Values, apart: Values) -> Array:
     """
     setup, change = search.setup, {n: np.zeros_like(v) for n, v in values.items()}
     for log_prior in search.ascent.log_priors:
-        (_, here), (_, there) = log_prior(values), log_prior(apart)
-        for n in here:
-            change[n] += 0.5 * (here[n] + there[n]) * (values[n] - apart[n])
+        (_, near), (_, far) = log_prior(values), log_prior(apart)
+        for n in near:
+            change[n] += 0.5 * (near[n] + far[n]) * (values[n] - apart[n])
     own = [change["specific"][setup.specific_parts[t]].sum() for t in setup.secondaries]
     noise = change["noise"][setup.secondaries] if "noise" in change else 0.0
     return np.asarray(change["rho"] + np.array(own) + noise)

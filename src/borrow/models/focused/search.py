@@ -127,7 +127,7 @@ def optimise(
     if averaged:
         search, candidates = with_own_part(search, candidates)
     warmup = SCORING_WARMUP if search.ascent.scores else BLOCK_WARMUP if search.ascent.blocks else warmup
-    best = flip_signs_that_help(search, search.ascent.race(candidates, search.bounds, max_iter, warmup))
+    best = flip_signs_that_help(search, search.ascent.maximise_from(candidates, search.bounds, max_iter, warmup))
     weighed = priced and not labels and "loadings" not in values  # the primary's rows, given the others
     if weighed:
         search, best = give_own_part(search, best, candidates[2])

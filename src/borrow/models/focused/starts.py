@@ -68,18 +68,18 @@ class Alone:
     def typical(self, setup: Setup) -> Values:
         """The shared kernels with the lengthscales that the secondaries typically show, one per column if they have."""
         out = self._stretched(setup, float(np.median(self.stretches)) if len(self.stretches) else self.stretch)
-        shared = setup.kernel.marks("lengthscale").astype(bool)
-        clear = [k for k in self.clear if k.marks("lengthscale").sum() == shared.sum() > 1]
+        shared = setup.kernel.mask_of("lengthscale").astype(bool)
+        clear = [k for k in self.clear if k.mask_of("lengthscale").sum() == shared.sum() > 1]
         if clear:
-            lengths = [k.theta[k.marks("lengthscale").astype(bool)] for k in clear]
+            lengths = [k.theta[k.mask_of("lengthscale").astype(bool)] for k in clear]
             out["kernel"][shared] = np.median(lengths, axis=0)
         return out
 
     def _stretched(self, setup: Setup, stretch: float) -> Values:
         more = stretch - self.stretch
-        out = {"kernel": self.values["kernel"] + more * setup.kernel.marks("lengthscale")}
+        out = {"kernel": self.values["kernel"] + more * setup.kernel.mask_of("lengthscale")}
         if setup.background is not None:
-            out["background"] = setup.background.theta + stretch * setup.background.marks("lengthscale")
+            out["background"] = setup.background.theta + stretch * setup.background.mask_of("lengthscale")
         return out
 
 
@@ -97,7 +97,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
         if found is None or template is None:
             continue
         theta, likelihood, evidences[t] = found
-        kernel, lengths = template.with_theta(theta), template.marks("lengthscale").astype(bool)
+        kernel, lengths = template.with_theta(theta), template.mask_of("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
         for name, value in likelihood.items():
             alone[name][t] = value[0]
@@ -152,7 +152,7 @@ def fit_own(
     ]
     ascents = [FocusedAscent(setup, scales, prior, None) for setup in setups]
     bounds = bounds_of(start, tasks.cells)
-    best = ascents[0].race(smooth_and_rough(template, start), bounds, max_iter, SCORING_WARMUP, OWN_TOLERANCE)
+    best = ascents[0].maximise_from(smooth_and_rough(template, start), bounds, max_iter, SCORING_WARMUP, OWN_TOLERANCE)
     if few is not tasks.cells:
         best = ascents[1].maximise(best.values, bounds, max_iter, OWN_TOLERANCE)
     found = {n: best.values[n] for n in likelihood}
@@ -240,7 +240,7 @@ def keep_own_share(start: Values, setup: Setup, t: int, share: float) -> None:
     """A task's own kernel keeps this share of its variance, no less than a tenth."""
     kernel = setup.specific[t]
     if kernel is not None:
-        start["specific"][setup.specific_parts[t]] += np.log(np.clip(share, 0.1, 1.0)) * kernel.marks("variance")
+        start["specific"][setup.specific_parts[t]] += np.log(np.clip(share, 0.1, 1.0)) * kernel.mask_of("variance")
 
 
 def background_start(values: Values, setup: Setup, alone: Alone) -> Values:

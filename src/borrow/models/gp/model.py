@@ -31,7 +31,7 @@ from borrow.inference.hyper_uncertainty import (
     UncertaintyByTask,
     direction,
     hyper_uncertainty,
-    with_level,
+    with_unknown_level,
 )
 from borrow.inference.likelihoods import Gaussian
 from borrow.inference.priors import (
@@ -187,7 +187,7 @@ class Learnt(NamedTuple):
 
 def smooth_and_rough(kernel: Kernel, start: Values) -> list[Values]:
     """The start, and one with a fifth of the kernel's lengthscales: a rough function can be taken for a smooth one."""
-    return [start, {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.marks("lengthscale")}]
+    return [start, {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.mask_of("lengthscale")}]
 
 
 def fit_single(
@@ -210,7 +210,7 @@ def fit_single(
     if prior is not None:
         objective = with_prior(objective, single_priors(kernel, scales, bool(likelihood), infer.log_variance))
     if "Z" not in start:
-        optimum = QuasiNewton(objective).race(smooth_and_rough(kernel, start), bounds, max_iter)
+        optimum = QuasiNewton(objective).maximise_from(smooth_and_rough(kernel, start), bounds, max_iter)
     else:
         reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
@@ -267,8 +267,8 @@ def single_uncertainty(
     kernel, own, _, Z = found
     values = {"kernel": kernel.theta, **own}
     log_priors = [] if prior is None else [single_priors(kernel, scales, bool(own), infer.log_variance)]
-    moves = [direction(values, kernel=kernel.marks(name)) for name in ("lengthscale", "variance")]
-    levelled: Any = with_level(kernel, centred)
+    moves = [direction(values, kernel=kernel.mask_of(name)) for name in ("lengthscale", "variance")]
+    levelled: Any = with_unknown_level(kernel, centred)
     return explore(
         tasks,
         lambda at: condition_single(tasks, levelled.with_theta(at["kernel"]), at, infer, Z),
@@ -299,7 +299,7 @@ def uncertainty_by_task(
 
 def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") -> list[Values]:
     """Moves of one lengthscale each, where a kernel has several; of groups of them where they are very many."""
-    at = np.flatnonzero(kernel.marks("lengthscale"))
+    at = np.flatnonzero(kernel.mask_of("lengthscale"))
     groups = np.array_split(at, min(len(at), MOST_SINGLES)) if len(at) > 1 else []
     return [direction(values, **{name: np.isin(np.arange(kernel.n_theta), g)}) for g in groups]
 
@@ -396,7 +396,7 @@ def fit_together(
     """
     T, n = len(tasks.cells.starts) - 1, template.n_theta
     smooth = np.column_stack([np.tile(template.theta, (T, 1)), noise])
-    rough = smooth + np.log(0.2) * np.append(template.marks("lengthscale"), 0.0)
+    rough = smooth + np.log(0.2) * np.append(template.mask_of("lengthscale"), 0.0)
     both = bounds_of({"kernel": smooth[:, :n], "noise": noise}, tasks.cells)
     low, high = (np.column_stack([both["kernel"][side], both["noise"][side]]) for side in (0, 1))
     batch, bounds = Batch(tasks, template, scales, prior), (low, high)

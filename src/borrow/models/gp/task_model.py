@@ -32,7 +32,7 @@ from borrow.covariance import Adjoints, Design
 from borrow.data.cells import Cells, Codes, thin
 from borrow.estimators.settings import by_label
 from borrow.inference import ExactInference, Inference, Result, priors
-from borrow.inference.hyper_uncertainty import OtherModel, with_level
+from borrow.inference.hyper_uncertainty import OtherModel, with_unknown_level
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, resolve
 from borrow.kernels.compose import TaskKernels
@@ -84,10 +84,10 @@ class TaskModel(ABC):
         """The tasks' own kernels at given hyper-parameters."""
         return TaskKernels(self.specific, values.get("specific", np.zeros(0)), self.specific_parts)
 
-    def levelled(self, centred: bool) -> list[Kernel | None]:
+    def with_unknown_levels(self, centred: bool) -> list[Kernel | None]:
         """The tasks' own kernels where their levels are not known: those of tasks with rows, of centred targets."""
         own = self.specific or [None] * (len(self.cells.starts) - 1)
-        return [with_level(k, centred and n > 0) for k, n in zip(own, np.diff(self.cells.starts), strict=True)]
+        return [with_unknown_level(k, centred and n > 0) for k, n in zip(own, np.diff(self.cells.starts), strict=True)]
 
     def specific_theta(self) -> Array:
         """`values["specific"]` of the kernels as they were given."""
@@ -243,11 +243,11 @@ class Ascent(QuasiNewton):
             return replace(found, converged=False), None
         return super().warm_up(start, bounds, steps, tol)
 
-    def race(
+    def maximise_from(
         self, starts: list[Values], bounds: Bounds, max_iter: int, warmup: int = hyper.WARMUP, tol: float | None = None
     ) -> Optimum:
         """The best start to the end; once more where lengthscales ran away, and the better end of the two."""
-        best = super().race(starts, bounds, max_iter, warmup, tol)
+        best = super().maximise_from(starts, bounds, max_iter, warmup, tol)
         nearer = self.put_back(best.values)
         if nearer is None or best.n_iter >= max_iter:
             return best
@@ -260,7 +260,7 @@ class Ascent(QuasiNewton):
         dE/d log l = -2 l^-2 dE/d(l^-2) vanishes as l grows, whatever dE/d(l^-2) is: one step that was too long is the
         end of that lengthscale. Priors would pull it back.
         """
-        flat = (self.model.kernel.marks("lengthscale") > 0.0) & (values["kernel"] - self.usual > FLAT)
+        flat = (self.model.kernel.mask_of("lengthscale") > 0.0) & (values["kernel"] - self.usual > FLAT)
         if not flat.any():
             return None
         flat &= self.objective(values)[1]["kernel"] < 0.0  # it grows with l^-2

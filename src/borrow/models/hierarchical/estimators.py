@@ -14,8 +14,9 @@ from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Pool, pool_of, read_inputs, read_new, read_table, read_targets, warn_equal_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
-from borrow.estimators.base import Fitted, TaskEstimator
+from borrow.estimators.base import Fitted, OnWorkers
 from borrow.estimators.classifier import LogOdds, TaskClassifier, positives, probabilities
+from borrow.estimators.gp import LearntEstimator
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, is_among, is_number, one_of, positive, whole
@@ -33,7 +34,7 @@ from borrow.tasks.workers import Workers, open_workers
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class HierarchicalGP(TaskEstimator):
+class HierarchicalGP(LearntEstimator, OnWorkers):
     """What both hierarchical estimators share. Abstract."""
 
     base_kernel: Any = None
@@ -42,13 +43,9 @@ class HierarchicalGP(TaskEstimator):
     noise: float | None = None
     learn_noise: bool = True
     normalize_y: bool | str = True
-    prior: str | None = "auto"
-    optimizer: str | None = "lbfgs"
     max_iter: int = 100
     tol: float = 1e-4
     accelerate: bool = True
-    device: str = "cpu"
-    workers: Any = None
 
     allowed: ClassVar[Allowed] = {
         "prior": one_of("auto", None, said="'auto' (weak priors) or None (as in the paper)"),

@@ -151,13 +151,14 @@ def fit_base(
 ) -> tuple[Kernel, float]:
     """Kernel parameters and noise that explain the tasks as independent functions."""
     begin: Values = {"kernel": kernel.theta, "noise": np.log([noise])}
-    lengthscales = kernel.marks("lengthscale")
+    lengthscales = kernel.mask_of("lengthscale")
     rough = {**begin, "kernel": begin["kernel"] + np.log(0.2) * lengthscales}
     if prior is not None:
         on: dict[str, priors.Prior] = {"kernel": priors.kernel_prior(kernel, scales), "noise": priors.noise_prior()}
         objective = hyper.with_prior(objective, priors.independent_priors(on))
     bounds = hyper.bounds_around(begin, {"noise": float(np.log(NOISE_FLOOR))})
-    optimum = hyper.QuasiNewton(objective).race([begin, rough] if lengthscales.any() else [begin], bounds, MAX_ITER)
+    starts = [begin, rough] if lengthscales.any() else [begin]
+    optimum = hyper.QuasiNewton(objective).maximise_from(starts, bounds, MAX_ITER)
     return kernel.with_theta(optimum.values["kernel"]), float(np.exp(optimum.values["noise"][0]))
 
 

@@ -19,8 +19,8 @@ from borrow.data.labels import list_labels
 from borrow.data.read import read_classes, read_inputs, read_targets, read_training
 from borrow.data.scaling import Scaling, TaskData, units_of_new_task
 from borrow.data.table import Table
-from borrow.estimators.base import Fitted, Place
-from borrow.estimators.classifier import GPClassifier, LabelModel, LeftOut, binary_data, positives
+from borrow.estimators.base import Fitted, OnWorkers, Place
+from borrow.estimators.classifier import GPClassifier, LabelModel, LeaveOneOutAnswers, binary_data, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
@@ -76,7 +76,7 @@ class Chosen:
 
 
 @dataclass(eq=False, repr=False)
-class MultiTaskIVM(GPEstimator):
+class MultiTaskIVM(GPEstimator, OnWorkers):
     """What both estimators share. Abstract."""
 
     n_active: int = 200
@@ -84,7 +84,6 @@ class MultiTaskIVM(GPEstimator):
     n_rounds: int = 1
     selection: str = "entropy"
     verbose: bool | None = None
-    workers: Any = None
 
     allowed: ClassVar[Allowed] = {
         "n_active": whole(1),
@@ -337,7 +336,7 @@ class IVMLabels(LabelModel):
 
         found = minimize(cost, [0.0, 0.0], jac=True, method="L-BFGS-B", options={"gtol": 1e-8, "ftol": 1e-14}).x
         slope, shift = float(np.exp(found[0])), float(found[1])
-        left_out = LeftOut(np.asarray(ndtr(slope * d + shift)), y)
+        left_out = LeaveOneOutAnswers(np.asarray(ndtr(slope * d + shift)), y)
         return replace(self, slope=slope, shift=shift, left_out=left_out)
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ import numpy.typing as npt
 from borrow.covariance import SharedCovariance, SharedPosterior, Sites, evidence_of_rows
 from borrow.data.cells import Cells, Codes, Stacked
 from borrow.inference.adf import Factors, GaussianFactors, ProbitFactors, TaskPosterior
-from borrow.inference.hyper_uncertainty import with_level
+from borrow.inference.hyper_uncertainty import with_unknown_level
 from borrow.kernels import Kernel
 from borrow.numerics import device as devices
 from borrow.numerics.device import Device, place
@@ -319,5 +319,5 @@ def condition(kernel: Kernel, active: Active, centred: bool = False) -> SharedPo
 
 def prior_of(kernel: Kernel, active: Active, centred: bool = False) -> SharedCovariance:
     """The prior at the active rows: block diagonal, one kernel for all tasks; `centred` tasks have a level too."""
-    own = [with_level(kernel, centred and n > 0) for n in np.diff(active.starts)]
+    own = [with_unknown_level(kernel, centred and n > 0) for n in np.diff(active.starts)]
     return SharedCovariance(active.tasks(), [], [], np.zeros((len(own), 0)), own)

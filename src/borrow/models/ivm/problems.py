@@ -33,7 +33,13 @@ from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
-from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty, with_level
+from borrow.inference.hyper_uncertainty import (
+    MOST_ROWS,
+    HyperUncertainty,
+    direction,
+    hyper_uncertainty,
+    with_unknown_level,
+)
 from borrow.inference.likelihoods import Probit
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
@@ -263,7 +269,7 @@ class Regression(Problem):
         on_kernel = self.weak_priors().get("kernel")
         best, found = -np.inf, values
         for factor in SHORTER:
-            theta = values["kernel"] + np.log(factor) * self.kernel.marks("lengthscale")
+            theta = values["kernel"] + np.log(factor) * self.kernel.mask_of("lengthscale")
             noise, value = self.noise_beside(theta, none, values["noise"])
             value += 0.0 if on_kernel is None else on_kernel.log_density(theta)[0]
             if value > best:
@@ -294,14 +300,14 @@ class Regression(Problem):
         """
         if len(active.rows) > MOST_ROWS:
             return None
-        levelled: Any = with_level(self.kernel, centred)
+        levelled: Any = with_unknown_level(self.kernel, centred)
         objective, count = replace(self, kernel=levelled).penalised(active), self.cells.count[active.rows]
 
         def evaluate(at: Values) -> tuple[float, Any]:
             moved = replace(active, tau=count / self.noise_of(at)[active.task])
             return objective(at)[0], condition(self.kernel.with_theta(at["kernel"]), moved, centred)
 
-        moves = [direction(values, kernel=self.kernel.marks(name)) for name in ("lengthscale", "variance")]
+        moves = [direction(values, kernel=self.kernel.mask_of(name)) for name in ("lengthscale", "variance")]
         whole = len(active.rows) == self.n_rows
         singles, low = single_lengthscales(values, self.kernel), {"noise": np.log(NOISE_FLOOR)}
         return hyper_uncertainty(evaluate, values, [*moves, direction(values, noise=float(whole))], singles, low)

@@ -13,6 +13,7 @@ from borrow.data.cells import Rows
 from borrow.data.labels import encode, list_labels, places_of, sort_labels
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
+from borrow.estimators.base import OnWorkers
 from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_ep
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
@@ -187,7 +188,7 @@ class MultiTaskGP(GPEstimator):
     drops=True,
 )
 @dataclass(eq=False, repr=False, kw_only=True)
-class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
+class MultiTaskGPRegressor(GPRegressor, MultiTaskGP, OnWorkers):
     """All tasks at once: cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x'), with K^f learnt from the data.
 
     Parameters
@@ -245,7 +246,6 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP):
     max_iter: int = 1000
     share_noise: bool = False
     solver: str = "gradient"
-    workers: Any = None
 
     def _read(
         self, X: Any, y: Any, tasks: Any, sample_weight: Any = None, replicates: Any = None

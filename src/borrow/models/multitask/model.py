@@ -232,14 +232,14 @@ def model_uncertainty(
         alone = setup.specific_kernels(values)
         return uncertainty_by_task(setup.tasks, alone, values, scales, prior, setup.infer, centred)
     own = {
-        name: np.concatenate([np.zeros(0), *(k.marks(name) for k in setup.specific if k is not None)])
+        name: np.concatenate([np.zeros(0), *(k.mask_of(name) for k in setup.specific if k is not None)])
         for name in ("lengthscale", "variance")
     }
-    lengths = direction(values, kernel=setup.kernel.marks("lengthscale"), specific=own["lengthscale"])
+    lengths = direction(values, kernel=setup.kernel.mask_of("lengthscale"), specific=own["lengthscale"])
     growth = direction(values, **setup.form.growth(values), specific=own["variance"])
     moves = [lengths, growth, direction(values, noise=1.0)]
     room = setup.path in ("dense", "blocks")
-    levelled = replace(setup, specific=setup.levelled(centred)) if room else setup
+    levelled = replace(setup, specific=setup.with_unknown_levels(centred)) if room else setup
     log_priors, singles = priors_of(setup, scales, prior), single_lengthscales(values, setup.kernel)
     return explore(setup.tasks, lambda at: condition(at, levelled), log_priors, values, moves, singles)
 

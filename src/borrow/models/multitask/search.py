@@ -135,7 +135,7 @@ def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max
     if can_score(setup, starts[0]):
         memory = MEMORY if len(setup.cells.y) > SMALL else SMALL_MEMORY
         warmup, options = WARMUP_ITERATIONS, {"tol": 10.0 * tol, "patience": 10, "memory": memory}
-    return ascent_of(setup, scales, prior, starts[0], options).race(starts, bounds, max_iter, warmup, tol)
+    return ascent_of(setup, scales, prior, starts[0], options).maximise_from(starts, bounds, max_iter, warmup, tol)
 
 
 def go_on(setup: Setup, best: Optimum, scales: Array, prior: str | None, max_iter: int) -> Optimum:

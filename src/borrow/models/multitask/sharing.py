@@ -88,7 +88,7 @@ def choose_sharing(
 
     With labels no transfer comes with it, where it may be as well.
     """
-    own = kernel if np.any(kernel.marks("variance")) else Product.of(Constant(1.0), kernel)
+    own = kernel if np.any(kernel.mask_of("variance")) else Product.of(Constant(1.0), kernel)
     few = fewer_rows(setup)
     if few is not None:
         return _from_few_rows(setup, few, values, scales, own, max_iter)
@@ -255,7 +255,7 @@ def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
     found = alone.values(values["kernel"])
     noise = np.exp(found.get("noise", np.zeros(joint.M)))
     C = start_correlation(joint, joint.kernel.with_theta(values["kernel"]), noise)
-    variance = np.tile(own.marks("variance"), joint.M)
+    variance = np.tile(own.mask_of("variance"), joint.M)
     B = SHARED * joint.form.parts(joint.form.start(C)).B
     return {**found, **joint.form.of_matrix(B), "specific": found["specific"] + np.log(1.0 - SHARED) * variance}
 

@@ -441,7 +441,7 @@ class Features(Form):
 
     def growth(self, values: Values) -> Values:
         """The variance of the kernel on features."""
-        return {"task_kernel": self.kernel.marks("variance")}
+        return {"task_kernel": self.kernel.mask_of("variance")}
 
     def start(self, C: Array) -> Values:
         """The kernel as it was given."""

@@ -48,7 +48,7 @@ from sklearn.utils import check_random_state
 from borrow.data.cells import Codes
 from borrow.data.scaling import TaskData
 from borrow.estimators.base import Place
-from borrow.estimators.classifier import LeftOut, LogOdds, TaskClassifier
+from borrow.estimators.classifier import LeaveOneOutAnswers, LogOdds, TaskClassifier
 from borrow.estimators.registry import register
 from borrow.estimators.settings import Allowed, is_among, positive
 from borrow.numerics import memory
@@ -143,7 +143,7 @@ class Margin(LogOdds):
     mu: float
     slope: float
     offset: float
-    left_out: LeftOut | None = None  # until classes are put together
+    left_out: LeaveOneOutAnswers | None = None  # until classes are put together
 
     def margin(self, X: Array, task: Codes) -> Array:
         """The function f_t(x) of each row's task."""
@@ -221,4 +221,6 @@ class RegularizedMultiTaskClassifier(TaskClassifier):
         slope, offset = sigmoid(margins, y)
         s = np.flatnonzero(coefficients)
         found = Margin(kernel, X[s], task[s], coefficients[s], intercept, self.mu, slope, offset)
-        return found if margins is None else replace(found, left_out=LeftOut(expit(slope * margins + offset), y))
+        if margins is not None:
+            found = replace(found, left_out=LeaveOneOutAnswers(expit(slope * margins + offset), y))
+        return found
