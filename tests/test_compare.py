@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import warnings
 
 import joblib
@@ -239,6 +240,43 @@ def test_the_verdict_is_reached_once(monkeypatch, pooled):
     monkeypatch.setattr(comparison, "decide", lambda *given: calls.append(given) or real(*given))
     assert found.verdict() is found.verdict("a") is found.verdicts()["a"]
     assert len(calls) == 1
+
+
+def test_model_and_report_take_the_fits_of_the_comparison(monkeypatch, tmp_path):
+    """What was fitted to all rows is fitted once, knows the frame's columns, and is not what a fit by hand is not."""
+    rows, real = [], borrow.MultiTaskGPRegressor.fit
+    monkeypatch.setattr(
+        borrow.MultiTaskGPRegressor, "fit", lambda m, X, *more, **k: rows.append(len(X)) or real(m, X, *more, **k)
+    )
+    found = borrow.compare(TABLE, **{**QUICK, "methods": ["symmetric"]}, leave_out=False)
+    assert (found.verdict().method, sum(n == len(TABLE) for n in rows)) == ("symmetric", 1)
+    by_hand = read_problem(TABLE, "y", "who").fit("symmetric", "a")
+    rows.clear()
+    found.report(tmp_path / "page.html", TABLE)
+    assert rows == []
+    shared = problem_module.replace(read_problem(TABLE, "y", "who"), fits=found.fits).fit("symmetric", "a")
+    assert rows == []
+    assert repr(shared) == repr(by_hand)
+    assert shared.fitted_.attributes.keys() == by_hand.fitted_.attributes.keys()
+    np.testing.assert_array_equal(shared.predict(TABLE[["x", "who"]]), by_hand.predict(TABLE[["x", "who"]]))
+    assert len(pickle.loads(pickle.dumps(found)).fits) == 0 < len(found.fits)
+
+
+def test_a_fit_that_is_taken_again_warns_again():
+    fits, table = problem_module.Fits(), TABLE.assign(y=TABLE["y"].where(TABLE["who"] != "b", 1.0))
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="the targets of task 'b' are all equal"):
+            problem_module.replace(read_problem(table, "y", "who"), fits=fits).fit("symmetric", "a")
+    assert len(fits) == 1
+
+
+def test_lines_are_judged_once_until_there_are_more(monkeypatch):
+    """With fits to all rows no further repeats are run, and every later look at the verdict is the first one."""
+    calls, real = [], Comparison._judge
+    monkeypatch.setattr(Comparison, "_judge", lambda found, p: calls.append(len(found.records)) or real(found, p))
+    found = borrow.compare(TABLE, **{**QUICK, "cv": None, "methods": ["symmetric"]}, leave_out=False)
+    found.verdict()
+    assert calls == [len(found.records)]
 
 
 WRONG = {

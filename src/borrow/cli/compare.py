@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -275,7 +276,7 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
     primary = found.primaries[0]
     if found.unseen == "population":
         return {**parts, "model": NewTask.of(problem, None).fit(found.verdict().method, primary, found.seed)}
-    model = problem.fit(found.verdict().method, primary, found.seed)
+    model = replace(problem, fits=found.fits).fit(found.verdict().method, primary, found.seed)
     return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
 
 

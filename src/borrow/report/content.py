@@ -217,7 +217,7 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
             f"comparison {comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without "
             "predictions"
         )
-    return problem
+    return replace(problem, fits=comparison.fits)
 
 
 def _models(

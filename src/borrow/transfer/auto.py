@@ -92,7 +92,9 @@ class _Auto(TaskEstimator):
         if not reason:
             about = problem, problem.target, problem.task, json_label(primary), self.methods
             how = {"cv": self.cv, "n_jobs": self.n_jobs, "max_minutes": self.max_minutes}
-            return compare(*about, leave_out=False, random_state=seed, **how)
+            found = compare(*about, leave_out=False, random_state=seed, **how)
+            found.fits.clear()  # the members are fitted to the table as it was given
+            return found
         warn(
             f"primary={primary!r} has {reason}, so nothing says whether the other tasks help, and they are not used; "
             f"{remedy}"

@@ -46,7 +46,7 @@ from borrow.transfer.folds import (
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger, refuse_odd_lines
 from borrow.transfer.methods import ALONE, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, drops, entry
-from borrow.transfer.problem import Problem, json_label, read_problem
+from borrow.transfer.problem import Fits, Problem, json_label, read_problem
 from borrow.transfer.unseen import NewTask, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
@@ -205,29 +205,32 @@ def compare(
         "own": {name: repr(found) for name, found in own.items()},
     }
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
-    bare = replace(problem, frame=None, more=own, wanted=asked)  # what travels to other processes
+    fits = Fits() if len(primaries) == 1 else None  # of very many tasks they would fill the memory
+    bare = replace(problem, frame=None, more=own, wanted=asked, fits=fits)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
         refuse_odd_lines(store, about, ledger.done)
-        work = _Work(ledger, n_jobs, progress, until)
+        work = _Work(about, ledger, n_jobs, progress, until)
         order = sorted(keys, key=lambda m: m not in alone)  # a method is finished before the next is begun
         jobs = [Job(p, m, s) for m in order for p in primaries for s in folds[p] if s.repeat == 0]
         work.fit(bare, jobs, error, seed, "fits")
         whole = [Job(p, m, left_out_of(bare, p), ()) for p in primaries for m in in_closed_form(bare, order)]
         work.fit(bare, whole, error, seed, "fits to all rows")
-        so_far = Comparison.of_lines(about, work.lines)
-        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p, cv is None) for s in folds[p]]
+        going_on = {p: in_the_race(work.so_far(), p, cv is None) for p in primaries}
+        jobs = [Job(p, m, s) for p in primaries for m in going_on[p] for s in folds[p]]
         work.fit(bare, jobs, error, seed, "fits of further repeats")
         if "focused" in keys:
             related = {r["primary"] for r in work.lines if "relations" in r}
             work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
         if leave_out is not False:
             for what in ("fits to some of the secondaries", "fits to pairs of them"):
-                if jobs := _worth(Comparison.of_lines(about, work.lines), bare, folds, leave_out):
+                if jobs := _worth(work.so_far(), bare, folds, leave_out):
                     work.fit(bare, jobs, error, seed, what)
     if work.stopped:
         late = f"The {max_minutes:g} minutes were over before everything was fitted: {work.stopped} fits were left out."
-        about = {**about, "notes": [*notes, *([p, late] for p in primaries)]}
-    return Comparison.of_lines(about, work.lines)
+        work.about, work.found = {**about, "notes": [*notes, *([p, late] for p in primaries)]}, None
+    found = work.so_far()
+    found.fits.update({key: fit for key, fit in (fits or {}).items() if key[0] not in ALONE})
+    return found
 
 
 def in_the_race(so_far: Comparison, primary: Any, by_default: bool) -> list[str]:
@@ -302,9 +305,17 @@ def has_closed_form(problem: Problem, method: str) -> bool:
 class _Work:
     """Calls made at once, each result on the disk as soon as it is there; `lines` holds all there are."""
 
-    def __init__(self, ledger: Ledger, n_jobs: int | None, progress: Any, until: float) -> None:
-        self.ledger, self.n_jobs, self.progress, self.until = ledger, n_jobs, progress, until
+    def __init__(
+        self, about: Mapping[str, Any], ledger: Ledger, n_jobs: int | None, progress: Any, until: float
+    ) -> None:
+        self.about, self.ledger, self.n_jobs, self.progress, self.until = about, ledger, n_jobs, progress, until
         self.lines, self.stopped = list(ledger.done), 0
+        self.found: Comparison | None = None  # what these lines say, once it was asked for
+
+    def so_far(self) -> Comparison:
+        """What the lines say, which is judged once until there are more of them."""
+        self.found = self.found or Comparison.of_lines(self.about, self.lines)
+        return self.found
 
     def fit(self, problem: Problem, jobs: list[Job], error: str, seed: int, what: str) -> None:
         """Do the jobs that are not done yet."""
@@ -320,6 +331,7 @@ class _Work:
         for found in _results(calls, self.n_jobs, self.until):
             self.ledger.write(found)
             self.lines.append(found)
+            self.found = None
             done += 1
             tell(done)
         self.stopped += len(calls) - done

@@ -38,6 +38,7 @@ from borrow.transfer.decide import (
 )
 from borrow.transfer.folds import record_key
 from borrow.transfer.methods import REFERENCES, drops, label_of
+from borrow.transfer.problem import Fits
 from borrow.transfer.unseen import in_words
 from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
 
@@ -110,6 +111,11 @@ class Comparison:
     notes: list[list[Any]] = field(default_factory=list)
     unseen: str = "error"
     rope: float = ROPE
+
+    @cached_property
+    def fits(self) -> Fits:
+        """What was fitted to all rows in this process, for the model to use and the report; else still empty."""
+        return Fits()
 
     @cached_property
     def _design(self) -> Design:

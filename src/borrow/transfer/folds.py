@@ -184,7 +184,7 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
         "y": problem.y[test].tolist(),
         "failure": None,
     }
-    train = problem.take(np.flatnonzero(~held))
+    train = problem.take(np.flatnonzero(~held)) if held.any() else problem
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
     with capture_warnings() as said, one_thread():
         try:

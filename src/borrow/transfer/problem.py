@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+from sklearn.base import clone
 
 from borrow.data.cells import Codes
 from borrow.data.encode import is_number, needs_encoding, read_days
@@ -24,6 +27,7 @@ from borrow.data.read import (
     SMALLEST,
     as_frame,
     columns_of,
+    read_training,
     refuse_sizes,
     task_values,
     warn_constant_columns,
@@ -40,6 +44,27 @@ KINDS = ("regression", "classification")
 MOST_CLASSES = 5
 #: Names of the columns that a wide table gets: the targets, and which of its columns they come from.
 VALUE, TASK = "value", "target"
+
+
+class Fits(dict[tuple[Any, ...], tuple[Any, list[warnings.WarningMessage]]]):
+    """Estimators fitted to all rows, each fitted once in this process: what is copied, sent or stored is empty."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fits, ()
+
+    def once(self, key: tuple[Any, ...], fit: Callable[[], Any]) -> Any:
+        """What `fit` returned when this key was first asked for; what it warned of then is told each time."""
+        said: list[warnings.WarningMessage] = []
+        try:
+            if key not in self:
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    self[key] = fit(), said
+            model, said = self[key]
+            return model
+        finally:  # of a fit that failed, too
+            for warning in said:
+                warn(str(warning.message), warning.category)
 
 
 @dataclass(frozen=True)
@@ -66,6 +91,7 @@ class Problem:
     times: tuple[float, ...] | None = None  # of every row, as numbers
     wanted: Array | None = field(default=None, repr=False, compare=False)  # inputs that will be asked for
     more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
+    fits: Fits | None = field(default=None, repr=False, compare=False)  # to these rows; None keeps none
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,19 +122,37 @@ class Problem:
         parts: dict[str, Any] = {
             n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")
         }
-        labels = sort_labels(tasks)
-        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=labels, frame=None, **parts)
+        some: dict[str, Any] = {"X": self.X[rows], "y": self.y[rows], "tasks": tasks, "labels": sort_labels(tasks)}
+        return replace(self, **some, **parts, frame=None, fits=None)
 
     def fit(self, key: str, primary: Any, seed: int = 0, alone: bool = True) -> Any:
-        """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task."""
-        return self.build_and_fit(key, primary, seed, alone=alone, own=self.more)
+        """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task.
 
-    def build_and_fit(self, key: str, primary: Any, seed: int, **settings: Any) -> Any:
-        """What `methods.build` makes, fitted to all rows; where there is a frame, it takes rows as they were."""
-        model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, **settings)
+        Where there is a frame it takes rows as they were, also where it was fitted to their numbers already.
+        """
+        model = self.build(key, primary, seed, alone=alone, own=self.more)
+        if self.fits is None:
+            return self.fitted(model)
+        found = self.fits.once((key, primary, getattr(model, "only", None)), lambda: self.fitted(model))
+        return found if found.task == model.task else self._named(model, found.fitted_)
+
+    def build(self, key: str, primary: Any, seed: int, **settings: Any) -> Any:
+        """What `methods.build` makes, for the frame where there is one."""
+        return build(self.kind, key, None if self.frame is None else self.task, primary, seed, **settings)
+
+    def fitted(self, model: Any) -> Any:
+        """An estimator fitted to all rows; where there is a frame, it takes rows as they were."""
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
         return with_encoder(model.fit(self.frame, self.y), self.encoder)
+
+    def _named(self, model: Any, fitted: Any) -> Any:
+        """The estimator with what a fit to the numbers of the frame found, and the names of the frame's columns."""
+        reader = clone(model)
+        _, schema = read_training(reader, self.frame, self.y, classes=self.kind == "classification")
+        read = {name: value for name, value in vars(reader).items() if name.endswith("_in_")}
+        model.fitted_ = replace(fitted, schema=schema, attributes={**read, **fitted.attributes, **read})
+        return with_encoder(model, self.encoder)
 
     def elsewhere(self, primary: Any, most: int) -> Array:
         """Inputs where the primary was not measured: those wanted, or those of other tasks within its range."""
@@ -122,6 +166,10 @@ class Problem:
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         page = [self.kind, self.target, self.task, list(self.features), list(self.tasks), list(self.classes)]
         total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
         total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())

@@ -10,7 +10,7 @@ those that they were fitted to (`unseen="population"`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,8 @@ class NewTask(Problem):
     @classmethod
     def of(cls, problem: Problem, primary: Any) -> NewTask:
         """Refuses what has no meaning for a task without rows."""
-        given = {"primary": primary, "group": problem.groups, "time": problem.times}
-        if odd := [name for name, value in given.items() if value is not None]:
+        known = {"primary": primary, "group": problem.groups, "time": problem.times}
+        if odd := [name for name, value in known.items() if value is not None]:
             raise ValueError(f"unseen='population' holds out every task in turn, whole; leave out {' and '.join(odd)}")
         tasks = [label for label, n in problem.counts().items() if n]
         if len(tasks) < LEAST_TASKS:
@@ -51,7 +51,8 @@ class NewTask(Problem):
                 f"unseen='population' holds out every task in turn and needs {LEAST_TASKS} with a target at least; "
                 f"there are {list_labels(tasks)}"
             )
-        return cls(**{**problem.__dict__, "groups": problem.tasks})
+        given = {f.name: getattr(problem, f.name) for f in fields(problem)}
+        return cls(**{**given, "groups": problem.tasks, "fits": None})
 
     @property
     def new(self) -> str:
@@ -75,7 +76,7 @@ class NewTask(Problem):
         if key in self.more:  # given the inputs and no task
             model = build(self.kind, key, None, primary, seed, own=self.more)
             return model.fit(self.X, self.y, tasks=[primary] * len(self.y))
-        return self.build_and_fit(key, None, seed, unseen="population")
+        return self.fitted(self.build(key, None, seed, unseen="population"))
 
     def folds(self, cv: Any) -> Any:
         """What the folds are made of: one per task, or ten of very many tasks, unless it is said."""
