@@ -34,7 +34,6 @@ from borrow.cli.output import (
     resumable,
 )
 from borrow.cli.read import open_source
-from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
 
 EXAMPLE = (
@@ -193,7 +192,7 @@ def run(
             rope=rope,
         )
     with library_warnings() as more:
-        parts = explained(found, table, problem) if save is not None or report is not None else {}
+        parts = explained(found, problem) if save is not None or report is not None else {}
         if save is not None:
             about = {
                 "target": target,
@@ -266,8 +265,8 @@ def described(found: borrow.Comparison) -> dict[str, Any]:
     return {**{name: getattr(found, name) for name in names}, "rows": list(found.rows.items())}
 
 
-def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str, Any]:
-    """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
+def explained(found: borrow.Comparison, problem: Any) -> dict[str, Any]:
+    """What a report shows: with one primary also the method to use, fitted to all rows."""
     from borrow.transfer.unseen import NewTask
 
     parts: dict[str, Any] = {"comparison": found, "table": problem}
@@ -276,8 +275,7 @@ def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str,
     primary = found.primaries[0]
     if found.unseen == "population":
         return {**parts, "model": NewTask.of(problem, None).fit(found.verdict().method, primary, found.seed)}
-    model = replace(problem, fits=found.fits).fit(found.verdict().method, primary, found.seed)
-    return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
+    return {**parts, "model": replace(problem, fits=found.fits).fit(found.verdict().method, primary, found.seed)}
 
 
 def lines_of(found: borrow.Comparison, result: dict[str, Any]) -> Iterator[Any]:

@@ -18,6 +18,7 @@ import numpy as np
 from borrow import __version__
 from borrow.data.encode import Ordered
 from borrow.data.plain import to_json
+from borrow.data.read import as_frame, columns_of
 from borrow.data.written import scale_of
 from borrow.estimators import registry
 from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
@@ -178,7 +179,10 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
     if table is not None and target is not None and task is not None:
         schema = predictor.model.fitted_.schema
         inputs = predictor.features if schema.inputs is None else map(str, schema.inputs)
-        points = points_of(read_problem(table, target, str(task), list(inputs), encoder=schema.encoder))
+        problem = read_problem(table, target, str(task), list(inputs), encoder=schema.encoder)
+        points = points_of(problem)
+        if suggestions is None and predictor.regression and predictor.primary is not None:
+            suggestions = _ask_suggest(predictor, problem, primary)
     parts = _model_parts(predictor)
     content = {
         "data": {
@@ -545,17 +549,12 @@ def _heat(R: Array, labels: Sequence[Any], primary: Any, lead: str) -> dict[str,
 
 def _ask_suggest(predictor: Predictor, problem: Problem, primary: Any) -> Any:
     """What to measure next among rows of the table; None where the model cannot say or nothing is left to measure."""
-    at = np.flatnonzero(~problem.seen)
-    if len(at):
-        at = at[np.unique(np.linspace(0, len(at) - 1, MOST_CANDIDATES).astype(int))]
-        rows, own = problem.X[at], [problem.tasks[i] for i in at]
-    else:
-        known = {row.tobytes() for row in problem.X[problem.rows_of(primary)]}
-        free = {row.tobytes(): row for row in problem.X if row.tobytes() not in known}
-        rows = np.array(list(free.values()))[:: max(1, len(free) // MOST_CANDIDATES)]
-        own = [primary] * len(rows)
+    at, tasks = problem.candidates(primary, MOST_CANDIDATES)
+    rows: Any = problem.X[at]
+    if problem.frame is not None and {*(predictor.model.fitted_.schema.inputs or ())} == {*problem.columns}:
+        rows = columns_of(as_frame(problem.frame), problem.columns)[at].to_native()  # text as it was
     try:
-        return suggest(predictor.model, rows, min(NEXT, len(rows)), tasks=own, primary=primary) if own else None
+        return suggest(predictor.model, rows, NEXT, tasks=tasks, primary=primary) if tasks else None
     except ValueError:  # it says which models can; the report only leaves the part out
         return None
 

@@ -71,9 +71,9 @@ class Fits(dict[tuple[Any, ...], tuple[Any, list[warnings.WarningMessage]]]):
 class Problem:
     """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target.
 
-    `frame` is the inputs and the task column, where they were a data frame, so that a model fitted to all rows knows
-    its columns by their names. Where the table held text, dates or gaps, `encoder` made numbers of it: features, X and
-    frame are what it gave, and a model fitted to all rows takes rows as they were before it.
+    `frame` is the inputs and the task column as they were, where they were a data frame, so that a model fitted to all
+    rows knows its columns by their names. Where the table held text, dates or gaps, `encoder` made numbers of it:
+    features and X are what it gave, and a model fitted to all rows takes rows as they were before it.
     """
 
     kind: str
@@ -144,12 +144,17 @@ class Problem:
         """An estimator fitted to all rows; where there is a frame, it takes rows as they were."""
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
-        return with_encoder(model.fit(self.frame, self.y), self.encoder)
+        return with_encoder(model.fit(self._encoded, self.y), self.encoder)
+
+    @property
+    def _encoded(self) -> Any:
+        """The frame in numbers."""
+        return self.frame if self.encoder is None else self.encoder.transform(self.frame)
 
     def _named(self, model: Any, fitted: Any) -> Any:
         """The estimator with what a fit to the numbers of the frame found, and the names of the frame's columns."""
         reader = clone(model)
-        _, schema = read_training(reader, self.frame, self.y, classes=self.kind == "classification")
+        _, schema = read_training(reader, self._encoded, self.y, classes=self.kind == "classification")
         read = {name: value for name, value in vars(reader).items() if name.endswith("_in_")}
         model.fitted_ = replace(fitted, schema=schema, attributes={**read, **fitted.attributes, **read})
         return with_encoder(model, self.encoder)
@@ -158,11 +163,26 @@ class Problem:
         """Inputs where the primary was not measured: those wanted, or those of other tasks within its range."""
         X = self.wanted
         if X is None:
-            own, X = self.X[self.rows_of(primary)], self.X[self.seen & ~self.all_of(primary)]
-            known = {x.tobytes() for x in own + 0.0}
-            inside = np.all((own.min(axis=0) <= X) & (own.max(axis=0) >= X), axis=1)
-            X = X[inside & [x.tobytes() not in known for x in X + 0.0]]
-        return X[np.linspace(0, len(X) - 1, min(len(X), most)).astype(np.intp)]
+            own = self.X[self.rows_of(primary)]
+            inside = np.all((own.min(axis=0) <= self.X) & (own.max(axis=0) >= self.X), axis=1)
+            X = self.X[inside & self.seen & self._new_to(primary)]
+        return thinned(X, most)
+
+    def candidates(self, primary: Any, most: int) -> tuple[Codes, list[Any]]:
+        """Rows that could be measured next, and as what task each.
+
+        These are the rows without a target; where there is none, the primary at the inputs of other tasks.
+        """
+        if len(at := thinned(np.flatnonzero(~self.seen), most)):
+            return at, [self.tasks[i] for i in at]
+        first = {self.X[i].tobytes(): i for i in np.flatnonzero(self._new_to(primary))[::-1]}  # one row of each input
+        at = thinned(np.sort(np.array([*first.values()], dtype=np.intp)), most)
+        return at, [primary] * len(at)
+
+    def _new_to(self, primary: Any) -> Any:
+        """Which rows stand where the primary was not measured."""
+        known = {x.tobytes() for x in self.X[self.rows_of(primary)] + 0.0}
+        return np.array([x.tobytes() not in known for x in self.X + 0.0])
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
@@ -245,7 +265,6 @@ def read_problem(
     own = None
     if frame is not None and list(labels) == values:
         own = columns_of(frame, [*names, task]).to_native()
-        own = own if encoder is None else encoder.transform(own)
     return Problem(
         kind,
         target,
@@ -261,6 +280,11 @@ def read_problem(
         None if group is None else tuple(json_label(v) for v in _labels(columns, group, n, "group")),
         None if time is None else read_times(columns[time], time),
     )
+
+
+def thinned(values: Any, most: int) -> Any:
+    """So many of the values at the most, spread evenly."""
+    return values[np.linspace(0, len(values) - 1, min(len(values), most)).astype(np.intp)]
 
 
 def _labels(columns: Mapping[str, Any], name: str, n: int, what: str) -> list[Any]:
