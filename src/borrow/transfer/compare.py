@@ -45,7 +45,17 @@ from borrow.transfer.folds import (
 )
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger, refuse_odd_lines
-from borrow.transfer.methods import ALONE, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, drops, entry
+from borrow.transfer.methods import (
+    ALONE,
+    LABELS,
+    MOST_ROWS_ALONE,
+    NO_TRANSFER,
+    REFERENCES,
+    choose,
+    drops,
+    entry,
+    method_for,
+)
 from borrow.transfer.problem import Fits, Problem, json_label, read_problem
 from borrow.transfer.unseen import NewTask, choose_unseen
 
@@ -218,7 +228,7 @@ def compare(
         going_on = {p: in_the_race(work.so_far(), p, cv is None) for p in primaries}
         jobs = [Job(p, m, s) for p in primaries for m in going_on[p] for s in folds[p]]
         work.fit(bare, jobs, error, seed, "fits of further repeats")
-        if "focused" in keys:
+        if method_for("relations") in keys:
             related = {r["primary"] for r in work.lines if "relations" in r}
             work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
         if leave_out is not False:
@@ -290,7 +300,7 @@ def in_closed_form(problem: Problem, keys: list[str]) -> list[str]:
     No transfer is fitted to every task for it, which is not done for tasks of very many rows.
     """
     relating = [m for m in keys if drops(problem.kind, m)]
-    found = [m for m in keys if m in (*ALONE, *relating)] if has_closed_form(problem, "single") else []
+    found = [m for m in keys if m in (*ALONE, *relating)] if has_closed_form(problem, NO_TRANSFER) else []
     few = max(problem.counts().values()) <= MOST_ROWS_ALONE
     return found if few and relating else []
 

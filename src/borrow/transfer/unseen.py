@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from borrow.data.labels import list_labels
 from borrow.transfer.decide import CANNOT_TELL, HELPS, HURTS, PROBABLY_HELPS, PROBABLY_HURTS, SAME
-from borrow.transfer.methods import REFERENCES, build, call_of, choose, declared, label_of
+from borrow.transfer.methods import REFERENCES, build, call_of, choose, declared, label_of, method_for
 from borrow.transfer.problem import Problem
 from borrow.transfer.references import PENALTIES
 from borrow.transfer.verdict import Verdict, probability
@@ -31,8 +31,14 @@ from borrow.transfer.verdict import Verdict, probability
 LEAST_TASKS = 3
 #: Up to so many tasks each is held out by itself; of more, a tenth at once.
 ONE_BY_ONE = 20
-#: The method that takes all tasks for one and is always there.
-POOLED = "pooled"
+#: References that know no tasks, and a line on each for readers.
+SHARES, LINES = "the same for every row, whatever the inputs", "straight lines through all rows, tasks as one"
+ABOUT = {
+    "mean of all rows": SHARES,
+    "shares of all rows": SHARES,
+    "ridge on all rows": LINES,
+    "logistic regression on all rows": LINES,
+}
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,10 @@ def choose_unseen(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[s
     if not (isinstance(methods, str) and methods == "auto") and (odd := [m for m in methods if m in cannot]):
         raise ValueError(f"method {odd[0]!r} cannot answer for a task never seen: {cannot[odd[0]]}")
     own = {name: (estimator, "primary") for name, (estimator, _) in {**references(kind), **own}.items()}
-    skipped = {key: why for key, why in skipped.items() if key not in (POOLED, *REFERENCES)} | cannot
-    apart = [key for key in keys if key not in (POOLED, *cannot, *REFERENCES, *own)]
-    alone = [POOLED, *own]
+    pooled = method_for("as one")
+    skipped = {key: why for key, why in skipped.items() if key not in (pooled, *REFERENCES)} | cannot
+    apart = [key for key in keys if key not in (pooled, *cannot, *REFERENCES, *own)]
+    alone = [pooled, *own]
     return [*alone, *apart], skipped, own, alone
 
 

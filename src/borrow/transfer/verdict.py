@@ -22,7 +22,7 @@ from borrow.transfer.decide import (
     SURE,
 )
 from borrow.transfer.decide import holm as corrected
-from borrow.transfer.methods import call_of, label_of
+from borrow.transfer.methods import ALONE, NO_TRANSFER, call_of, label_of
 
 #: The answers in few words, for a primary.
 HEADLINES = {
@@ -96,7 +96,7 @@ class Verdict:
     log_density: dict[str, float] = field(default_factory=dict)
     probability: float = math.nan
     rope: float = math.nan
-    alone: str = "single"
+    alone: str = NO_TRANSFER
     weights: dict[str, float] = field(default_factory=dict)
     borrows: float = 0.0
     because: str = ""
@@ -115,8 +115,8 @@ class Verdict:
         """The one method to use: the judged one where those that borrow have more weight than the others."""
         if self.best is not None and self.borrows > 0.5:
             return self.best
-        rest = {m: w for m, w in self.weights.items() if m in ("single", "mean", "ridge")}
-        return max(rest, key=lambda m: rest[m], default=next(iter(self.weights), "single"))
+        rest = {m: w for m, w in self.weights.items() if m in ALONE}
+        return max(rest, key=lambda m: rest[m], default=next(iter(self.weights), NO_TRANSFER))
 
     @property
     def tells_of_secondaries(self) -> bool:
