@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -247,34 +247,22 @@ def rows_wanted(place: Path, delimiter: str | None, problem: Any) -> Any:
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
-    """What was compared, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
-    names = [
-        "kind",
-        "target",
-        "task",
-        "features",
-        "tasks",
-        "primaries",
-        "methods",
-        "scoring",
-        "cv",
-        "seed",
-        "digest",
-        "versions",
-    ]
-    return {**{name: getattr(found, name) for name in names}, "rows": list(found.rows.items())}
+    """What every comparison is of, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
+    names = [f.name for f in fields(found) if f.default is f.default_factory is MISSING]
+    shown = {name: getattr(found, name) for name in names if name not in ("rows", "records")}
+    return {**shown, "rows": list(found.rows.items())}
 
 
 def explained(found: borrow.Comparison, problem: Any) -> dict[str, Any]:
     """What a report shows: with one primary also the method to use, fitted to all rows."""
-    from borrow.transfer.unseen import NewTask
+    from borrow.transfer.unseen import UnseenProblem
 
     parts: dict[str, Any] = {"comparison": found, "table": problem}
     if len(found.primaries) > 1:
         return parts
     primary = found.primaries[0]
     if found.unseen == "population":
-        return {**parts, "model": NewTask.of(problem, None).fit(found.verdict().method, primary, found.seed)}
+        return {**parts, "model": UnseenProblem.of(problem, None).fit(found.verdict().method, primary, found.seed)}
     return {**parts, "model": replace(problem, fits=found.fits).fit(found.verdict().method, primary, found.seed)}
 
 

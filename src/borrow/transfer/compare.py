@@ -57,7 +57,7 @@ from borrow.transfer.methods import (
     method_for,
 )
 from borrow.transfer.problem import Fits, Problem, json_label, read_problem
-from borrow.transfer.unseen import NewTask, choose_unseen
+from borrow.transfer.unseen import UnseenProblem, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
 #: folds, where a set of them costs as many fits as there are folds, up to `EXACT_UP_TO`.
@@ -165,7 +165,7 @@ def compare(
     check_allowed(SimpleNamespace(**about_call), ALLOWED)
     digest, rows = problem.digest(), int(problem.seen.sum())
     if unseen == "population":
-        problem = NewTask.of(problem, primary)
+        problem = UnseenProblem.of(problem, primary)
         keys, skipped, own, alone = choose_unseen(problem.kind, rows, methods)
         primaries, cv, leave_out = [problem.new], problem.folds(cv), False
     else:
@@ -183,31 +183,33 @@ def compare(
             mine, said = shift_weights(problem, p, asked)
             weights += mine
             notes += [[p, text] for text in said]
-    about = {
-        "kind": problem.kind,
-        "target": problem.target,
-        "task": problem.task,
-        "features": list(problem.columns),
-        "tasks": list(problem.counts()),
-        "rows": [[k, v] for k, v in problem.counts().items()],
-        "primaries": primaries,
-        "methods": keys,
-        "scoring": error,
-        "cv": {"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
-        "seed": seed,
-        "digest": digest,
-        "versions": versions(),
-        "classes": list(problem.classes),
-        "skipped": skipped,
-        "alone": alone,
-        "own": list(own),
-        "row_weights": weights,
-        "clusters": clusters_of(problem, folds),
-        "notes": notes,
-        "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
-        "unseen": unseen,
-        "rope": float(rope),
-    }
+    planned = Comparison(
+        kind=problem.kind,
+        target=problem.target,
+        task=problem.task,
+        features=list(problem.columns),
+        tasks=list(problem.counts()),
+        rows=problem.counts(),
+        primaries=primaries,
+        methods=keys,
+        scoring=error,
+        cv={"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
+        seed=seed,
+        digest=digest,
+        versions=versions(),
+        records=[],
+        classes=list(problem.classes),
+        skipped=skipped,
+        encoding=[] if problem.encoder is None else problem.encoder.report().splitlines(),
+        alone=alone,
+        own=list(own),
+        row_weights=weights,
+        clusters=clusters_of(problem, folds),
+        notes=notes,
+        unseen=unseen,
+        rope=float(rope),
+    )
+    about = planned.about()
     settings = {
         **{k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights", "rope")},
         "leave_out": leave_out,
@@ -225,7 +227,7 @@ def compare(
         work.fit(bare, jobs, error, seed, "fits")
         whole = [Job(p, m, left_out_of(bare, p), ()) for p in primaries for m in in_closed_form(bare, order)]
         work.fit(bare, whole, error, seed, "fits to all rows")
-        going_on = {p: in_the_race(work.so_far(), p, cv is None) for p in primaries}
+        going_on = {p: methods_to_repeat(work.so_far(), p, cv is None) for p in primaries}
         jobs = [Job(p, m, s) for p in primaries for m in going_on[p] for s in folds[p]]
         work.fit(bare, jobs, error, seed, "fits of further repeats")
         if method_for("relations") in keys:
@@ -243,7 +245,7 @@ def compare(
     return found
 
 
-def in_the_race(so_far: Comparison, primary: Any, by_default: bool) -> list[str]:
+def methods_to_repeat(so_far: Comparison, primary: Any, by_default: bool) -> list[str]:
     """Methods that go on to further repeats: those without the other data, and of the others the one that is judged.
 
     Weights are those of the first repeat, so that further ones change neither them nor which method is judged. By

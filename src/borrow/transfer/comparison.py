@@ -40,7 +40,7 @@ from borrow.transfer.folds import record_key
 from borrow.transfer.methods import LINES, NO_TRANSFER, REFERENCES, drops, label_of
 from borrow.transfer.problem import Fits
 from borrow.transfer.unseen import in_words
-from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
+from borrow.transfer.verdict import Verdict, advice_of, judged_together, sentence_of, weights_in_words
 
 Records = list[dict[str, Any]]
 #: Verdicts that a notebook shows where every task was compared in turn.
@@ -304,7 +304,7 @@ class Comparison:
     @cached_property
     def _verdicts(self) -> dict[Any, Verdict]:
         """The verdict on each primary, reached once; of several, what one alone would claim is held to Holm's rule."""
-        found = holm({p: self._judge(p) for p in self.primaries})
+        found = judged_together({p: self._judge(p) for p in self.primaries})
         return {p: self._in_words(v) for p, v in found.items()}
 
     def _judge(self, primary: Any) -> Verdict:
@@ -443,6 +443,10 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON keeps it (labels may be numbers, so rows are pairs)."""
         return {**asdict(self), "rows": [[k, v] for k, v in self.rows.items()]}
+
+    def about(self) -> dict[str, Any]:
+        """What is compared, and how, without what was found: the header's part of a ledger."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("records", "relations")}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Comparison:

@@ -291,8 +291,8 @@ def _labels(columns: Mapping[str, Any], name: str, n: int, what: str) -> list[An
     """The labels of the rows in a column, which is named where one is missing."""
     try:
         return task_values(columns[name], n, what)
-    except ValueError as problem:
-        raise ValueError(f"column {name!r}: {problem}") from None
+    except ValueError as error:
+        raise ValueError(f"column {name!r}: {error}") from None
 
 
 def read_times(values: Any, name: str) -> tuple[float, ...]:
@@ -304,8 +304,8 @@ def read_times(values: Any, name: str) -> tuple[float, ...]:
         return tuple(float(v) for v in column)
     try:
         return tuple(read_days(values, name).tolist())
-    except ValueError as problem:
-        raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {problem}") from None
+    except ValueError as error:
+        raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {error}") from None
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
@@ -430,8 +430,8 @@ def _numbers(values: Any, name: str) -> Array:
     values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     try:
         column = to_floats(values, f"column {name!r}")
-    except ValueError as problem:
-        text = str(problem).split(";")[0]
+    except ValueError as error:
+        text = str(error).split(";")[0]
         raise ValueError(f"{text}; encode it as numbers, or leave it out with features=") from None
     if len(bad := np.flatnonzero(~np.isfinite(column))):
         raise ValueError(

@@ -31,6 +31,15 @@ from borrow.transfer.verdict import Verdict, probability
 LEAST_TASKS = 3
 #: Up to so many tasks each is held out by itself; of more, a tenth at once.
 ONE_BY_ONE = 20
+#: The answers in few words, for a task never seen.
+HEADLINES = {
+    HELPS: "Telling tasks apart helps to predict {}",
+    PROBABLY_HELPS: "Telling tasks apart probably helps to predict {}",
+    SAME: "Telling tasks apart makes no practical difference for {}",
+    CANNOT_TELL: "Cannot tell whether telling tasks apart helps to predict {}",
+    PROBABLY_HURTS: "Telling tasks apart probably hurts where {} is predicted",
+    HURTS: "Telling tasks apart hurts where {} is predicted",
+}
 #: References that know no tasks, and a line on each for readers.
 SHARES, LINES = "the same for every row, whatever the inputs", "straight lines through all rows, tasks as one"
 ABOUT = {
@@ -42,11 +51,11 @@ ABOUT = {
 
 
 @dataclass(frozen=True)
-class NewTask(Problem):
+class UnseenProblem(Problem):
     """The rows of a problem as those of a task never seen, each row when its own task is held out whole."""
 
     @classmethod
-    def of(cls, problem: Problem, primary: Any) -> NewTask:
+    def of(cls, problem: Problem, primary: Any) -> UnseenProblem:
         """Refuses what has no meaning for a task without rows."""
         known = {"primary": primary, "group": problem.groups, "time": problem.times}
         if odd := [name for name, value in known.items() if value is not None]:
@@ -117,14 +126,7 @@ def references(kind: str) -> dict[str, Any]:
 
 def headline_of(v: Verdict) -> str:
     """The answer in few words."""
-    return {
-        HELPS: f"Telling tasks apart helps to predict {v.primary}",
-        PROBABLY_HELPS: f"Telling tasks apart probably helps to predict {v.primary}",
-        SAME: f"Telling tasks apart makes no practical difference for {v.primary}",
-        CANNOT_TELL: f"Cannot tell whether telling tasks apart helps to predict {v.primary}",
-        PROBABLY_HURTS: f"Telling tasks apart probably hurts where {v.primary} is predicted",
-        HURTS: f"Telling tasks apart hurts where {v.primary} is predicted",
-    }[v.answer]
+    return HEADLINES[v.answer].format(v.primary)
 
 
 def in_words(v: Verdict, kind: str, task: str, scoring: str, table: Mapping[str, Any], tasks: int) -> Verdict:

@@ -20,8 +20,8 @@ from borrow.transfer.decide import (
     PROBABLY_HURTS,
     SAME,
     SURE,
+    holm,
 )
-from borrow.transfer.decide import holm as corrected
 from borrow.transfer.methods import ALONE, NO_TRANSFER, call_of, label_of
 
 #: The answers in few words, for a primary.
@@ -144,7 +144,7 @@ class Verdict:
         return "\n".join([self.sentence, *([self.because] if self.because else []), *table, *self.advice])
 
 
-def holm(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
+def judged_together(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
     """Claims of several primaries at once, so that some wrong one among them has the probability of one alone.
 
     Holm's rule: of M probabilities of being wrong the smallest is compared with the risk/M, the next with the
@@ -154,7 +154,7 @@ def holm(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
     wrong = [min(v.probability, 1.0 - v.probability) if v.answer in weaker else 1.0 for v in verdicts.values()]
     return {
         p: replace(v, answer=weaker[v.answer]) if v.answer in weaker and risk > 1.0 - SURE else v
-        for (p, v), risk in zip(verdicts.items(), corrected(wrong), strict=True)
+        for (p, v), risk in zip(verdicts.items(), holm(wrong), strict=True)
     }
 
 
