@@ -260,10 +260,9 @@ def explained(found: borrow.Comparison, problem: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {"comparison": found, "table": problem}
     if len(found.primaries) > 1:
         return parts
-    primary = found.primaries[0]
-    if found.unseen == "population":
-        return {**parts, "model": UnseenProblem.of(problem, None).fit(found.verdict().method, primary, found.seed)}
-    return {**parts, "model": replace(problem, fits=found.fits).fit(found.verdict().method, primary, found.seed)}
+    population = found.unseen == "population"
+    rows = UnseenProblem.of(problem, None) if population else replace(problem, fits=found.fits)
+    return {**parts, "model": rows.fit(found.verdict().method, found.primaries[0], found.seed)}
 
 
 def lines_of(found: borrow.Comparison, result: dict[str, Any]) -> Iterator[Any]:
