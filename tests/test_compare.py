@@ -234,6 +234,16 @@ def test_a_problem_fits_what_was_judged_and_knows_the_columns_of_a_frame():
     assert (alone.only, alone.tasks_.tolist()) == ("b", ["b"])
 
 
+def test_a_reference_that_knows_one_row_can_be_kept(tmp_path):
+    """Its spread is none, so that its log density has no bound; a comparison in time begins with few rows."""
+    table = TABLE.assign(when=np.where(WHO == "a", np.arange(42) - 0.5, 1.5 + np.arange(42) % 10))
+    about = {"target": "y", "task": "who", "primary": "a", "methods": ["pooled"], "time": "when", "cv": 11}
+    found = borrow.compare(table, **about, store=tmp_path / "run.jsonl")
+    assert found.folds("a", "mean")[0]["n_train"] == 1
+    assert found.folds("a", "mean")[0]["log_density"] == folds.LEAST_LOG_DENSITY
+    assert Comparison.read(tmp_path / "run.jsonl").verdict().answer == found.verdict().answer
+
+
 def test_the_verdict_is_reached_once(monkeypatch, pooled):
     found, calls = Comparison.from_dict(pooled.to_dict()), []
     real = comparison.decide
