@@ -33,7 +33,7 @@ from borrow.transfer.decide import HELPS, HURTS, PROBABLY_HELPS, PROBABLY_HURTS
 from borrow.transfer.methods import NO_TRANSFER, about_of, call_of, key_of, label_of, method_for
 from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
-from borrow.transfer.unseen import ABOUT, headline_of
+from borrow.transfer.unseen import WORDS, headline_of
 from borrow.transfer.verdict import HEADLINES, against_folds, probability
 
 #: Of the summary. A page holds the number that its summary had.
@@ -280,7 +280,7 @@ def part_of(comparison: Comparison, verdict: Any, problem: Problem | None) -> di
     alone.update(difference=0.0, low=None, high=None)
     by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
     labels = {m: label_of(m) for m in comparison.methods}
-    told = {m: words for m in comparison.methods if (words := about_of(m) or ABOUT.get(m))}
+    told = {m: words for m in comparison.methods if (words := about_of(m) or WORDS.get(m))}
     done, planned = comparison.progress(primary)
     unfinished = [f"Not finished: {done} of {planned} fits are there; run it again to go on."] if done < planned else []
     notes = [

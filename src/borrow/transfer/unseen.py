@@ -42,7 +42,7 @@ HEADLINES = {
 }
 #: References that know no tasks, and a line on each for readers.
 SHARES, LINES = "the same for every row, whatever the inputs", "straight lines through all rows, tasks as one"
-ABOUT = {
+WORDS = {
     "mean of all rows": SHARES,
     "shares of all rows": SHARES,
     "ridge on all rows": LINES,
