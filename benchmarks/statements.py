@@ -110,7 +110,7 @@ FEATURES: dict[str, dict[str, Items]] = {
             "transfer/folds.py": "of_all_rows",
             "transfer/comparison.py": "Comparison.best_alone Comparison._by_folds Comparison._closed "
             "Comparison.evidence Comparison._gains Comparison._besides",
-            "transfer/compare.py": "in_the_race left_out_of in_closed_form has_closed_form",
+            "transfer/compare.py": "methods_to_repeat left_out_of in_closed_form has_closed_form",
         },
         "evidence of relations": {
             "estimators/regressor.py": "GPFit.evidence_of_relations GPRegressor.evidence_of_relations "
@@ -136,7 +136,7 @@ FEATURES: dict[str, dict[str, Items]] = {
         },
         "suggest: goals": {"transfer/suggest.py": "_sides _said discriminating divergence expected_improvement"},
         "verdict: advice, several primaries": {
-            "transfer/verdict.py": "holm weights_in_words sentence_of against_folds odds advice_of _strong",
+            "transfer/verdict.py": "judged_together weights_in_words sentence_of against_folds odds advice_of _strong",
         },
     },
     "17": {

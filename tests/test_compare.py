@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import warnings
 
 import joblib
@@ -233,12 +234,59 @@ def test_a_problem_fits_what_was_judged_and_knows_the_columns_of_a_frame():
     assert (alone.only, alone.tasks_.tolist()) == ("b", ["b"])
 
 
+def test_a_reference_that_knows_one_row_can_be_kept(tmp_path):
+    """Its spread is none, so that its log density has no bound; a comparison in time begins with few rows."""
+    table = TABLE.assign(when=np.where(WHO == "a", np.arange(42) - 0.5, 1.5 + np.arange(42) % 10))
+    about = {"target": "y", "task": "who", "primary": "a", "methods": ["pooled"], "time": "when", "cv": 11}
+    found = borrow.compare(table, **about, store=tmp_path / "run.jsonl")
+    assert found.folds("a", "mean")[0]["n_train"] == 1
+    assert found.folds("a", "mean")[0]["log_density"] == folds.LEAST_LOG_DENSITY
+    assert Comparison.read(tmp_path / "run.jsonl").verdict().answer == found.verdict().answer
+
+
 def test_the_verdict_is_reached_once(monkeypatch, pooled):
     found, calls = Comparison.from_dict(pooled.to_dict()), []
     real = comparison.decide
     monkeypatch.setattr(comparison, "decide", lambda *given: calls.append(given) or real(*given))
     assert found.verdict() is found.verdict("a") is found.verdicts()["a"]
     assert len(calls) == 1
+
+
+def test_model_and_report_take_the_fits_of_the_comparison(monkeypatch, tmp_path):
+    """What was fitted to all rows is fitted once, knows the frame's columns, and is not what a fit by hand is not."""
+    rows, real = [], borrow.MultiTaskGPRegressor.fit
+    monkeypatch.setattr(
+        borrow.MultiTaskGPRegressor, "fit", lambda m, X, *more, **k: rows.append(len(X)) or real(m, X, *more, **k)
+    )
+    found = borrow.compare(TABLE, **{**QUICK, "methods": ["symmetric"]}, leave_out=False)
+    assert (found.verdict().method, sum(n == len(TABLE) for n in rows)) == ("symmetric", 1)
+    by_hand = read_problem(TABLE, "y", "who").fit("symmetric", "a")
+    rows.clear()
+    found.report(tmp_path / "page.html", TABLE)
+    assert rows == []
+    shared = problem_module.replace(read_problem(TABLE, "y", "who"), fits=found.fits).fit("symmetric", "a")
+    assert rows == []
+    assert repr(shared) == repr(by_hand)
+    assert shared.fitted_.attributes.keys() == by_hand.fitted_.attributes.keys()
+    np.testing.assert_array_equal(shared.predict(TABLE[["x", "who"]]), by_hand.predict(TABLE[["x", "who"]]))
+    assert len(pickle.loads(pickle.dumps(found)).fits) == 0 < len(found.fits)
+
+
+def test_a_fit_that_is_taken_again_warns_again():
+    fits, table = problem_module.Fits(), TABLE.assign(y=TABLE["y"].where(TABLE["who"] != "b", 1.0))
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="the targets of task 'b' are all equal"):
+            problem_module.replace(read_problem(table, "y", "who"), fits=fits).fit("symmetric", "a")
+    assert len(fits) == 1
+
+
+def test_lines_are_judged_once_until_there_are_more(monkeypatch):
+    """With fits to all rows no further repeats are run, and every later look at the verdict is the first one."""
+    calls, real = [], Comparison._judge
+    monkeypatch.setattr(Comparison, "_judge", lambda found, p: calls.append(len(found.records)) or real(found, p))
+    found = borrow.compare(TABLE, **{**QUICK, "cv": None, "methods": ["symmetric"]}, leave_out=False)
+    found.verdict()
+    assert calls == [len(found.records)]
 
 
 WRONG = {

@@ -176,6 +176,15 @@ def test_entries_say_what_their_classes_take():
     }
 
 
+def test_every_role_has_one_method():
+    """What comparisons, reports and `borrow fit` ask for by role, of numbers and of labels alike."""
+    found = {role: methods.method_for(role) for role in ("relations", "pairs", "as one")}
+    assert found == {"relations": "focused", "pairs": "symmetric", "as one": "pooled"}
+    for role, key in found.items():
+        assert {e.key for e in registry.entries() if e.role == role} == {key}
+        assert registry.by_key(key, "regression").role == registry.by_key(key, "classification").role == role
+
+
 def test_comparisons_heed_what_it_declares(outside):
     assert methods.drops("regression", "outside")
     assert not methods.drops("classification", "outside")

@@ -383,6 +383,27 @@ def test_rows_without_a_target_are_suggested_first(compared):
     assert report.summary(comparison, model, table, suggestions=False)["suggestions"] is None
 
 
+def test_every_report_chooses_what_to_measure_next_alike(tmp_path):
+    """With a comparison, for a model alone, and from the command line; text stands as it was in the table."""
+    random = np.random.default_rng(3)
+    x, who = random.uniform(-1, 1, 30).round(3), np.repeat(["a", "b"], [10, 20])
+    dose = np.where(x > 0.3, "high", "low")
+    frame = pd.DataFrame(
+        {"x": x, "dose": dose, "who": who, "y": (np.sin(3 * x) + 0.1 * random.normal(size=30)).round(3)}
+    )
+    found = compare(frame, "y", "who", "a", ["focused"], cv=(2, 1), leave_out=False)
+    model = read_problem(frame, "y", "who").fit("focused", "a")
+    said = report.summary(found, model, frame)["suggestions"]
+    assert {row[said["columns"].index("dose")] for row in said["rows"]} <= {"high", "low"}
+    assert {row[1] for row in said["rows"]} == {"a"}
+    assert report.summary(model=model, table=frame, target="y")["suggestions"] == said
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    borrow.store.save(model, tmp_path / "m", {"target": "y"})
+    files = ["--data", f"{tmp_path}/t.csv", "--output", f"{tmp_path}/page.html"]
+    told = CliRunner().invoke(main, ["report", f"{tmp_path}/m", *files, "--json"])
+    assert json.loads(told.stdout)["suggestions"] == said
+
+
 def test_classification_report():
     table = make_table(d=3, kind="classification")
     comparison = compare(table, "y", "task", "a", ["pooled"], cv=(3, 1), leave_out=False)

@@ -13,7 +13,7 @@ import borrow
 from borrow.cli.app import main
 from borrow.kernels import SquaredExponential
 from borrow.transfer.problem import read_problem
-from borrow.transfer.unseen import NewTask
+from borrow.transfer.unseen import UnseenProblem
 
 M, N = 6, 10
 TASK = np.repeat(np.arange(M), N)
@@ -262,7 +262,7 @@ def test_the_command_line_compares_for_a_new_task_and_saves_what_answers_for_one
 def test_a_task_that_is_known_by_its_name_alone_is_not_what_a_model_is_fitted_to():
     y = np.where(np.array(TABLE["site"]) == "s0", np.nan, Y)
     problem = read_problem({**{c: np.array(TABLE[c]) for c in TABLE}, "y": y}, "y", "site")
-    part = NewTask.of(problem, None).take(np.arange(len(y)))
+    part = UnseenProblem.of(problem, None).take(np.arange(len(y)))
     assert "s0" in problem.tasks
     assert "s0" not in part.tasks
     assert len(part.tasks) == int(np.isfinite(y).sum())

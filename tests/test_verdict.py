@@ -27,7 +27,7 @@ from borrow.transfer.decide import (
     related,
     stack,
 )
-from borrow.transfer.verdict import Verdict, holm, sentence_of
+from borrow.transfer.verdict import Verdict, judged_together, sentence_of
 
 METHODS = ["single", "pooled", "symmetric", "focused"]
 N, FOLDS, REPEATS = 20, 5, 2
@@ -326,12 +326,12 @@ def test_of_several_primaries_a_claim_has_to_hold_for_all():
     def one(p, answer="helps"):
         return Verdict(answer, "a", "focused", -1.0, -2.0, -0.5, 0.95, 5, probability=p)
 
-    found = holm({"a": one(0.98), "b": one(0.92), "c": one(0.5, "cannot tell")})
+    found = judged_together({"a": one(0.98), "b": one(0.92), "c": one(0.5, "cannot tell")})
     assert [v.answer for v in found.values()] == ["helps", "probably helps", "cannot tell"]
-    found = holm({"a": one(0.96), "b": one(0.93), "c": one(0.5, "cannot tell")})
+    found = judged_together({"a": one(0.96), "b": one(0.93), "c": one(0.5, "cannot tell")})
     assert [v.answer for v in found.values()] == ["helps", "helps", "cannot tell"]
-    assert holm({"a": one(0.86)})["a"].answer == "helps"
-    found = holm({"a": one(0.92), "b": one(0.08, "hurts")})
+    assert judged_together({"a": one(0.86)})["a"].answer == "helps"
+    found = judged_together({"a": one(0.92), "b": one(0.08, "hurts")})
     assert [v.answer for v in found.values()] == ["probably helps", "probably hurts"]
 
 
@@ -493,8 +493,8 @@ def test_fits_to_all_rows_tell_by_evidence_and_by_what_they_expect():
     assert shown.mean == pytest.approx(np.expm1(gain), rel=0.01)
     assert shown.law.middle == pytest.approx(np.arcsinh(gain / rule.BEND))
     u = -gain / rule.HOLDS / rule.BEND  # in sight, in the units of the bend: the spread falls where it is large
-    assert shown.law.with_ == pytest.approx(rule.STILL + rule.WITH * np.tanh(u) / (1.0 + u) ** rule.NARROWS)
-    assert shown.law.without == pytest.approx(rule.STILL + rule.WITHOUT * np.tanh(u) / (1.0 + u) ** rule.NARROWS)
+    assert shown.law.if_related == pytest.approx(rule.STILL + rule.WITH * np.tanh(u) / (1.0 + u) ** rule.NARROWS)
+    assert shown.law.if_unrelated == pytest.approx(rule.STILL + rule.WITHOUT * np.tanh(u) / (1.0 + u) ** rule.NARROWS)
     assert chance.below(0.0) == pytest.approx(0.5, abs=1e-3)
     assert chance.low < 0.0 < chance.high < 9.0  # not as far as ten times the error
     assert chance.mean == pytest.approx(0.0, abs=1e-3)

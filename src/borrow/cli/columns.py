@@ -99,11 +99,11 @@ def in_lines(lines: NDArray[np.intp] | None) -> Iterator[None]:
     """Name the lines of a text file where an error of the library names rows of its table."""
     try:
         yield
-    except ValueError as problem:
-        told = str(problem) if lines is None else _name_lines(str(problem), lines)
-        if told == str(problem):
+    except ValueError as error:
+        told = str(error) if lines is None else _name_lines(str(error), lines)
+        if told == str(error):
             raise
-        raise ValueError(told) from problem
+        raise ValueError(told) from error
 
 
 def _name_lines(text: str, lines: NDArray[np.intp]) -> str:

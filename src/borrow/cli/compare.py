@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,6 @@ from borrow.cli.output import (
     resumable,
 )
 from borrow.cli.read import open_source
-from borrow.cli.suggest import unmeasured
 from borrow.data.plain import to_json
 
 EXAMPLE = (
@@ -192,7 +192,7 @@ def run(
             rope=rope,
         )
     with library_warnings() as more:
-        parts = explained(found, table, problem) if save is not None or report is not None else {}
+        parts = explained(found, problem) if save is not None or report is not None else {}
         if save is not None:
             about = {
                 "target": target,
@@ -247,36 +247,22 @@ def rows_wanted(place: Path, delimiter: str | None, problem: Any) -> Any:
 
 
 def described(found: borrow.Comparison) -> dict[str, Any]:
-    """What was compared, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
-    names = [
-        "kind",
-        "target",
-        "task",
-        "features",
-        "tasks",
-        "primaries",
-        "methods",
-        "scoring",
-        "cv",
-        "seed",
-        "digest",
-        "versions",
-    ]
-    return {**{name: getattr(found, name) for name in names}, "rows": list(found.rows.items())}
+    """What every comparison is of, and how: the beginning of the JSON of `borrow compare` and of `borrow info`."""
+    names = [f.name for f in fields(found) if f.default is f.default_factory is MISSING]
+    shown = {name: getattr(found, name) for name in names if name not in ("rows", "records")}
+    return {**shown, "rows": list(found.rows.items())}
 
 
-def explained(found: borrow.Comparison, table: Table, problem: Any) -> dict[str, Any]:
-    """What a report shows: with one primary also the method to use, fitted to all rows, and what to measure next."""
-    from borrow.transfer.unseen import NewTask
+def explained(found: borrow.Comparison, problem: Any) -> dict[str, Any]:
+    """What a report shows: with one primary also the method to use, fitted to all rows."""
+    from borrow.transfer.unseen import UnseenProblem
 
     parts: dict[str, Any] = {"comparison": found, "table": problem}
     if len(found.primaries) > 1:
         return parts
-    primary = found.primaries[0]
-    if found.unseen == "population":
-        return {**parts, "model": NewTask.of(problem, None).fit(found.verdict().method, primary, found.seed)}
-    model = problem.fit(found.verdict().method, primary, found.seed)
-    return {**parts, "model": model, "suggestions": unmeasured(model, table, primary)}
+    population = found.unseen == "population"
+    rows = UnseenProblem.of(problem, None) if population else replace(problem, fits=found.fits)
+    return {**parts, "model": rows.fit(found.verdict().method, found.primaries[0], found.seed)}
 
 
 def lines_of(found: borrow.Comparison, result: dict[str, Any]) -> Iterator[Any]:

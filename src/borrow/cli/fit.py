@@ -116,13 +116,13 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
     from borrow.data.encoder import encode_frame
     from borrow.estimators import registry
     from borrow.estimators.base import with_encoder
-    from borrow.transfer.methods import LABELS, build
+    from borrow.transfer.methods import LABELS, NO_TRANSFER, build, method_for
     from borrow.transfer.problem import read_target
 
     kind, y, _ = read_target(table.frame[table.target], table.target, kind)
     labels = table.labels
     if not method:
-        method = "single" if len(labels) < 2 else "focused" if primary is not None else "symmetric"
+        method = NO_TRANSFER if len(labels) < 2 else method_for("pairs" if primary is None else "relations")
     if method not in ("auto", *LABELS):
         fail(f"--method {method!r}: expected auto, {', '.join(LABELS)}")
     found = registry.by_key(method, kind)

@@ -124,8 +124,8 @@ def as_input(column: pl.Series, source: Source) -> dict[str, str]:
     try:
         with in_lines(source.lines(np.arange(len(column)))):
             decision = decide(column.name, found.values if found.odd is None else as_text(column))
-    except ValueError as problem:
-        return {"becomes": str(problem)}
+    except ValueError as error:
+        return {"becomes": str(error)}
     kinds = {Dates: "dates", Times: "times", WithUnits: "numbers"}
     kind = {"kind": kinds[type(decision)]} if column.dtype == pl.String and type(decision) in kinds else {}
     return {"becomes": decision.sentence() or "as it is", **kind}

@@ -87,12 +87,12 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:  # the reader, such as `head`, has had enough
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the last flush
             raise typer.Exit(FAILED) from None
-        except BaseException as problem:
+        except BaseException as error:
             if stopped:  # code in C that is stopped while it imports raises something else in its place
                 fail("interrupted", INTERRUPTED)
-            if os.environ.get("BORROW_DEBUG") or not isinstance(problem, Exception):
+            if os.environ.get("BORROW_DEBUG") or not isinstance(error, Exception):
                 raise
-            fail(*_explained(problem))
+            fail(*_explained(error))
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -100,24 +100,24 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _explained(problem: Exception) -> tuple[str, int]:
+def _explained(error: Exception) -> tuple[str, int]:
     """A sentence, and whether the call was wrong or something else was.
 
     A ValueError or TypeError was raised on purpose where it comes from this package or from scikit-learn's checks.
     """
-    text = " ".join(str(problem).split()) or type(problem).__name__
-    if isinstance(problem, ModuleNotFoundError):
-        return INSTALL.format(problem.name), WRONG
-    if isinstance(problem, MemoryError):
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ModuleNotFoundError):
+        return INSTALL.format(error.name), WRONG
+    if isinstance(error, MemoryError):
         return f"there is not enough memory: {text}", FAILED
-    if isinstance(problem, OSError):
-        where = f"{str(problem.filename)!r}: " if problem.filename else ""
-        return f"{where}{problem.strerror or text}", WRONG
-    last = traceback.extract_tb(problem.__traceback__)[-1].filename
+    if isinstance(error, OSError):
+        where = f"{str(error.filename)!r}: " if error.filename else ""
+        return f"{where}{error.strerror or text}", WRONG
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
     ours = last.startswith(str(Path(__file__).parent.parent)) or "validation" in last
-    if ours and isinstance(problem, (ValueError, TypeError)) and not isinstance(problem, np.linalg.LinAlgError):
+    if ours and isinstance(error, (ValueError, TypeError)) and not isinstance(error, np.linalg.LinAlgError):
         return in_options(text), WRONG
-    return f"something went wrong ({type(problem).__name__}: {text}); BORROW_DEBUG=1 shows where", FAILED
+    return f"something went wrong ({type(error).__name__}: {text}); BORROW_DEBUG=1 shows where", FAILED
 
 
 def in_options(text: str) -> str:

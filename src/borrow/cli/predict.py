@@ -73,7 +73,7 @@ def run(
         if as_json:
             found = pl.concat([answer for _, answer in parts])
         else:
-            write_table((answer if only else beside(rows.frame, answer, reader) for rows, answer in parts), output)
+            write_table((answer if only else joined(rows.frame, answer, reader) for rows, answer in parts), output)
     if reader.lacking:
         warned.append(f"{reader.lacking:,} of {reader.n_rows:,} rows lack an input: their predictions are empty")
     tell_warnings(warned)
@@ -81,7 +81,7 @@ def run(
         print_json({"rows": reader.n_rows, "columns": found.to_dict(as_series=False), "warnings": warned})
 
 
-def beside(frame: pl.DataFrame, answer: pl.DataFrame, reader: RowReader) -> pl.DataFrame:
+def joined(frame: pl.DataFrame, answer: pl.DataFrame, reader: RowReader) -> pl.DataFrame:
     """The columns of the data and the new ones."""
     if clash := [name for name in answer.columns if name in frame.columns]:
         fail(f"{reader.source.name} has a column {clash[0]!r} already; give --prefix, or --only")

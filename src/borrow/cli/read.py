@@ -215,8 +215,8 @@ def _parquet(name: str, opened: Callable[[], Any], read: Callable[..., Any], **o
     try:
         with opened() as file:
             return read(file, **options)
-    except Exception as problem:  # polars has many
-        first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    except Exception as error:  # polars has many
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         fail(f"{name} is a damaged Parquet file: {first}")
 
 
@@ -235,8 +235,8 @@ def open_source(place: str, delimiter: str | None = None, known: Sequence[str] =
         if not path.is_file():  # a pipe, such as that of <(zcat table.csv.gz)
             return _streamed(repr(place), path.open("rb"), delimiter, known)
         return _source(repr(place), lambda: path.open("rb"), delimiter, known)
-    except OSError as problem:
-        fail(f"{place!r} cannot be read: {problem.strerror}")
+    except OSError as error:
+        fail(f"{place!r} cannot be read: {error.strerror}")
 
 
 def _streamed(name: str, stream: BinaryIO, delimiter: str | None, known: Sequence[str]) -> Source:
@@ -311,8 +311,8 @@ def _unpacked(packed: Callable[[], Any], name: str) -> Iterator[Any]:
     with packed() as file:
         try:
             yield gzip.GzipFile(fileobj=file)
-        except (OSError, EOFError, zlib.error) as problem:
-            fail(f"{name} is a damaged gzip file: {problem}")
+        except (OSError, EOFError, zlib.error) as error:
+            fail(f"{name} is a damaged gzip file: {error}")
 
 
 class _Chained:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,6 @@ from borrow.cli.output import (
 )
 from borrow.cli.predict import load_model
 from borrow.cli.read import file_kind, open_source
-from borrow.cli.suggest import unmeasured
 
 EXAMPLE = "borrow report run.jsonl --data scores.csv --output report.html"
 
@@ -72,7 +70,7 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None, order: li
     for rows in (table.frame, table.frame.drop_nulls(found.features)):  # all, or without those of --drop-missing
         problem = read_problem(rows, found.target, found.task, found.features, found.kind)
         if problem.digest() == found.digest:
-            return explained(found, replace(table, frame=rows), problem)
+            return explained(found, problem)
     fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
 
 
@@ -88,6 +86,4 @@ def of_model(path: Path, data: str | None, delimiter: str | None, order: list[st
     task = schema.task if isinstance(schema.task, str) else None
     inputs = [str(n) for n in schema.inputs]
     table = open_table(data, delimiter, about["target"], task, inputs, drop_missing=None, order=order)
-    primary = model.get_params().get("primary")
-    next_rows = None if primary is None else unmeasured(getattr(model, "model_", model), table, primary)
-    return {**parts, "table": table.frame, "suggestions": next_rows}
+    return {**parts, "table": table.frame}

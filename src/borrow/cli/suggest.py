@@ -11,14 +11,12 @@ import typer
 
 import borrow
 from borrow.cli import options as o
-from borrow.cli.columns import Table, as_numbers, find_label, in_lines
+from borrow.cli.columns import as_numbers, find_label, in_lines
 from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, in_full, library_warnings, number, print_result
 from borrow.cli.predict import RowReader, load_model, stored_primary, write_table
 from borrow.data.labels import did_you_mean
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
-#: Inputs looked at where no candidates are given.
-MOST_CANDIDATES = 500
 #: What a row is chosen for.
 MEANT = {
     "reduction": "of the primary's variance",
@@ -85,18 +83,6 @@ def run(
         write_table([pl.DataFrame(dict(found), strict=False)], output)
     result = {"rows": found.rows(), "candidates": reader.n_rows, "warnings": warned}
     print_result(result, as_json, lambda: lines_of(found, reader.n_rows, price is not None))
-
-
-def unmeasured(model: Any, table: Table, primary: Any, n: int = 5) -> Any:
-    """What to measure next of the primary, among inputs seen in other tasks only; None where nothing can say."""
-    if not hasattr(model, "covariance_at") or table.task is None:
-        return None
-    inputs = table.frame.select(table.features)
-    mine = inputs.filter(table.frame[table.task] == primary)
-    rest = inputs.unique(maintain_order=True).join(mine, on=table.features, how="anti").head(MOST_CANDIDATES)
-    if rest.height == 0:
-        return None
-    return borrow.suggest(model, rest, n, tasks=primary, primary=primary)
 
 
 def prices(cost: list[str], reader: RowReader, rows: pl.DataFrame) -> Any:

@@ -32,8 +32,10 @@ class Entry:
     in all, `methods="auto"` leaves it out: it would take minutes per fold. `matrix` says what rows its largest matrix
     has: those of one "task", of "all" tasks, or "few". `drops` says that it can drop a relation, so that data that do
     not help need not hurt it: "the other data hurt" is said where all such methods lose. `not_in_auto` says why
-    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. An estimator without a
-    key is public and stands in no comparison.
+    `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. `role` is what
+    comparisons and reports ask it for: how the tasks go with the primary ("relations"), how each two go together
+    ("pairs"), or what can be said of all tasks "as one". An estimator without a key is public and stands in no
+    comparison.
     """
 
     estimator: type
@@ -47,6 +49,7 @@ class Entry:
     drops: bool = False
     not_in_auto: str = ""
     no_new_task: str = ""
+    role: Literal["", "relations", "pairs", "as one"] = ""
 
     @property
     def name(self) -> str:

@@ -18,8 +18,8 @@ import numpy as np
 from borrow import __version__
 from borrow.data.encode import Ordered
 from borrow.data.plain import to_json
+from borrow.data.read import as_frame, columns_of
 from borrow.data.written import scale_of
-from borrow.estimators import registry
 from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
@@ -30,28 +30,16 @@ from borrow.transfer.attribute import of_correlation, relations_to
 from borrow.transfer.compare import versions
 from borrow.transfer.comparison import LEVEL, Comparison
 from borrow.transfer.decide import HELPS, HURTS, PROBABLY_HELPS, PROBABLY_HURTS
-from borrow.transfer.methods import call_of, key_of, label_of
+from borrow.transfer.methods import NO_TRANSFER, about_of, call_of, key_of, label_of, method_for
 from borrow.transfer.problem import TASK, VALUE, Problem, read_problem
 from borrow.transfer.suggest import suggest
-from borrow.transfer.unseen import headline_of
+from borrow.transfer.unseen import WORDS, headline_of
 from borrow.transfer.verdict import HEADLINES, against_folds, probability
 
 #: Of the summary. A page holds the number that its summary had.
 FORMAT, VERSION = "borrow.report", 1
 #: Warnings listed; suggestions made, and rows that they are chosen from; tasks in the figures and in the heat map.
 MOST_WARNINGS, NEXT, MOST_CANDIDATES, MOST_SECONDARIES, MOST_TASKS = 8, 5, 200, 16, 30
-
-#: One line per method that is not of the registry, for readers who do not know them; those say it themselves.
-METHODS = {
-    "rank1": "as the symmetric GP, with one function in common and a level and a function of each task's own",
-    **dict.fromkeys(("mean of all rows", "shares of all rows"), "the same for every row, whatever the inputs"),
-    **dict.fromkeys(
-        ("ridge on all rows", "logistic regression on all rows"), "straight lines through all rows, tasks as one"
-    ),
-    "mean": "the mean of the primary's rows, whatever the inputs: a reference",
-    "ridge": "a straight line through the primary's rows: a reference",
-    "ridge_tasks": "a straight line per task, drawn towards one that all share: a reference",
-}
 
 SYMMETRIC = "Learnt by the symmetric model: how the functions of each two tasks go together at the same input."
 FOCUSED = (
@@ -178,7 +166,10 @@ def _of_model(model: Any, table: Any, suggestions: Any, target: str | None) -> t
     if table is not None and target is not None and task is not None:
         schema = predictor.model.fitted_.schema
         inputs = predictor.features if schema.inputs is None else map(str, schema.inputs)
-        points = points_of(read_problem(table, target, str(task), list(inputs), encoder=schema.encoder))
+        problem = read_problem(table, target, str(task), list(inputs), encoder=schema.encoder)
+        points = points_of(problem)
+        if suggestions is None and predictor.regression and predictor.primary is not None:
+            suggestions = _ask_suggest(predictor, problem, primary)
     parts = _model_parts(predictor)
     content = {
         "data": {
@@ -217,7 +208,7 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
             f"comparison {comparison.digest[:12]}\u2026; give the same table, or leave it out for a report without "
             "predictions"
         )
-    return problem
+    return replace(problem, fits=comparison.fits)
 
 
 def _models(
@@ -232,10 +223,9 @@ def _models(
         return None, None  # the user's own estimator is the user's
     if problem is not None and model is None:
         model = problem.fit(key, verdict.primary, comparison.seed)
-    if problem is not None and key != "single":
-        alone = Predictor.of(
-            problem.fit("single", verdict.primary, comparison.seed), comparison.features, "no transfer"
-        )
+    if problem is not None and key != NO_TRANSFER:
+        fitted = problem.fit(NO_TRANSFER, verdict.primary, comparison.seed)
+        alone = Predictor.of(fitted, comparison.features, label_of(NO_TRANSFER))
     return Predictor.of(model, comparison.features, label_of(key)), alone
 
 
@@ -290,7 +280,7 @@ def part_of(comparison: Comparison, verdict: Any, problem: Problem | None) -> di
     alone.update(difference=0.0, low=None, high=None)
     by_method = {m: comparison.folds(primary, m) for m in comparison.methods}
     labels = {m: label_of(m) for m in comparison.methods}
-    told = METHODS | {e.key: e.about for e in registry.entries() if e.key is not None and e.about}
+    told = {m: words for m in comparison.methods if (words := about_of(m) or WORDS.get(m))}
     done, planned = comparison.progress(primary)
     unfinished = [f"Not finished: {done} of {planned} fits are there; run it again to go on."] if done < planned else []
     notes = [
@@ -308,7 +298,7 @@ def part_of(comparison: Comparison, verdict: Any, problem: Problem | None) -> di
             f"predicted it as one never seen: {cv_words(comparison)}, settings found anew in each."
         )
     rho = {r["task"]: r["rho"] for r in relations_to(primary, comparison.relations)}
-    shown = verdict.best or "single"
+    shown = verdict.best or NO_TRANSFER
     secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
     return {
         "primary": str(primary),
@@ -322,7 +312,7 @@ def part_of(comparison: Comparison, verdict: Any, problem: Problem | None) -> di
             "new": unseen,
             "rows": rows,
             "notes": notes,
-            "methods": [{"label": labels[m], "words": told[m]} for m in comparison.methods if m in told],
+            "methods": [{"label": labels[m], "words": words} for m, words in told.items()],
         },
         "misses": misses.with_inputs(
             misses.held_out(by_method[shown], label_of(shown), comparison.classes), problem, several=unseen
@@ -419,7 +409,7 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
         f"The focused model finds a relation in {sum(abs(r['correlation']) > 0 for r in rows)} of {len(rows)} tasks. "
         "Where the data do not show one, it is set to zero and nothing is borrowed."
     )
-    if judged not in (None, "focused"):
+    if judged not in (None, method_for("relations")):
         lead += f" The method that is judged is another, the {label_of(judged)}; it may borrow in other ways."
     return {
         "lead": lead if told["correlation"] else "The focused model, which measures relations, was not compared.",
@@ -502,8 +492,9 @@ def _covariance(
 ) -> dict[str, Any] | None:
     """Of the symmetric model, which sees all pairs, fitted here where it was compared; else of what there is."""
     seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
-    if problem is not None and primary is not None and not seen and "symmetric" in comparison.candidates(primary):
-        predictor = Predictor.of(problem.fit("symmetric", primary, comparison.seed), comparison.features)
+    pairs = method_for("pairs")
+    if problem is not None and primary is not None and not seen and pairs in comparison.candidates(primary):
+        predictor = Predictor.of(problem.fit(pairs, primary, comparison.seed), comparison.features)
     found = None if predictor is None else correlations(predictor, primary)
     if found is None and primary is not None:
         known = relations_to(primary, comparison.relations)
@@ -545,17 +536,12 @@ def _heat(R: Array, labels: Sequence[Any], primary: Any, lead: str) -> dict[str,
 
 def _ask_suggest(predictor: Predictor, problem: Problem, primary: Any) -> Any:
     """What to measure next among rows of the table; None where the model cannot say or nothing is left to measure."""
-    at = np.flatnonzero(~problem.seen)
-    if len(at):
-        at = at[np.unique(np.linspace(0, len(at) - 1, MOST_CANDIDATES).astype(int))]
-        rows, own = problem.X[at], [problem.tasks[i] for i in at]
-    else:
-        known = {row.tobytes() for row in problem.X[problem.rows_of(primary)]}
-        free = {row.tobytes(): row for row in problem.X if row.tobytes() not in known}
-        rows = np.array(list(free.values()))[:: max(1, len(free) // MOST_CANDIDATES)]
-        own = [primary] * len(rows)
+    at, tasks = problem.candidates(primary, MOST_CANDIDATES)
+    rows: Any = problem.X[at]
+    if problem.frame is not None and {*(predictor.model.fitted_.schema.inputs or ())} == {*problem.columns}:
+        rows = columns_of(as_frame(problem.frame), problem.columns)[at].to_native()  # text as it was
     try:
-        return suggest(predictor.model, rows, min(NEXT, len(rows)), tasks=own, primary=primary) if own else None
+        return suggest(predictor.model, rows, NEXT, tasks=tasks, primary=primary) if tasks else None
     except ValueError:  # it says which models can; the report only leaves the part out
         return None
 

@@ -11,6 +11,7 @@ from borrow.estimators.view import Predictor
 from borrow.numerics.linalg import Array
 from borrow.report.format import number
 from borrow.report.predictions import BAND, Z
+from borrow.transfer.problem import thinned
 
 #: Rows that are named, points that are drawn, and inputs of a row that are told.
 MOST_NAMED, MOST_POINTS, MOST_INPUTS = 6, 400, 5
@@ -46,7 +47,7 @@ def numbers(rows: Sequence[Any], y: Array, mean: Array, std: Array, label: str) 
     """Numbers: points to draw, and the rows that lie farthest from their prediction in standard deviations."""
     z = np.abs(y - mean) / np.maximum(std, np.finfo(float).tiny)
     worst = np.argsort(-z, kind="stable")[:MOST_NAMED]
-    drawn = np.unique(np.concatenate([worst, np.linspace(0, len(y) - 1, min(len(y), MOST_POINTS)).astype(int)]))
+    drawn = np.unique(np.concatenate([worst, thinned(np.arange(len(y)), MOST_POINTS)]))
 
     def entry(i: int) -> dict[str, Any]:
         place = {"row": rows[i], "observed": float(y[i]), "predicted": float(mean[i])}

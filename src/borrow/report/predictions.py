@@ -15,6 +15,7 @@ import numpy as np
 
 from borrow.estimators.view import Points, Predictor
 from borrow.numerics.linalg import Array
+from borrow.transfer.problem import thinned
 
 #: Bands of the report hold this much, and the normal quantile that makes them.
 BAND, Z = 0.90, 1.6448536269514722
@@ -124,7 +125,7 @@ def effects(predictor: Predictor, points: Points, primary: Any, target: str, alo
 
     def size(j: int) -> float:
         """How far the average prediction moves over the range of an input."""
-        few = _thinned(base, BASE_CURVE)
+        few = thinned(base, BASE_CURVE)
         mean, _ = predictor.ask(_set(few, j, np.quantile(values[j], [0.0, 0.5, 1.0])), primary)
         return float(np.ptp(mean.reshape(3, -1).mean(axis=1)))
 
@@ -163,14 +164,10 @@ def _set(base: Array, j: int, grid: Array) -> Array:
     return rows
 
 
-def _thinned(base: Array, most: int) -> Array:
-    return base[np.unique(np.linspace(0, len(base) - 1, min(most, len(base))).astype(int))]
-
-
 def _switch(
     predictor: Predictor, base: Array, j: int, values: Array, task: Any, alone: Predictor | None
 ) -> dict[str, Any]:
-    base = _thinned(base, BASE_SWITCH)
+    base = thinned(base, BASE_SWITCH)
     rows, weights = _set(base, j, values), np.repeat([-1.0, 1.0], len(base))[None] / len(base)
 
     def effect(asked: Predictor) -> dict[str, float | None]:
@@ -184,7 +181,7 @@ def _switch(
 def _effect_curve(predictor: Predictor, base: Array, j: int, task: Any, points: Points) -> dict[str, Any]:
     column = base[:, j] if np.ptp(base[:, j]) > 0 else points.X[:, j]
     grid = np.linspace(column.min(), column.max(), GRID_CURVE)
-    base = _thinned(base, BASE_CURVE)
+    base = thinned(base, BASE_CURVE)
     average = np.kron(np.eye(len(grid)), np.full(len(base), 1.0 / len(base)))
     found = contrast(predictor, _set(base, j, grid), task, average - average.mean(axis=0))
     return {"feature": predictor.features[j], "x": grid, **found, "points": None}

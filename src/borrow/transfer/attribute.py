@@ -28,6 +28,7 @@ from borrow.numerics.linalg import Array
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
 from borrow.transfer.decide import Interval, holm
+from borrow.transfer.methods import method_for
 from borrow.transfer.problem import Problem
 
 #: What is told of a relation: the correlation with its 95 % interval and standard error.
@@ -70,7 +71,7 @@ def relations_of(problem: Problem, primary: Any, seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {"primary": primary, "relations": [], "failure": None}
     with capture_warnings() as out["warnings"], one_thread():
         try:
-            return {**out, "relations": relations_in(problem.fit("focused", primary, seed), primary)}
+            return {**out, "relations": relations_in(problem.fit(method_for("relations"), primary, seed), primary)}
         except Exception as failure:  # it is evidence beside the verdict, not the verdict
             return {**out, "failure": f"{type(failure).__name__}: {failure}"}
 

@@ -23,7 +23,7 @@ from borrow.transfer.compare import compare, only_target, read_seed
 from borrow.transfer.comparison import Comparison
 from borrow.transfer.decide import HELPS
 from borrow.transfer.folds import LEAST_ROWS
-from borrow.transfer.methods import MOST_ROWS_ALONE, build, choose
+from borrow.transfer.methods import MOST_ROWS_ALONE, NO_TRANSFER, build, choose
 from borrow.transfer.problem import Problem, json_label
 from borrow.transfer.verdict import Verdict, weights_in_words
 
@@ -92,7 +92,9 @@ class _Auto(TaskEstimator):
         if not reason:
             about = problem, problem.target, problem.task, json_label(primary), self.methods
             how = {"cv": self.cv, "n_jobs": self.n_jobs, "max_minutes": self.max_minutes}
-            return compare(*about, leave_out=False, random_state=seed, **how)
+            found = compare(*about, leave_out=False, random_state=seed, **how)
+            found.fits.clear()  # the members are fitted to the table as it was given
+            return found
         warn(
             f"primary={primary!r} has {reason}, so nothing says whether the other tasks help, and they are not used; "
             f"{remedy}"
@@ -102,9 +104,9 @@ class _Auto(TaskEstimator):
     def _weigh(self, verdict: Verdict | None) -> tuple[dict[str, float], str]:
         """Weight of every member, the largest first, and why."""
         if verdict is None:
-            return {"single": 1.0}, "No transfer: there was nothing to compare with, or too little to compare on."
+            return {NO_TRANSFER: 1.0}, "No transfer: there was nothing to compare with, or too little to compare on."
         if self.cautious and verdict.answer != HELPS:
-            return {"single": 1.0}, f"No transfer, being cautious: the answer is {verdict.answer!r}."
+            return {NO_TRANSFER: 1.0}, f"No transfer, being cautious: the answer is {verdict.answer!r}."
         kept = sorted((item for item in verdict.weights.items() if item[1] >= LEAST_WEIGHT), key=lambda item: -item[1])
         total = sum(w for _, w in kept)
         weights = {key: w / total for key, w in kept}

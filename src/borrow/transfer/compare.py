@@ -45,9 +45,19 @@ from borrow.transfer.folds import (
 )
 from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger, refuse_odd_lines
-from borrow.transfer.methods import ALONE, LABELS, MOST_ROWS_ALONE, REFERENCES, choose, drops, entry
-from borrow.transfer.problem import Problem, json_label, read_problem
-from borrow.transfer.unseen import NewTask, choose_unseen
+from borrow.transfer.methods import (
+    ALONE,
+    LABELS,
+    MOST_ROWS_ALONE,
+    NO_TRANSFER,
+    REFERENCES,
+    choose,
+    drops,
+    entry,
+    method_for,
+)
+from borrow.transfer.problem import Fits, Problem, json_label, read_problem
+from borrow.transfer.unseen import UnseenProblem, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
 #: folds, where a set of them costs as many fits as there are folds, up to `EXACT_UP_TO`.
@@ -155,7 +165,7 @@ def compare(
     check_allowed(SimpleNamespace(**about_call), ALLOWED)
     digest, rows = problem.digest(), int(problem.seen.sum())
     if unseen == "population":
-        problem = NewTask.of(problem, primary)
+        problem = UnseenProblem.of(problem, primary)
         keys, skipped, own, alone = choose_unseen(problem.kind, rows, methods)
         primaries, cv, leave_out = [problem.new], problem.folds(cv), False
     else:
@@ -173,31 +183,33 @@ def compare(
             mine, said = shift_weights(problem, p, asked)
             weights += mine
             notes += [[p, text] for text in said]
-    about = {
-        "kind": problem.kind,
-        "target": problem.target,
-        "task": problem.task,
-        "features": list(problem.columns),
-        "tasks": list(problem.counts()),
-        "rows": [[k, v] for k, v in problem.counts().items()],
-        "primaries": primaries,
-        "methods": keys,
-        "scoring": error,
-        "cv": {"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
-        "seed": seed,
-        "digest": digest,
-        "versions": versions(),
-        "classes": list(problem.classes),
-        "skipped": skipped,
-        "alone": alone,
-        "own": list(own),
-        "row_weights": weights,
-        "clusters": clusters_of(problem, folds),
-        "notes": notes,
-        "encoding": [] if problem.encoder is None else problem.encoder.report().splitlines(),
-        "unseen": unseen,
-        "rope": float(rope),
-    }
+    planned = Comparison(
+        kind=problem.kind,
+        target=problem.target,
+        task=problem.task,
+        features=list(problem.columns),
+        tasks=list(problem.counts()),
+        rows=problem.counts(),
+        primaries=primaries,
+        methods=keys,
+        scoring=error,
+        cv={"folds": sum(s.repeat == 0 for s in first), "repeats": first[-1].repeat + 1},
+        seed=seed,
+        digest=digest,
+        versions=versions(),
+        records=[],
+        classes=list(problem.classes),
+        skipped=skipped,
+        encoding=[] if problem.encoder is None else problem.encoder.report().splitlines(),
+        alone=alone,
+        own=list(own),
+        row_weights=weights,
+        clusters=clusters_of(problem, folds),
+        notes=notes,
+        unseen=unseen,
+        rope=float(rope),
+    )
+    about = planned.about()
     settings = {
         **{k: about[k] for k in ("primaries", "methods", "scoring", "cv", "seed", "row_weights", "rope")},
         "leave_out": leave_out,
@@ -205,32 +217,35 @@ def compare(
         "own": {name: repr(found) for name, found in own.items()},
     }
     header = {"borrow": __version__, "digest": about["digest"], "settings": settings, "about": about}
-    bare = replace(problem, frame=None, more=own, wanted=asked)  # what travels to other processes
+    fits = Fits() if len(primaries) == 1 else None  # of very many tasks they would fill the memory
+    bare = replace(problem, frame=None, more=own, wanted=asked, fits=fits)  # what travels to other processes
     with open_ledger(store, header) as ledger, warnings.catch_warnings():
         refuse_odd_lines(store, about, ledger.done)
-        work = _Work(ledger, n_jobs, progress, until)
+        work = _Work(about, ledger, n_jobs, progress, until)
         order = sorted(keys, key=lambda m: m not in alone)  # a method is finished before the next is begun
         jobs = [Job(p, m, s) for m in order for p in primaries for s in folds[p] if s.repeat == 0]
         work.fit(bare, jobs, error, seed, "fits")
         whole = [Job(p, m, left_out_of(bare, p), ()) for p in primaries for m in in_closed_form(bare, order)]
         work.fit(bare, whole, error, seed, "fits to all rows")
-        so_far = Comparison.of_lines(about, work.lines)
-        jobs = [Job(p, m, s) for p in primaries for m in in_the_race(so_far, p, cv is None) for s in folds[p]]
+        going_on = {p: methods_to_repeat(work.so_far(), p, cv is None) for p in primaries}
+        jobs = [Job(p, m, s) for p in primaries for m in going_on[p] for s in folds[p]]
         work.fit(bare, jobs, error, seed, "fits of further repeats")
-        if "focused" in keys:
+        if method_for("relations") in keys:
             related = {r["primary"] for r in work.lines if "relations" in r}
             work.do([joblib.delayed(relations_of)(bare, p, seed) for p in primaries if p not in related])
         if leave_out is not False:
             for what in ("fits to some of the secondaries", "fits to pairs of them"):
-                if jobs := _worth(Comparison.of_lines(about, work.lines), bare, folds, leave_out):
+                if jobs := _worth(work.so_far(), bare, folds, leave_out):
                     work.fit(bare, jobs, error, seed, what)
     if work.stopped:
         late = f"The {max_minutes:g} minutes were over before everything was fitted: {work.stopped} fits were left out."
-        about = {**about, "notes": [*notes, *([p, late] for p in primaries)]}
-    return Comparison.of_lines(about, work.lines)
+        work.about, work.found = {**about, "notes": [*notes, *([p, late] for p in primaries)]}, None
+    found = work.so_far()
+    found.fits.update({key: fit for key, fit in (fits or {}).items() if key[0] not in ALONE})
+    return found
 
 
-def in_the_race(so_far: Comparison, primary: Any, by_default: bool) -> list[str]:
+def methods_to_repeat(so_far: Comparison, primary: Any, by_default: bool) -> list[str]:
     """Methods that go on to further repeats: those without the other data, and of the others the one that is judged.
 
     Weights are those of the first repeat, so that further ones change neither them nor which method is judged. By
@@ -287,7 +302,7 @@ def in_closed_form(problem: Problem, keys: list[str]) -> list[str]:
     No transfer is fitted to every task for it, which is not done for tasks of very many rows.
     """
     relating = [m for m in keys if drops(problem.kind, m)]
-    found = [m for m in keys if m in (*ALONE, *relating)] if has_closed_form(problem, "single") else []
+    found = [m for m in keys if m in (*ALONE, *relating)] if has_closed_form(problem, NO_TRANSFER) else []
     few = max(problem.counts().values()) <= MOST_ROWS_ALONE
     return found if few and relating else []
 
@@ -302,9 +317,17 @@ def has_closed_form(problem: Problem, method: str) -> bool:
 class _Work:
     """Calls made at once, each result on the disk as soon as it is there; `lines` holds all there are."""
 
-    def __init__(self, ledger: Ledger, n_jobs: int | None, progress: Any, until: float) -> None:
-        self.ledger, self.n_jobs, self.progress, self.until = ledger, n_jobs, progress, until
+    def __init__(
+        self, about: Mapping[str, Any], ledger: Ledger, n_jobs: int | None, progress: Any, until: float
+    ) -> None:
+        self.about, self.ledger, self.n_jobs, self.progress, self.until = about, ledger, n_jobs, progress, until
         self.lines, self.stopped = list(ledger.done), 0
+        self.found: Comparison | None = None  # what these lines say, once it was asked for
+
+    def so_far(self) -> Comparison:
+        """What the lines say, which is judged once until there are more of them."""
+        self.found = self.found or Comparison.of_lines(self.about, self.lines)
+        return self.found
 
     def fit(self, problem: Problem, jobs: list[Job], error: str, seed: int, what: str) -> None:
         """Do the jobs that are not done yet."""
@@ -320,6 +343,7 @@ class _Work:
         for found in _results(calls, self.n_jobs, self.until):
             self.ledger.write(found)
             self.lines.append(found)
+            self.found = None
             done += 1
             tell(done)
         self.stopped += len(calls) - done

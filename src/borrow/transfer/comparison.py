@@ -37,9 +37,10 @@ from borrow.transfer.decide import (
     stack,
 )
 from borrow.transfer.folds import record_key
-from borrow.transfer.methods import REFERENCES, drops, label_of
+from borrow.transfer.methods import LINES, NO_TRANSFER, REFERENCES, drops, label_of
+from borrow.transfer.problem import Fits
 from borrow.transfer.unseen import in_words
-from borrow.transfer.verdict import Verdict, advice_of, holm, sentence_of, weights_in_words
+from borrow.transfer.verdict import Verdict, advice_of, judged_together, sentence_of, weights_in_words
 
 Records = list[dict[str, Any]]
 #: Verdicts that a notebook shows where every task was compared in turn.
@@ -103,13 +104,18 @@ class Comparison:
     skipped: dict[str, str] = field(default_factory=dict)
     relations: list[dict[str, Any]] = field(default_factory=list)
     encoding: list[str] = field(default_factory=list)
-    alone: list[str] = field(default_factory=lambda: ["single"])
+    alone: list[str] = field(default_factory=lambda: [NO_TRANSFER])
     own: list[str] = field(default_factory=list)
     row_weights: list[list[Any]] = field(default_factory=list)
     clusters: list[list[Any]] = field(default_factory=list)
     notes: list[list[Any]] = field(default_factory=list)
     unseen: str = "error"
     rope: float = ROPE
+
+    @cached_property
+    def fits(self) -> Fits:
+        """What was fitted to all rows in this process, for the model to use and the report; else still empty."""
+        return Fits()
 
     @cached_property
     def _design(self) -> Design:
@@ -234,7 +240,7 @@ class Comparison:
         a GP explains without any relation; the second does not. None where it is not known.
         """
         fit = self._closed(primary, method) or {}
-        mine, alone = fit.get("evidence"), (self._closed(primary, "single") or {}).get("evidence")
+        mine, alone = fit.get("evidence"), (self._closed(primary, NO_TRANSFER) or {}).get("evidence")
         if not drops(self.kind, method) or mine is None or alone is None:
             return None
         given = fit.get("evidence of relations")
@@ -298,7 +304,7 @@ class Comparison:
     @cached_property
     def _verdicts(self) -> dict[Any, Verdict]:
         """The verdict on each primary, reached once; of several, what one alone would claim is held to Holm's rule."""
-        found = holm({p: self._judge(p) for p in self.primaries})
+        found = judged_together({p: self._judge(p) for p in self.primaries})
         return {p: self._in_words(v) for p, v in found.items()}
 
     def _judge(self, primary: Any) -> Verdict:
@@ -314,7 +320,7 @@ class Comparison:
         if best is not None:
             gap, density = found[best], self.difference(primary, best, "log_densities")
             answer = decide(found, best, rope, [m for m in borrowing if drops(self.kind, m)])
-            as_alone = self.difference(primary, best, from_="single")
+            as_alone = self.difference(primary, best, from_=NO_TRANSFER)
             if as_alone.mean == as_alone.std_error == 0.0:  # it borrowed nothing, and is no transfer
                 gap, answer = as_alone, SAME
         return Verdict(
@@ -325,7 +331,7 @@ class Comparison:
             gap.low,
             gap.high,
             LEVEL,
-            len(self.folds(primary, best or "single")),
+            len(self.folds(primary, best or NO_TRANSFER)),
             secondaries=secondary_table(
                 {t: self.rows[t] for t in self.others(primary)}, relations_to(primary, self.relations), worths
             ),
@@ -336,7 +342,7 @@ class Comparison:
             alone=alone,
             weights=weights,
             borrows=sum(weights.get(m, 0.0) for m in borrowing),
-            evidence=self.evidence(primary, best or "single"),
+            evidence=self.evidence(primary, best or NO_TRANSFER),
             error=float("nan") if best is None else self.seen(primary, best),
             by_all_rows=gap.law is not None,
         )
@@ -355,7 +361,7 @@ class Comparison:
 
     def _besides(self, v: Verdict) -> list[str]:
         """What the advice does not say: a plain method did better on held-out rows; the table had to be encoded."""
-        said, lines = [], "ridge_tasks"
+        said, lines = [], LINES
         if v.best is not None and lines in self.complete(v.primary):
             error = self.seen(v.primary, lines)
             if error < v.error - v.rope and error < self.error(v.primary, v.alone).mean:
@@ -380,7 +386,7 @@ class Comparison:
         Rows left out in closed form have fits of their own also with all secondaries; in folds these are there already.
         """
         left = tuple(t for t in self.others(primary) if t not in S) if S else ()
-        return best if S else "single", left if left or closed else None
+        return best if S else NO_TRANSFER, left if left or closed else None
 
     def losses(self, primary: Any, best: str) -> dict[Set, np.ndarray[Any, Any]]:
         """Losses of the primary's rows by the set of secondaries that the method was fitted to, where it was."""
@@ -399,7 +405,7 @@ class Comparison:
         """What each secondary is worth to the method that is judged, and near-copies; empty where it was not asked."""
         others = self.others(primary)
         if best is not None and len(others) == 1:  # the whole gain is its own
-            d = self.difference(primary, best, from_="single")
+            d = self.difference(primary, best, from_=NO_TRANSFER)
             own = Interval(-d.mean, d.std_error, -d.high, -d.low, d.df)
             return {others[0]: Worth(own.mean, own.mean, own, 1.0 - d.below(0.0))}, []
         losses = {} if best is None else self.losses(primary, best)
@@ -437,6 +443,10 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON keeps it (labels may be numbers, so rows are pairs)."""
         return {**asdict(self), "rows": [[k, v] for k, v in self.rows.items()]}
+
+    def about(self) -> dict[str, Any]:
+        """What is compared, and how, without what was found: the header's part of a ledger."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("records", "relations")}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Comparison:

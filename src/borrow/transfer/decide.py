@@ -117,24 +117,24 @@ PRIOR, BOOTSTRAPS = 0.5, 50
 class Mixture(NamedTuple):
     """Posterior of asinh(log ratio/BEND): with probability `real` there is a relation, and the error falls by its gain.
 
-    Two Student t: about `middle` of the scale `with_`, and about zero of the scale `without`.
+    Two Student t: about `middle` of the scale `if_related`, and about zero of the scale `if_unrelated`.
     """
 
     real: float
     middle: float
-    with_: float
-    without: float
+    if_related: float
+    if_unrelated: float
 
     def below(self, log: float) -> float:
         """Probability that the log of the ratio is less."""
         x = np.arcsinh(log / BEND)
-        parts = student.cdf([(x - self.middle) / self.with_, x / self.without], DF)
+        parts = student.cdf([(x - self.middle) / self.if_related, x / self.if_unrelated], DF)
         return float(np.dot([self.real, 1.0 - self.real], parts))
 
     def quantile(self, p: float) -> float:
         """The log of the ratio below which it is with probability p; between those of the parts, found by halving."""
         t = float(student.ppf(p, DF))
-        low, high = sorted(BEND * np.sinh([self.middle + t * self.with_, t * self.without]))
+        low, high = sorted(BEND * np.sinh([self.middle + t * self.if_related, t * self.if_unrelated]))
         for _ in range(60):
             middle = (low + high) / 2.0
             low, high = (middle, high) if self.below(middle) < p else (low, middle)

@@ -38,7 +38,7 @@ BAND = 0.9
 MOST_ELSEWHERE = 200
 #: Probabilities of exactly 0 are counted as this in the log density.
 LEAST_PROBABILITY = 1e-6
-#: What a row may have as log density, so that a sum of them is a number.
+#: What a row, and a fold, may have as log density, so that a sum of them is a number.
 LEAST_LOG_DENSITY = -1e6
 
 
@@ -184,7 +184,7 @@ def evaluate(problem: Problem, job: Job, scoring: str, seed: int) -> dict[str, A
         "y": problem.y[test].tolist(),
         "failure": None,
     }
-    train = problem.take(np.flatnonzero(~held))
+    train = problem.take(np.flatnonzero(~held)) if held.any() else problem
     started = time.thread_time()  # a fit is one thread, and others may be busy on the machine
     with capture_warnings() as said, one_thread():
         try:
@@ -260,7 +260,7 @@ def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, 
     density = -0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
     return {
         "error": float(np.sqrt(losses.mean()) if scoring.startswith("root") else losses.mean()),
-        "log_density": float(density.mean()),
+        "log_density": max(float(density.mean()), LEAST_LOG_DENSITY),
         "coverage": float(np.mean(np.abs(z) <= ndtri(0.5 + BAND / 2))),
         "mean": mean.tolist(),
         "std": std.tolist(),

@@ -113,8 +113,8 @@ def open_ledger(path: str | os.PathLike[str] | None, header: Mapping[str, Any]) 
         if os.path.exists(path):
             _refuse_irregular(path)
         file = open(path, "a+b")  # noqa: SIM115  # closed below
-    except OSError as problem:
-        raise LedgerError(f"store={str(path)!r} cannot be written: {problem.strerror}") from None
+    except OSError as error:
+        raise LedgerError(f"store={str(path)!r} cannot be written: {error.strerror}") from None
     with file:
         _lock(file, path)
         file.seek(0)
@@ -146,8 +146,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, list[dict[str, Any]]]:
     try:
         _refuse_irregular(path)
         content = Path(path).read_bytes()
-    except OSError as problem:
-        raise LedgerError(f"{path} cannot be read: {problem.strerror}") from None
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}") from None
     header, lines, _, _ = parse(content, path)
     refuse_odd_lines(path, header.get("about"), lines)
     return header["about"], lines

@@ -18,23 +18,44 @@ from borrow.transfer.references import LogisticReference, RidgeReference, Wrappe
 
 @dataclass(frozen=True)
 class Variant:
-    """A method that is an estimator with settings of its own: one of the registry, or without `key` a reference."""
+    """A method that is an estimator with settings of its own: one of the registry, or without `key` a reference.
+
+    `about` is a line for readers who do not know it.
+    """
 
     label: str
     settings: Mapping[str, Any]
+    about: str
     key: str = ""
     most_rows: float = inf
 
 
 #: Methods that everybody knows, and that are there in every comparison.
 REFERENCES = {
-    "mean": Variant("mean of the primary", {"form": "mean"}),
-    "ridge": Variant("ridge on the primary", {"form": "ridge"}),
-    "ridge_tasks": Variant("ridge with a slope per task", {"form": "tasks", "only": None}, most_rows=1500),
+    "mean": Variant(
+        "mean of the primary", {"form": "mean"}, "the mean of the primary's rows, whatever the inputs: a reference"
+    ),
+    "ridge": Variant(
+        "ridge on the primary", {"form": "ridge"}, "a straight line through the primary's rows: a reference"
+    ),
+    "ridge_tasks": Variant(
+        "ridge with a slope per task",
+        {"form": "tasks", "only": None},
+        "a straight line per task, drawn towards one that all share: a reference",
+        most_rows=1500,
+    ),
 }
-VARIANTS = {"rank1": Variant("symmetric GP of rank 1", {"rank": 1, "diagonal": "free", "intercept": True}, "symmetric")}
-#: What does without the other data.
-ALONE = ("single", "mean", "ridge")
+VARIANTS = {
+    "rank1": Variant(
+        "symmetric GP of rank 1",
+        {"rank": 1, "diagonal": "free", "intercept": True},
+        "as the symmetric GP, with one function in common and a level and a function of each task's own",
+        "symmetric",
+    )
+}
+#: No transfer, which is in every comparison; all that does without the other data; and lines that do with them.
+NO_TRANSFER = "single"
+ALONE, LINES = (NO_TRANSFER, "mean", "ridge"), "ridge_tasks"
 #: Tasks of more rows than this are not fitted by themselves beside the primary.
 MOST_ROWS_ALONE = 1500
 
@@ -45,7 +66,7 @@ class MethodLabels(Mapping[str, str]):
     def _now(self) -> dict[str, str]:
         models.load()
         found = registry.methods()
-        labels = {"single": found.pop("single"), **{k: r.label for k, r in REFERENCES.items()}}
+        labels = {NO_TRANSFER: found.pop(NO_TRANSFER), **{k: r.label for k, r in REFERENCES.items()}}
         for key, label in found.items():
             labels |= {key: label, **{k: v.label for k, v in VARIANTS.items() if v.key == key}}
         return labels
@@ -66,6 +87,22 @@ LABELS = MethodLabels()
 def label_of(key: str) -> str:
     """What a method is called; one of the user's own by the name that it was given."""
     return LABELS.get(key, key)
+
+
+def about_of(key: str) -> str:
+    """A line for readers who do not know a method; empty for one of the user's own."""
+    variant = (REFERENCES | VARIANTS).get(key)
+    return (
+        next((e.about for e in registry.entries() if e.key == key and e.about), "")
+        if variant is None
+        else variant.about
+    )
+
+
+def method_for(role: str) -> str:
+    """The method that declares this role (`Entry.role`)."""
+    models.load()
+    return next(e.key for e in registry.entries() if e.role == role and e.key is not None)
 
 
 def entry(kind: str, key: str) -> Entry:
@@ -161,7 +198,7 @@ def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str
     skipped = {
         key: f"{rows:,} rows are many for one joint matrix" for key, r in REFERENCES.items() if rows > r.most_rows
     }
-    always = {"single", *(key for key in REFERENCES if key not in skipped)}
+    always = {NO_TRANSFER, *(key for key in REFERENCES if key not in skipped)}
     if not (isinstance(methods, str) and methods == "auto"):
         asked, own = _own([methods] if isinstance(methods, str) else list(methods), kind)
         if not asked and not own:

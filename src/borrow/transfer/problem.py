@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+from sklearn.base import clone
 
 from borrow.data.cells import Codes
 from borrow.data.encode import is_number, needs_encoding, read_days
@@ -24,6 +27,7 @@ from borrow.data.read import (
     SMALLEST,
     as_frame,
     columns_of,
+    read_training,
     refuse_sizes,
     task_values,
     warn_constant_columns,
@@ -42,13 +46,34 @@ MOST_CLASSES = 5
 VALUE, TASK = "value", "target"
 
 
+class Fits(dict[tuple[Any, ...], tuple[Any, list[warnings.WarningMessage]]]):
+    """Estimators fitted to all rows, each fitted once in this process: what is copied, sent or stored is empty."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fits, ()
+
+    def once(self, key: tuple[Any, ...], fit: Callable[[], Any]) -> Any:
+        """What `fit` returned when this key was first asked for; what it warned of then is told each time."""
+        said: list[warnings.WarningMessage] = []
+        try:
+            if key not in self:
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    self[key] = fit(), said
+            model, said = self[key]
+            return model
+        finally:  # of a fit that failed, too
+            for warning in said:
+                warn(str(warning.message), warning.category)
+
+
 @dataclass(frozen=True)
 class Problem:
     """Rows of all tasks. `y` holds floats with NaN, or class labels with None, where a row has no target.
 
-    `frame` is the inputs and the task column, where they were a data frame, so that a model fitted to all rows knows
-    its columns by their names. Where the table held text, dates or gaps, `encoder` made numbers of it: features, X and
-    frame are what it gave, and a model fitted to all rows takes rows as they were before it.
+    `frame` is the inputs and the task column as they were, where they were a data frame, so that a model fitted to all
+    rows knows its columns by their names. Where the table held text, dates or gaps, `encoder` made numbers of it:
+    features and X are what it gave, and a model fitted to all rows takes rows as they were before it.
     """
 
     kind: str
@@ -66,6 +91,7 @@ class Problem:
     times: tuple[float, ...] | None = None  # of every row, as numbers
     wanted: Array | None = field(default=None, repr=False, compare=False)  # inputs that will be asked for
     more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
+    fits: Fits | None = field(default=None, repr=False, compare=False)  # to these rows; None keeps none
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,32 +122,74 @@ class Problem:
         parts: dict[str, Any] = {
             n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")
         }
-        labels = sort_labels(tasks)
-        return replace(self, X=self.X[rows], y=self.y[rows], tasks=tasks, labels=labels, frame=None, **parts)
+        some: dict[str, Any] = {"X": self.X[rows], "y": self.y[rows], "tasks": tasks, "labels": sort_labels(tasks)}
+        return replace(self, **some, **parts, frame=None, fits=None)
 
     def fit(self, key: str, primary: Any, seed: int = 0, alone: bool = True) -> Any:
-        """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task."""
-        return self.build_and_fit(key, primary, seed, alone=alone, own=self.more)
+        """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task.
 
-    def build_and_fit(self, key: str, primary: Any, seed: int, **settings: Any) -> Any:
-        """What `methods.build` makes, fitted to all rows; where there is a frame, it takes rows as they were."""
-        model = build(self.kind, key, None if self.frame is None else self.task, primary, seed, **settings)
+        Where there is a frame it takes rows as they were, also where it was fitted to their numbers already.
+        """
+        model = self.build(key, primary, seed, alone=alone, own=self.more)
+        if self.fits is None:
+            return self.fitted(model)
+        found = self.fits.once((key, primary, getattr(model, "only", None)), lambda: self.fitted(model))
+        return found if found.task == model.task else self._named(model, found.fitted_)
+
+    def build(self, key: str, primary: Any, seed: int, **settings: Any) -> Any:
+        """What `methods.build` makes, for the frame where there is one."""
+        return build(self.kind, key, None if self.frame is None else self.task, primary, seed, **settings)
+
+    def fitted(self, model: Any) -> Any:
+        """An estimator fitted to all rows; where there is a frame, it takes rows as they were."""
         if self.frame is None:
             return model.fit(self.X, self.y, tasks=list(self.tasks))
-        return with_encoder(model.fit(self.frame, self.y), self.encoder)
+        return with_encoder(model.fit(self._encoded, self.y), self.encoder)
+
+    @property
+    def _encoded(self) -> Any:
+        """The frame in numbers."""
+        return self.frame if self.encoder is None else self.encoder.transform(self.frame)
+
+    def _named(self, model: Any, fitted: Any) -> Any:
+        """The estimator with what a fit to the numbers of the frame found, and the names of the frame's columns."""
+        reader = clone(model)
+        _, schema = read_training(reader, self._encoded, self.y, classes=self.kind == "classification")
+        read = {name: value for name, value in vars(reader).items() if name.endswith("_in_")}
+        model.fitted_ = replace(fitted, schema=schema, attributes={**read, **fitted.attributes, **read})
+        return with_encoder(model, self.encoder)
 
     def elsewhere(self, primary: Any, most: int) -> Array:
         """Inputs where the primary was not measured: those wanted, or those of other tasks within its range."""
         X = self.wanted
         if X is None:
-            own, X = self.X[self.rows_of(primary)], self.X[self.seen & ~self.all_of(primary)]
-            known = {x.tobytes() for x in own + 0.0}
-            inside = np.all((own.min(axis=0) <= X) & (own.max(axis=0) >= X), axis=1)
-            X = X[inside & [x.tobytes() not in known for x in X + 0.0]]
-        return X[np.linspace(0, len(X) - 1, min(len(X), most)).astype(np.intp)]
+            own = self.X[self.rows_of(primary)]
+            inside = np.all((own.min(axis=0) <= self.X) & (own.max(axis=0) >= self.X), axis=1)
+            X = self.X[inside & self.seen & self._new_to(primary)]
+        return thinned(X, most)
+
+    def candidates(self, primary: Any, most: int) -> tuple[Codes, list[Any]]:
+        """Rows that could be measured next, and as what task each.
+
+        These are the rows without a target; where there is none, the primary at the inputs of other tasks.
+        """
+        if len(at := thinned(np.flatnonzero(~self.seen), most)):
+            return at, [self.tasks[i] for i in at]
+        first = {self.X[i].tobytes(): i for i in np.flatnonzero(self._new_to(primary))[::-1]}  # one row of each input
+        at = thinned(np.sort(np.array([*first.values()], dtype=np.intp)), most)
+        return at, [primary] * len(at)
+
+    def _new_to(self, primary: Any) -> Any:
+        """Which rows stand where the primary was not measured."""
+        known = {x.tobytes() for x in self.X[self.rows_of(primary)] + 0.0}
+        return np.array([x.tobytes() not in known for x in self.X + 0.0])
 
     def digest(self) -> str:
         """SHA-256 of everything that was read."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         page = [self.kind, self.target, self.task, list(self.features), list(self.tasks), list(self.classes)]
         total = hashlib.sha256(json.dumps(page, sort_keys=True).encode())
         total.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
@@ -197,7 +265,6 @@ def read_problem(
     own = None
     if frame is not None and list(labels) == values:
         own = columns_of(frame, [*names, task]).to_native()
-        own = own if encoder is None else encoder.transform(own)
     return Problem(
         kind,
         target,
@@ -215,12 +282,17 @@ def read_problem(
     )
 
 
+def thinned(values: Any, most: int) -> Any:
+    """So many of the values at the most, spread evenly."""
+    return values[np.linspace(0, len(values) - 1, min(len(values), most)).astype(np.intp)]
+
+
 def _labels(columns: Mapping[str, Any], name: str, n: int, what: str) -> list[Any]:
     """The labels of the rows in a column, which is named where one is missing."""
     try:
         return task_values(columns[name], n, what)
-    except ValueError as problem:
-        raise ValueError(f"column {name!r}: {problem}") from None
+    except ValueError as error:
+        raise ValueError(f"column {name!r}: {error}") from None
 
 
 def read_times(values: Any, name: str) -> tuple[float, ...]:
@@ -232,8 +304,8 @@ def read_times(values: Any, name: str) -> tuple[float, ...]:
         return tuple(float(v) for v in column)
     try:
         return tuple(read_days(values, name).tolist())
-    except ValueError as problem:
-        raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {problem}") from None
+    except ValueError as error:
+        raise ValueError(f"column {name!r} holds neither numbers nor dates such as 2026-01-31: {error}") from None
 
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
@@ -358,8 +430,8 @@ def _numbers(values: Any, name: str) -> Array:
     values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     try:
         column = to_floats(values, f"column {name!r}")
-    except ValueError as problem:
-        text = str(problem).split(";")[0]
+    except ValueError as error:
+        text = str(error).split(";")[0]
         raise ValueError(f"{text}; encode it as numbers, or leave it out with features=") from None
     if len(bad := np.flatnonzero(~np.isfinite(column))):
         raise ValueError(

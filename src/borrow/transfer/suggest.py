@@ -190,9 +190,9 @@ def discriminating(
 
     A view is a weight, whether it borrows, and mean and covariance of measurements at the candidates.
     """
-    with_, without = ([v for v in views if v[1] == side] for side in (True, False))
-    total = sum(v[0] for v in with_) * sum(v[0] for v in without)
-    pairs = [(v[0] * u[0] / total, v[2:], u[2:]) for v in with_ for u in without]
+    borrowing, alone = ([v for v in views if v[1] == side] for side in (True, False))
+    total = sum(v[0] for v in borrowing) * sum(v[0] for v in alone)
+    pairs = [(v[0] * u[0] / total, v[2:], u[2:]) for v in borrowing for u in alone]
     batch: list[int] = []
     out: list[tuple[int, float, float]] = []
     reached = 0.0

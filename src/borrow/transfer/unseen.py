@@ -10,7 +10,7 @@ those that they were fitted to (`unseen="population"`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from borrow.data.labels import list_labels
 from borrow.transfer.decide import CANNOT_TELL, HELPS, HURTS, PROBABLY_HELPS, PROBABLY_HURTS, SAME
-from borrow.transfer.methods import REFERENCES, build, call_of, choose, declared, label_of
+from borrow.transfer.methods import REFERENCES, build, call_of, choose, declared, label_of, method_for
 from borrow.transfer.problem import Problem
 from borrow.transfer.references import PENALTIES
 from borrow.transfer.verdict import Verdict, probability
@@ -31,19 +31,34 @@ from borrow.transfer.verdict import Verdict, probability
 LEAST_TASKS = 3
 #: Up to so many tasks each is held out by itself; of more, a tenth at once.
 ONE_BY_ONE = 20
-#: The method that takes all tasks for one and is always there.
-POOLED = "pooled"
+#: The answers in few words, for a task never seen.
+HEADLINES = {
+    HELPS: "Telling tasks apart helps to predict {}",
+    PROBABLY_HELPS: "Telling tasks apart probably helps to predict {}",
+    SAME: "Telling tasks apart makes no practical difference for {}",
+    CANNOT_TELL: "Cannot tell whether telling tasks apart helps to predict {}",
+    PROBABLY_HURTS: "Telling tasks apart probably hurts where {} is predicted",
+    HURTS: "Telling tasks apart hurts where {} is predicted",
+}
+#: References that know no tasks, and a line on each for readers.
+SHARES, LINES = "the same for every row, whatever the inputs", "straight lines through all rows, tasks as one"
+WORDS = {
+    "mean of all rows": SHARES,
+    "shares of all rows": SHARES,
+    "ridge on all rows": LINES,
+    "logistic regression on all rows": LINES,
+}
 
 
 @dataclass(frozen=True)
-class NewTask(Problem):
+class UnseenProblem(Problem):
     """The rows of a problem as those of a task never seen, each row when its own task is held out whole."""
 
     @classmethod
-    def of(cls, problem: Problem, primary: Any) -> NewTask:
+    def of(cls, problem: Problem, primary: Any) -> UnseenProblem:
         """Refuses what has no meaning for a task without rows."""
-        given = {"primary": primary, "group": problem.groups, "time": problem.times}
-        if odd := [name for name, value in given.items() if value is not None]:
+        known = {"primary": primary, "group": problem.groups, "time": problem.times}
+        if odd := [name for name, value in known.items() if value is not None]:
             raise ValueError(f"unseen='population' holds out every task in turn, whole; leave out {' and '.join(odd)}")
         tasks = [label for label, n in problem.counts().items() if n]
         if len(tasks) < LEAST_TASKS:
@@ -51,7 +66,8 @@ class NewTask(Problem):
                 f"unseen='population' holds out every task in turn and needs {LEAST_TASKS} with a target at least; "
                 f"there are {list_labels(tasks)}"
             )
-        return cls(**{**problem.__dict__, "groups": problem.tasks})
+        given = {f.name: getattr(problem, f.name) for f in fields(problem)}
+        return cls(**{**given, "groups": problem.tasks, "fits": None})
 
     @property
     def new(self) -> str:
@@ -75,7 +91,7 @@ class NewTask(Problem):
         if key in self.more:  # given the inputs and no task
             model = build(self.kind, key, None, primary, seed, own=self.more)
             return model.fit(self.X, self.y, tasks=[primary] * len(self.y))
-        return self.build_and_fit(key, None, seed, unseen="population")
+        return self.fitted(self.build(key, None, seed, unseen="population"))
 
     def folds(self, cv: Any) -> Any:
         """What the folds are made of: one per task, or ten of very many tasks, unless it is said."""
@@ -90,9 +106,10 @@ def choose_unseen(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[s
     if not (isinstance(methods, str) and methods == "auto") and (odd := [m for m in methods if m in cannot]):
         raise ValueError(f"method {odd[0]!r} cannot answer for a task never seen: {cannot[odd[0]]}")
     own = {name: (estimator, "primary") for name, (estimator, _) in {**references(kind), **own}.items()}
-    skipped = {key: why for key, why in skipped.items() if key not in (POOLED, *REFERENCES)} | cannot
-    apart = [key for key in keys if key not in (POOLED, *cannot, *REFERENCES, *own)]
-    alone = [POOLED, *own]
+    pooled = method_for("as one")
+    skipped = {key: why for key, why in skipped.items() if key not in (pooled, *REFERENCES)} | cannot
+    apart = [key for key in keys if key not in (pooled, *cannot, *REFERENCES, *own)]
+    alone = [pooled, *own]
     return [*alone, *apart], skipped, own, alone
 
 
@@ -109,14 +126,7 @@ def references(kind: str) -> dict[str, Any]:
 
 def headline_of(v: Verdict) -> str:
     """The answer in few words."""
-    return {
-        HELPS: f"Telling tasks apart helps to predict {v.primary}",
-        PROBABLY_HELPS: f"Telling tasks apart probably helps to predict {v.primary}",
-        SAME: f"Telling tasks apart makes no practical difference for {v.primary}",
-        CANNOT_TELL: f"Cannot tell whether telling tasks apart helps to predict {v.primary}",
-        PROBABLY_HURTS: f"Telling tasks apart probably hurts where {v.primary} is predicted",
-        HURTS: f"Telling tasks apart hurts where {v.primary} is predicted",
-    }[v.answer]
+    return HEADLINES[v.answer].format(v.primary)
 
 
 def in_words(v: Verdict, kind: str, task: str, scoring: str, table: Mapping[str, Any], tasks: int) -> Verdict:

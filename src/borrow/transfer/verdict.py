@@ -20,9 +20,9 @@ from borrow.transfer.decide import (
     PROBABLY_HURTS,
     SAME,
     SURE,
+    holm,
 )
-from borrow.transfer.decide import holm as corrected
-from borrow.transfer.methods import call_of, label_of
+from borrow.transfer.methods import ALONE, NO_TRANSFER, call_of, label_of
 
 #: The answers in few words, for a primary.
 HEADLINES = {
@@ -96,7 +96,7 @@ class Verdict:
     log_density: dict[str, float] = field(default_factory=dict)
     probability: float = math.nan
     rope: float = math.nan
-    alone: str = "single"
+    alone: str = NO_TRANSFER
     weights: dict[str, float] = field(default_factory=dict)
     borrows: float = 0.0
     because: str = ""
@@ -115,8 +115,8 @@ class Verdict:
         """The one method to use: the judged one where those that borrow have more weight than the others."""
         if self.best is not None and self.borrows > 0.5:
             return self.best
-        rest = {m: w for m, w in self.weights.items() if m in ("single", "mean", "ridge")}
-        return max(rest, key=lambda m: rest[m], default=next(iter(self.weights), "single"))
+        rest = {m: w for m, w in self.weights.items() if m in ALONE}
+        return max(rest, key=lambda m: rest[m], default=next(iter(self.weights), NO_TRANSFER))
 
     @property
     def tells_of_secondaries(self) -> bool:
@@ -144,7 +144,7 @@ class Verdict:
         return "\n".join([self.sentence, *([self.because] if self.because else []), *table, *self.advice])
 
 
-def holm(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
+def judged_together(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
     """Claims of several primaries at once, so that some wrong one among them has the probability of one alone.
 
     Holm's rule: of M probabilities of being wrong the smallest is compared with the risk/M, the next with the
@@ -154,7 +154,7 @@ def holm(verdicts: Mapping[Hashable, Verdict]) -> dict[Hashable, Verdict]:
     wrong = [min(v.probability, 1.0 - v.probability) if v.answer in weaker else 1.0 for v in verdicts.values()]
     return {
         p: replace(v, answer=weaker[v.answer]) if v.answer in weaker and risk > 1.0 - SURE else v
-        for (p, v), risk in zip(verdicts.items(), corrected(wrong), strict=True)
+        for (p, v), risk in zip(verdicts.items(), holm(wrong), strict=True)
     }
 
 

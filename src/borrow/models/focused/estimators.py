@@ -143,6 +143,7 @@ class FocusedGP(GPEstimator, OnWorkers):
     about="the primary's function, of which each other task carries a part (Leen, Peltonen & Kaski 2011)",
     drops=True,
     no_new_task=NO_NEW_TASK,
+    role="relations",
 )
 @dataclass(eq=False, repr=False)
 class FocusedGPRegressor(GPRegressor, FocusedGP):
@@ -219,7 +220,7 @@ class FocusedGPRegressor(GPRegressor, FocusedGP):
         return self._relatedness(self._fit_of().model)
 
 
-@register("focused", "focused GP", rank=3, drops=True, no_new_task=NO_NEW_TASK)
+@register("focused", "focused GP", rank=3, drops=True, no_new_task=NO_NEW_TASK, role="relations")
 @dataclass(eq=False, repr=False, kw_only=True)
 class FocusedGPClassifier(EPClassifier, FocusedGP):
     """Predict labels of the primary task with the help of others: p(y) = Phi(y (rho_t f_primary + own_t + b_t)).

@@ -248,6 +248,7 @@ class PooledGP(PlainGP):
     about="one Gaussian process for all rows, as if the tasks were one",
     matrix="few",
     not_in_auto=ALL_ONE,
+    role="as one",
 )
 @dataclass(eq=False, repr=False)
 class PooledGPRegressor(GPRegressor, PooledGP):
@@ -330,7 +331,7 @@ class SingleTaskGPClassifier(EPClassifier, SingleTaskGP):
         return super()._fit_binary(data, place)
 
 
-@register("pooled", "pooled", rank=1, matrix="few", not_in_auto=ALL_ONE)
+@register("pooled", "pooled", rank=1, matrix="few", not_in_auto=ALL_ONE, role="as one")
 @dataclass(eq=False, repr=False)
 class PooledGPClassifier(EPClassifier, PooledGP):
     """One GP for all rows as if they were one task's, by EP; above 300 rows an approximation on 100 of their inputs.

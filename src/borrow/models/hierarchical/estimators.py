@@ -22,7 +22,7 @@ from borrow.estimators.regressor import FittedRegression, TaskRegressor
 from borrow.estimators.settings import Allowed, is_among, is_number, one_of, positive, whole
 from borrow.inference.ep import cavity
 from borrow.kernels import LearnedKernel
-from borrow.models.hierarchical.fit import Fit, NewTask, learn, takes_sparse
+from borrow.models.hierarchical.fit import Fit, UnseenProblem, learn, takes_sparse
 from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
 from borrow.numerics.device import MemoryGivenBack, resolve
@@ -76,10 +76,10 @@ class HierarchicalGP(LearntEstimator, OnWorkers):
         found = learn(self, pool, data, rank, workers, resolve(self.device, len(data.cells.y)))
         return *found, data.scaling
 
-    def _new_task(self, fit: Fit, rows: Any, target: Array, centers: Array, scales: Array) -> NewTask:
+    def _new_task(self, fit: Fit, rows: Any, target: Array, centers: Array, scales: Array) -> UnseenProblem:
         """A task never seen; its level and scale are drawn to those of the tasks seen."""
         units = units_of_new_task(target, centers, scales) if self.normalize_y else (0.0, 1.0)
-        return NewTask.of(fit, rows, target, units)
+        return UnseenProblem.of(fit, rows, target, units)
 
     def _last_fit(self) -> Fit:
         """The fit that the attributes speak of: that of the last class against the rest, where there are several."""
@@ -222,7 +222,7 @@ class AdaptedRegressor:
     """What `adapt` returns."""
 
     source: HierarchicalGPRegressor
-    task: NewTask
+    task: UnseenProblem
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False) -> Any:
         """Posterior mean, with standard deviation or covariance if asked."""
@@ -367,7 +367,7 @@ class AdaptedClassifier:
     """What `adapt` returns."""
 
     source: HierarchicalGPClassifier
-    tasks: list[tuple[Margins, NewTask]]
+    tasks: list[tuple[Margins, UnseenProblem]]
 
     def decision_function(self, X: Any) -> Array:
         """Log odds of `classes_[1]`; one column per class where there are more than two."""

@@ -387,7 +387,7 @@ def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -
 
 @stored("hierarchical-new-task")
 @dataclass(frozen=True)
-class NewTask:
+class UnseenProblem:
     """A task never seen, on the prior learnt from the others: mean mu(x), covariance eq. (19)."""
 
     fit: Fit
@@ -398,7 +398,7 @@ class NewTask:
     weights: Array  # A^-1 (y - mu)
 
     @classmethod
-    def of(cls, fit: Fit, X: Any, target: Array, units: tuple[float, float]) -> NewTask:
+    def of(cls, fit: Fit, X: Any, target: Array, units: tuple[float, float]) -> UnseenProblem:
         """From its labelled rows."""
         y = (target - units[0]) / units[1]
         A = np.array(fit.learned(X))

@@ -186,6 +186,7 @@ class MultiTaskGP(GPEstimator):
     about="all tasks at once; how each two go together is learnt (Bonilla, Chai & Williams 2008)",
     matrix="all",
     drops=True,
+    role="pairs",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskGPRegressor(GPRegressor, MultiTaskGP, OnWorkers):
@@ -397,7 +398,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP, OnWorkers):
         return replace(published, attributes={**fitted.attributes, **published.attributes})
 
 
-@register("symmetric", "symmetric GP", rank=2, most_rows=800, matrix="all", drops=True)
+@register("symmetric", "symmetric GP", rank=2, most_rows=800, matrix="all", drops=True, role="pairs")
 @dataclass(eq=False, repr=False)
 class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
     """Predict labels of all tasks together: p(y) = Phi(y (f_t + b_t)), cov(f_t(x), f_t'(x')) = K^f[t, t'] k(x, x').
