@@ -12,6 +12,7 @@ from sklearn.base import clone
 import borrow
 from borrow import kernels
 from borrow.datasets import focused_gap, transfer_family
+from borrow.inference import priors
 from borrow.models.focused import model as focused
 from borrow.models.focused import relations, starts
 from borrow.models.focused.scoring import FocusedAscent, blocks_of
@@ -552,3 +553,24 @@ def test_what_secondaries_have_in_common_is_no_evidence_for_the_primary(method):
     found = borrow.compare({"x": x, "task": task, "y": y}, "y", "task", "p", [method], leave_out=False)
     assert found.verdict().evidence < 3.0
     assert found.verdict().answer not in ("helps", "probably helps")
+
+
+@pytest.mark.parametrize("seed", [7, 10])
+def test_the_best_of_many_unrelated_secondaries_is_not_taken_for_a_relation(seed):
+    """Among ten some agree with ten rows by chance (1.5 and 1.6 x no transfer); that pays for having been chosen."""
+    rng, task = np.random.default_rng([seed, 5]), np.repeat(np.arange(11), [10, *[30] * 10])
+    W, b = 1.5 * rng.normal(size=(11, 2)), rng.uniform(0.0, 6.0, 11)
+    X = rng.normal(size=(len(task), 2))
+    y = np.sin(np.sum(X * W[task], axis=1) + b[task]) + 0.1 * rng.normal(size=len(X))
+    new, own = rng.normal(size=(300, 2)), task == 0
+    model = borrow.FocusedGPRegressor(primary=0).fit(X, y, tasks=task)
+    alone = borrow.SingleTaskGPRegressor().fit(X[own], y[own])
+    truth = np.sin(new @ W[0] + b[0])
+    error = [np.sqrt(np.mean((m - truth) ** 2)) for m in (model.predict(new, tasks=0), alone.predict(new))]
+    assert error[0] < 1.1 * error[1]
+
+
+def test_choices_are_priced_by_their_number():
+    assert priors.log_choices(7, 3) == pytest.approx(np.log(35.0))
+    assert priors.log_choices(7, 7) == pytest.approx(0.0)
+    assert priors.log_choices(7, 0) == pytest.approx(0.0)

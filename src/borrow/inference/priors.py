@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.special import gammaln
 
 from borrow.kernels import Kernel
 from borrow.numerics.linalg import Array
@@ -192,3 +193,8 @@ class NamedPriors:
 def independent_priors(priors: Mapping[str | tuple[str, ...], Prior] | Mapping[str, Prior]) -> NamedPriors:
     """The sum of priors on named parameters."""
     return NamedPriors(tuple(((name,) if isinstance(name, str) else name, prior) for name, prior in priors.items()))
+
+
+def log_choices(n: int, m: int) -> float:
+    """The log of how many ways there are to choose m of n tasks: what it costs to have chosen these, and not others."""
+    return float(gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m + 1))

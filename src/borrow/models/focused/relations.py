@@ -2,7 +2,9 @@
 
 A relation has to earn its keep (`prune`): a secondary whose rho adds less than 1.5 nats to the objective gets rho = 0,
 and the primary is exactly what it would be alone. The objective is a penalised maximum without normalisers, so this is
-a price and no odds.
+a price and no odds. All that are kept have to add as much for each of them, and for having been chosen among so many:
+of forty unrelated secondaries the two that agree best with three rows agree well. Any number m of K is as likely
+beforehand, and so is any choice of m of them, which costs log K! / (m! (K - m)!).
 
 With labels each relation carries too little to be asked by itself, and a choice between all and none is mostly made on
 the edge: predictions are the average of the model with all relations and of no transfer, by the odds of the two
@@ -167,7 +169,8 @@ def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Opt
     held, nothing_shared = search.without_transfer(best)
     cut = cut_relations(best.values, np.full(len(best.values["rho"]), True), search)
     to_beat = max(nothing_shared.objective, search.objective(cut)[0])
-    price = RELATION_COST * np.count_nonzero(best.values["rho"])
+    m = np.count_nonzero(best.values["rho"])
+    price = RELATION_COST * m + priors.log_choices(len(best.values["rho"]), m)
     worth_it = "loadings" in best.values or best.objective - price >= to_beat
     return (search, best) if worth_it else (held, nothing_shared)
 

@@ -29,9 +29,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, gammaln
+from scipy.special import expit
 
 from borrow.inference import ExactInference
+from borrow.inference.priors import log_choices
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
 from borrow.models.gp.model import bounds_of, fit_batches, fit_single, single_priors, smooth_and_rough
@@ -145,7 +146,7 @@ def price_of_sharing(M: int, m: int, cost: float) -> float:
 
     `cost` for each further task, and the log of how many choices of m tasks there are, which are all alike beforehand.
     """
-    return cost * (m - 1) + float(gammaln(M + 1) - gammaln(m + 1) - gammaln(M - m + 1))
+    return cost * (m - 1) + log_choices(M, m)
 
 
 def _from_few_rows(
