@@ -91,7 +91,7 @@ def literal_single() -> SingleTaskGPClassifier:
 #: Methods that the paper compares with, whose settings are chosen as ours were.
 REFERENCES: dict[str, Any] = {
     "shared structure": SharedStructureClassifier,
-    "Dirichlet process": DirichletProcessClassifier,
+    "Dirichlet process": partial(DirichletProcessClassifier, prior_variance=10.0, tol=1e-6),  # the paper's variance
     "regularized": RegularizedMultiTaskClassifier,
 }
 

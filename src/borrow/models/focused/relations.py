@@ -169,7 +169,7 @@ def drop_all_unless_worth_it(search: Search, best: Optimum) -> tuple[Search, Opt
     held, nothing_shared = search.without_transfer(best)
     cut = cut_relations(best.values, np.full(len(best.values["rho"]), True), search)
     to_beat = max(nothing_shared.objective, search.objective(cut)[0])
-    m = np.count_nonzero(best.values["rho"])
+    m = int(np.count_nonzero(best.values["rho"]))
     price = RELATION_COST * m + priors.log_choices(len(best.values["rho"]), m)
     worth_it = "loadings" in best.values or best.objective - price >= to_beat
     return (search, best) if worth_it else (held, nothing_shared)
