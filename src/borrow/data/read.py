@@ -29,7 +29,7 @@ from borrow.data.content import content_order
 from borrow.data.encode import Dates, needs_encoding
 from borrow.data.labels import did_you_mean, encode, is_pairs, list_labels, nearest, sort_labels
 from borrow.data.plain import TOO_LARGE, is_missing, name_some, to_floats
-from borrow.data.scaling import column_scales
+from borrow.data.scaling import WILD, column_scales, weighted_quartiles
 from borrow.numerics import memory
 from borrow.numerics.linalg import Array
 from borrow.numerics.stored import stored
@@ -145,6 +145,8 @@ def read_table(
     number, column = np.nonzero(wanted)
     task, y = codes[column if wide else number], table[number, column]
     rows = Rows(np.empty((len(number), 0)), task, labels, y, weight[number], counts[number], number)
+    if not sparse.issparse(inputs):
+        warn_wild_columns(schema.names or range(inputs.shape[1]), inputs)
     if schema.names is not None:
         warn_constant_columns(schema.names, inputs)
         warn_identifier_columns(dict(zip(schema.names, inputs.T, strict=True)), len(labels))
@@ -161,6 +163,20 @@ def warn_constant_columns(names: Sequence[Hashable], X: Array) -> None:
     for j, name in enumerate(names):
         if len(X) > 2 and X[0, j] == X[-1, j] and np.ptp(X[:, j]) == 0.0:
             warn(f"column {name!r} is {X[0, j]:g} in every row, and says nothing")
+
+
+def warn_wild_columns(names: Sequence[Hashable], X: Array) -> None:
+    """Name each column of which a few numbers lie so far out that they would give its scale."""
+    weight = np.ones(len(X))
+    sd, used = X.std(axis=0), column_scales(X, weight)
+    for j in np.flatnonzero(WILD * used < sd).tolist():
+        low, high = weighted_quartiles(X[:, j], weight)
+        far = np.flatnonzero(np.abs(X[:, j] - 0.5 * (low + high)) > WILD * (high - low))
+        warn(
+            f"column {names[j]!r} has numbers far out, such as {X[far[0], j]:g} in {name_some(far.tolist())}, where "
+            f"half of it lies from {low:.3g} to {high:.3g}; its scale is that of this half: mend or drop these rows, "
+            "or take the logarithm"
+        )
 
 
 def warn_equal_targets(rows: Rows) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from borrow.data.cells import Cells, Codes, Rows, begins, merge
 from borrow.numerics.linalg import Array
+from borrow.numerics.warned import warn
 
 #: A grid is believed where the targets have at most this many distinct values per row: rounding shows in ties.
 MOST_DISTINCT = 0.5
@@ -64,6 +65,15 @@ def least_noise(rounding: Array, variance: Array, n_rows: Array) -> Array:
     typical = float(np.exp(np.mean(np.log(known)))) if len(known) else 1.0
     equal = np.isnan(variance) & (n_rows > 1)
     return np.where(equal, np.maximum(rounding, UNSEEN_NOISE * typical / (1.0 + n_rows)), rounding)
+
+
+#: A column's middle half gives its scale where its standard deviation is so many times as large, which takes numbers
+#: that lie so many standard deviations from the mean.
+WILD, FAR = 10.0, 2.0
+#: Scales of tasks that differ by more are named where one figure is taken for all.
+UNLIKE = 100.0
+#: From so many different targets on, copies of every row are told.
+MANY_COPIES = 10
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,9 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     rounding = rounding_variance(seen, len(rows.labels))
     variance = np.maximum(variance, rounding)  # NaN stays
     scaling = scale(cells, n_rows, normalize, keep, (mean, variance))
+    if normalize == "common":
+        warn_unlike_scales(rows.labels, np.sqrt(variance))
+    warn_exact_copies(cells, seen.weight, seen.replicates)
     least = least_noise(rounding, variance, n_rows)
     y = scaling.scaled(cells.y, cells.task)
     cells = replace(cells, y=y, scatter=cells.scatter / scaling.scale**2, least_noise=least / scaling.scale**2)
@@ -131,6 +144,28 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
         number = np.minimum.reduceat(number, np.flatnonzero(begins(seen.X, seen.task)))
     scales = column_scales(seen.X, seen.weight)
     return TaskData(rows.labels, cells, free, scaling, scales, number, bool(normalize))
+
+
+def warn_unlike_scales(labels: Sequence[Hashable], sd: Array) -> None:
+    """Name the tasks whose targets are spread most and least, where both are taken by one figure."""
+    known = np.flatnonzero(np.isfinite(sd) & (sd > 0.0))
+    if len(known) and sd[known].max() > UNLIKE * sd[known].min():
+        most, least = (known[f(sd[known])] for f in (np.argmax, np.argmin))
+        warn(
+            f"targets of task {labels[most]!r} are spread {sd[most] / sd[least]:.3g} times as widely as those of task "
+            f"{labels[least]!r}, and normalize_y='common' takes them in the same units: use normalize_y=True, or give "
+            "targets in the same units"
+        )
+
+
+def warn_exact_copies(cells: Cells, weight: Array, replicates: Array) -> None:
+    """Say that all rows of a table stand in it several times, as if it had been put together twice."""
+    copied = len(weight) >= 2 * len(cells.y) and not cells.scatter.any() and len(np.unique(cells.y)) >= MANY_COPIES
+    if copied and np.all(weight == 1.0) and np.all(replicates == 1.0):
+        warn(
+            f"{len(weight)} rows are {len(cells.y)} different ones and exact copies of them, and each counts as a "
+            "measurement of its own: if the table was put together twice, drop the copies"
+        )
 
 
 def task_moments(cells: Cells, n_rows: Array) -> tuple[Array, Array]:
@@ -220,9 +255,23 @@ def units_of_new_task(y: Array, centers: Array, scales: Array) -> tuple[float, f
 
 
 def column_scales(X: Array, weight: Array) -> Array:
-    """Standard deviation of every column, 1 where it is constant."""
+    """Deviation of every column, that of its middle half where a few numbers make it; 1 where it is constant."""
     if len(X) == 0:
         return np.ones(X.shape[1])
     mean = np.average(X, axis=0, weights=weight)
     sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    return np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)
+    scales = np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)
+    for j in np.flatnonzero(np.abs(X - mean).max(axis=0) > FAR * sd):
+        low, high = weighted_quartiles(X[:, j], weight)
+        middle = (high - low) / 1.349  # of a normal distribution its standard deviation
+        if 0.0 < WILD * middle < sd[j]:
+            scales[j] = middle
+    return scales
+
+
+def weighted_quartiles(x: Array, weight: Array) -> tuple[float, float]:
+    """The numbers at a quarter and at three quarters of the weight."""
+    order = np.argsort(x, kind="stable")
+    at = np.searchsorted(np.cumsum(weight[order]), [0.25 * weight.sum(), 0.75 * weight.sum()])
+    low, high = x[order][np.minimum(at, len(x) - 1)].tolist()
+    return low, high
