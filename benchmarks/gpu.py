@@ -355,7 +355,7 @@ def em_problem(n: int, tasks: int, labels: int, device: Device | None):
     ones = np.ones(len(at))
     cells = merge(at[:, None].astype(float), task, y, ones, ones, tasks)
     basis = bases.function_basis(kernels.Matern(1.0, 3.0, nu=1.5), X)
-    return h.arrange(basis, cells, device=device)
+    return h.arrange(basis, PlacedTasks(cells, device=device))
 
 
 def em(sizes: dict) -> dict:

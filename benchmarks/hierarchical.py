@@ -31,6 +31,7 @@ from borrow.kernels import Matern
 from borrow.models.hierarchical import basis as bases
 from borrow.models.hierarchical import model as h
 from borrow.models.hierarchical.search import fit_em
+from borrow.tasks.placed import PlacedTasks
 from results import write_result
 
 N, TASKS, LABELS = 1000, 50, 300
@@ -48,7 +49,7 @@ def problem(n: int = N, tasks: int = TASKS, labels: int = LABELS, equal: bool = 
     ones = np.ones(tasks * labels)
     position, task = np.concatenate(rows)[:, None].astype(float), np.repeat(np.arange(tasks), labels)
     cells = merge(position, task, np.concatenate(y), ones, ones, tasks)
-    return h.arrange(bases.function_basis(kernel, X), cells), rows, y
+    return h.arrange(bases.function_basis(kernel, X), PlacedTasks(cells)), rows, y
 
 
 def one_iteration(p: h.Problem, state: h.State):

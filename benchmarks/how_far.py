@@ -60,7 +60,7 @@ def table(n_tasks: int, rows: int = ROWS, d: int = 2, grid: int | None = None) -
 
 def focused_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
-    setup, values = prepare_focused(data, 0, None, None, 0.5)
+    setup, values = prepare_focused(data, PlacedTasks(data.cells), 0, None, None, 0.5)
     setup = replace(setup, Z=data.cells.X[:ROWS])
     values["noise"] = np.full(n_tasks, np.log(0.1))
     return lambda: focused.focused_objective(setup)(values)
@@ -70,7 +70,9 @@ def ep_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks)
     cells = replace(data.cells, y=np.where(data.cells.y > 0, 1.0, -1.0))
     data = replace(data, cells=cells)
-    setup, values = prepare_focused(data, 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH))
+    setup, values = prepare_focused(
+        data, PlacedTasks(data.cells), 0, None, None, 0.5, infer=EPInference(Probit(), tol=ROUGH)
+    )
     setup = replace(setup, Z=data.cells.X[:ROWS])
     return lambda: focused.focused_objective(setup)(values)
 
@@ -104,7 +106,7 @@ def em_step(n_tasks: int) -> Callable[[], Any]:
     data = table(n_tasks, grid=1000)
     inputs, code = np.unique(data.cells.X, axis=0, return_inverse=True)
     cells = replace(data.cells, X=code.reshape(-1, 1).astype(float))
-    problem = arrange(basis_of(borrow.kernels.SquaredExponential(1.0, 0.3), inputs), cells)
+    problem = arrange(basis_of(borrow.kernels.SquaredExponential(1.0, 0.3), inputs), PlacedTasks(cells))
     state, strengths = start(problem.basis, 0.1), Strengths(tau=10.0)
     return lambda: maximise(state, expect(state, problem), problem, strengths)
 

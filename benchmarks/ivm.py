@@ -148,7 +148,7 @@ def against_exact(n: int = 1000, fresh: int = 500, M: int = 4, d: int = 400) -> 
     scales = inputs.std(axis=0)
     kernel = SquaredExponential(1.0, tuple((scales * np.sqrt(3)).tolist()))
     problem = Regression(PlacedTasks(cells), kernel, scales, "auto", 500)
-    every = Active(np.arange(M * n), inputs, cells.starts, np.ones(M * n), targets)
+    every = Active(np.arange(M * n), problem.tasks, np.ones(M * n), targets)
     start = {"kernel": kernel.theta, "noise": np.log([0.1])}
     found: list[hyper.Optimum] = []
     bounds = hyper.bounds_around(start, {"noise": np.log(hyper.NOISE_FLOOR)})

@@ -25,7 +25,7 @@ from borrow.models.focused.scoring import FocusedAscent
 from borrow.models.focused.search import with_inducing
 from borrow.models.focused.settings import prepare
 from borrow.numerics.optimise import Optimum
-from borrow.tasks.placed import rows_as_tasks
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 
 GP_CLASSIFIERS = [
     borrow.FocusedGPClassifier(max_iter=30),
@@ -440,7 +440,7 @@ def test_odds_of_relations_are_those_of_the_integral_over_the_weight(perhaps_rel
     starts = np.array([0, 24, 84])
     data = binary_data(X[order], signs[order], starts, ("p", "s"), (X[:0], X[:0]), np.ones(1))
     infer = EPInference(Probit())
-    setup, values = prepare(data, 0, None, None, {"s": 0.6}, 0, infer)
+    setup, values = prepare(data, PlacedTasks(data.cells), 0, None, None, {"s": 0.6}, 0, infer)
     setup = with_inducing("auto", data, setup, values)
     ascent = FocusedAscent(setup, np.ones(1), None, np.e)
     search = relations.Search(ascent, {}, None, 0)

@@ -17,6 +17,7 @@ from borrow.kernels import Constant, Linear, Matern, SquaredExponential
 from borrow.models.hierarchical import basis as bases
 from borrow.models.hierarchical import fit, search
 from borrow.models.hierarchical import model as h
+from borrow.tasks.placed import PlacedTasks
 from borrow.tasks.workers import InProcess
 from oracles import central_difference, gaussian_posterior
 from oracles_hierarchical import alpha_iteration, penalised_likelihood, weight_iteration
@@ -46,7 +47,7 @@ def as_problem(basis, rows, y):
     position = np.concatenate(rows)[:, None].astype(float)
     task = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     ones = np.ones(len(task))
-    return h.arrange(basis, merge(position, task, np.concatenate(y), ones, ones, len(rows)))
+    return h.arrange(basis, PlacedTasks(merge(position, task, np.concatenate(y), ones, ones, len(rows))))
 
 
 def iterate(problem, strengths, noise, n):
@@ -217,7 +218,7 @@ def test_tasks_with_equal_rows_share_one_factor():
     assert [len(s.groups) for s in together.tasks.cut(False)[1]] == [1]
     closed = InProcess()
     closed.close()
-    apart = h.arrange(basis, together.cells, closed)  # each task by itself
+    apart = h.arrange(basis, PlacedTasks(together.cells, closed))  # each task by itself
     assert [len(s.groups) for s in apart.tasks.cut(False)[1]] == [1] * 6
     for one, other in zip(
         iterate(together, h.Strengths(1.0, 2.0), 0.3, 4), iterate(apart, h.Strengths(1.0, 2.0), 0.3, 4), strict=True
@@ -302,7 +303,7 @@ def test_gradient_of_the_base_evidence(kernel):
     twice = np.vstack([X, X[:6]]), np.vstack([as_wide(len(X), rows, y), as_wide(len(X), rows, y)[:6] + 0.4])
     pool = pool_of(*read_table(borrow.HierarchicalGPRegressor(), *twice, pooled=True)[:2])
     cells = build(pool.rows, False).cells
-    objective = fit.base_objective(kernel, pool.X, cells)
+    objective = fit.base_objective(kernel, pool.X, PlacedTasks(cells))
     theta = kernel.theta
 
     def value(v):
@@ -350,7 +351,7 @@ def test_settings_are_chosen_on_rows_that_em_did_not_see():
     X, y, task, _, _ = family()
     pool = pool_of(*read_table(borrow.HierarchicalGPRegressor(), X, y, task, pooled=True)[:2])
     cells = build(pool.rows, True).cells
-    problem = h.arrange(bases.basis_of(SquaredExponential(1.0, 0.5), pool.X), cells)
+    problem = h.arrange(bases.basis_of(SquaredExponential(1.0, 0.5), pool.X), PlacedTasks(cells))
     folds = search.hold_out(problem, np.random.RandomState(0))
     assert len(folds) == 4
     seen = np.zeros(len(cells.y), dtype=int)

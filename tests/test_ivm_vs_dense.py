@@ -12,7 +12,7 @@ from borrow.kernels import Constant, Linear, Matern, SmoothLinear, SquaredExpone
 from borrow.models.ivm.model import blocks_of, condition, frozen_objective, gather, log_evidence, select
 from borrow.models.ivm.problems import Regression
 from borrow.numerics.optimise import pack, unpack
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.placed import PlacedTasks, rows_as_tasks
 from borrow.testing import assert_same_gradient
 from oracles import central_difference
 
@@ -62,7 +62,7 @@ def test_selection_is_the_dense_greedy_one(make, seed):
     assert_allclose(s.variance, np.diagonal(cov), rtol=0, atol=1e-10)
     assert_allclose(s.tau, tau, rtol=1e-8)
     assert_allclose(s.z, z, rtol=1e-8, atol=1e-8)
-    a = gather(s, X, starts)
+    a = gather(s, rows_as_tasks(X, starts))
     value, _, _ = log_evidence(kernel, a.X, blocks_of(a.starts), a.tau, a.z)
     assert_allclose(value, oracle.evidence(kernel, X[rows], task[rows], tau, z), rtol=0, atol=1e-8)
     p = condition(kernel, a).predict(X, task)
@@ -106,7 +106,7 @@ def test_given_order_is_kept_and_a_posterior_of_all_rows_is_exact():
 @pytest.mark.parametrize("seed", range(4))
 def test_evidence_does_not_depend_on_how_tasks_share_a_matrix(seed, most):
     kernel, X, starts, _, _, _, factors, _ = probit(seed)
-    a = gather(select(kernel, X, starts, factors, 15), X, starts)
+    a = gather(select(kernel, X, starts, factors, 15), rows_as_tasks(X, starts))
     alone = log_evidence(kernel, a.X, blocks_of(a.starts, 0), a.tau, a.z)
     together = log_evidence(kernel, a.X, blocks_of(a.starts, most), a.tau, a.z)
     for one, other in zip(alone, together, strict=True):
@@ -116,7 +116,7 @@ def test_evidence_does_not_depend_on_how_tasks_share_a_matrix(seed, most):
 @pytest.mark.parametrize("seed", range(8))
 def test_gradient_at_frozen_sites(seed):
     kernel, X, starts, _, _, _, factors, _ = probit(seed)
-    a = gather(select(kernel, X, starts, factors, 14), X, starts)
+    a = gather(select(kernel, X, starts, factors, 14), rows_as_tasks(X, starts))
     objective = frozen_objective(kernel, a)
     theta = kernel.theta + 0.2
     numerical = central_difference(lambda t: objective({"kernel": t})[0], theta)

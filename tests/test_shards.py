@@ -75,7 +75,7 @@ def moved(values, seed=1):
 def test_focused_evidence_and_gradient_are_those_of_one_process(workers, background):
     model = borrow.FocusedGPRegressor()
     data = data_of(model, *table())
-    setup, values = prepare_focused(data, 3, None, {"t2": None}, None, background)
+    setup, values = prepare_focused(data, PlacedTasks(data.cells), 3, None, {"t2": None}, None, background)
     values["noise"] = np.full(len(SIZES), np.log(0.1))
     setup = replace(setup, Z=data.cells.X[::4], background_Z=data.cells.X[::9])
     spread = PlacedTasks(data.cells, workers())
@@ -92,7 +92,9 @@ def test_ep_on_shards_is_ep(likelihood):
     X, y, tasks = table(labels=True)
     data = data_of(borrow.FocusedGPRegressor(), X, np.where(y > 0.5, 1.0, -1.0) + 0 * y, tasks)
     data = replace(data, cells=replace(data.cells, y=np.sign(data.cells.y)))
-    setup, values = prepare_focused(data, 0, None, None, 0.5, infer=EPInference(LIKELIHOODS[likelihood](), tol=ROUGH))
+    setup, values = prepare_focused(
+        data, PlacedTasks(data.cells), 0, None, None, 0.5, infer=EPInference(LIKELIHOODS[likelihood](), tol=ROUGH)
+    )
     setup = replace(setup, Z=data.cells.X[::4])
     at = moved(values)
     one = focused.focused_objective(setup)(at)
@@ -276,7 +278,7 @@ def test_processes_work_on_their_own_shards_and_outlive_a_kill(tmp_path):
             workers.map(fail, placed, None, [()] * 5)
         X, y, tasks = table()
         data = data_of(borrow.FocusedGPRegressor(), X, y, tasks)
-        setup, values = prepare_focused(data, 3, None, None, 0.5)
+        setup, values = prepare_focused(data, PlacedTasks(data.cells), 3, None, None, 0.5)
         values["noise"] = np.full(len(SIZES), np.log(0.1))
         setup = replace(setup, Z=data.cells.X[::4])
         here, there = (

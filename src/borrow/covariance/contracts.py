@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from borrow.data.cells import Cells, Codes
-from borrow.numerics.linalg import Array, to_host
+from borrow.numerics.linalg import Array, is_tensor, to_host
 from borrow.numerics.stored import stored
 
 
@@ -67,6 +67,11 @@ class Moments(NamedTuple):
 
     mean: Array
     variance: Array
+
+    @classmethod
+    def beside(cls, sites: AnySites, mean: Array, variance: Array) -> Moments:
+        """The same where the sites are: on the host, unless these are not."""
+        return cls(mean, variance) if is_tensor(sites.nu) else cls(to_host(mean), to_host(variance))
 
 
 @dataclass(frozen=True)

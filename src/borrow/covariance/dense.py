@@ -28,7 +28,7 @@ from borrow.covariance.layout import Block, Design, Rebuilt
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.stored import stored
 
 #: Below this share of distinct inputs the kernel is evaluated on these alone.
@@ -92,15 +92,14 @@ class DenseTasks(Rebuilt):
 
     def at_tasks(self, A: Array) -> Array:
         """Columns of the tasks of all rows."""
-        return A[:, self.design.put(self.task)] if is_tensor(A) else A.take(self.task, axis=1)
+        return namespace(A).take(A, self.design.put(self.task), axis=1)
 
     def at_rows(self, K: Array) -> Array:
         """A matrix on the distinct inputs, at all pairs of rows; not to be changed."""
         if self.index is None:
             return K
-        if is_tensor(K):
-            return K[self.index][:, self.index]
-        return K.take(self.index, axis=0).take(self.index, axis=1)
+        xp = namespace(K)
+        return xp.take(xp.take(K, self.index, axis=0), self.index, axis=1)
 
     def own_kernels(self, together: Callable[[Any], bool] = lambda _: True) -> Iterator[tuple[Block, Any]]:
         """The tasks that have a kernel of their own and rows, each by itself; on a device those of one form stacked.
@@ -108,12 +107,11 @@ class DenseTasks(Rebuilt):
         Stacked are those of which `together` holds.
         """
         alone = {t: k for t, k in enumerate(self.specific) if k is not None}
-        if alone and is_tensor(self.X):
-            kernels = TaskKernels.of(self.specific)
-            self.layout = self.design.layout(tuple(kernels.forms())).beside(self.X)
+        if alone:
+            self.layout = self.design.layout(self.specific).placed(self.design.put)
             for block in self.layout.blocks:
                 if block.size is not None and together(alone[block.tasks[0]]):
-                    yield block, kernels.stacked(block.tasks, self.X)
+                    yield block, TaskKernels.of(self.specific).stacked(block.tasks, self.X)
                     alone = {t: k for t, k in alone.items() if t not in block.tasks}
         for t, kernel in alone.items():
             at = self.design.of(t)
@@ -122,11 +120,11 @@ class DenseTasks(Rebuilt):
 
     def own_inputs(self, block: Block) -> Array:
         """The inputs of a block's rows."""
-        return self.X[block.at] if block.size is None else block.of(self.X[self.layout.index])
+        return self.X[block.at] if block.size is None else block.of(self.layout.rows_at_places(self.X))
 
     def padded(self, block: Block, v: Array) -> Array:
         """One number for each row of the block's tasks, a row per task; zeros where smaller tasks are padded."""
-        return block.of(self.layout.at_places(v, self.X))
+        return block.of(self.layout.at_places(v))
 
     def on_diagonal(self, block: Block, Q: Any, w: Array) -> Any:
         """The part of w Q w that is of a block's tasks, each with itself; zeros where smaller tasks are padded."""
@@ -246,8 +244,8 @@ class DensePosterior(Rebuilt):
 
     def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row, where the sites are."""
-        found = Moments(self.prior.K @ self.coefficients, marginal_variances(self.prior.K, self.L, self.w))
-        return found if is_tensor(self.sites.nu) else Moments(*map(to_host, found))
+        K = self.prior.K
+        return Moments.beside(self.sites, K @ self.coefficients, marginal_variances(K, self.L, self.w))
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""

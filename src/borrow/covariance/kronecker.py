@@ -23,7 +23,7 @@ from borrow.covariance.inducing import LOG_2PI
 from borrow.covariance.layout import Design, Rebuilt
 from borrow.kernels import Kernel
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.stored import stored
 
 
@@ -104,8 +104,7 @@ class CompletePosterior(Rebuilt):
     def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row: w K w = A - I."""
         mean = (self.prior.B_beside @ self.coefficients @ self.prior.Kx).ravel()
-        found = Moments(mean, (1.0 - self.inverse_diagonal) / self.w**2)
-        return found if is_tensor(self.sites.nu) else Moments(*map(to_host, found))
+        return Moments.beside(self.sites, mean, (1.0 - self.inverse_diagonal) / self.w**2)
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows (eq. 2)."""

@@ -12,7 +12,7 @@ Factors are of A = I + w E w, the covariance of a task's unit-noise observations
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -22,9 +22,11 @@ import numpy as np
 from scipy import sparse
 
 from borrow.data.cells import Cells, Codes, Stacked
+from borrow.kernels import Kernel
+from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
 from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, is_tensor, namespace, rows_first, sparse_product
+from borrow.numerics.linalg import Array, as_type_of, namespace, rows_first, sparse_product
 from borrow.numerics.stored import stored
 
 
@@ -135,11 +137,11 @@ class Layout:
     task: Any = None  # (places,) codes, on the host
     codes: Any = None  # the same beside the inputs
 
-    def beside(self, X: Any) -> Layout:
-        """The same with its indices beside the tensor X."""
-        put = Device(str(X.device)).put
-        index, position, codes = put(self.index), put(self.position), put(self.task)
-        real = X.new_zeros(len(index)).index_fill_(0, position, 1.0)
+    def placed(self, put: Callable[[Any], Any]) -> Layout:
+        """The same with its indices put where matrices are computed."""
+        if self.index is None:
+            return self
+        index, position, real, codes = map(put, (self.index, self.position, self.real, self.task))
         return replace(self, index=index, position=position, real=real, codes=codes)
 
     def rows(self, t: int) -> slice:
@@ -147,26 +149,38 @@ class Layout:
         n = int(self.starts[t + 1] - self.starts[t])
         return slice(int(self.first[t]), int(self.first[t]) + n)
 
-    def at_places(self, v: Any, X: Any) -> Any:
-        """One number per row, at its place; 0 for padding."""
-        if self.index is None:
-            return v
-        v = v if is_tensor(v) else X.new_tensor(v)
-        return v[self.index] * self.real
+    def rows_at_places(self, X: Any) -> Any:
+        """The rows of X at their places; padding repeats one of its task."""
+        return X if self.index is None else X[self.index]
 
-    def of_tasks(self, v: Any, X: Any) -> Any:
+    def at_places(self, v: Any) -> Any:
+        """One number per row, at its place; 0 for padding."""
+        return v if self.index is None else as_type_of(self.real, v)[self.index] * self.real
+
+    def of_tasks(self, v: Any) -> Any:
         """One number per task, at the places of its rows."""
-        return v[self.task] if self.index is None else X.new_tensor(np.ascontiguousarray(v))[self.codes]
+        return as_type_of(self.real, v)[self.codes]
 
     def collect(self, v: Any) -> Any:
         """One entry per row, in the order that rows came in, of an array with one per place: `at_places` undone."""
         return v if self.index is None else v[self.position]
 
 
+def forms_of(specific: Sequence[Kernel | None], batched: bool) -> tuple[Hashable, ...] | None:
+    """The forms of the tasks' own kernels, by which tasks are put together; None where each is a block of its own."""
+    return tuple(TaskKernels.of(specific).forms()) if batched else None
+
+
+def layout_of(starts: Codes, forms: tuple[Hashable, ...] | None) -> Layout:
+    """How tasks are put together; still on the host."""
+    return by_task(starts) if forms is None else by_size(starts, forms)
+
+
 def by_task(starts: Codes) -> Layout:
     """Every task a block, rows as they are."""
     blocks = [Block((t,), slice(i, j)) for t, (i, j) in enumerate(pairwise(starts.tolist()))]
-    return Layout(starts, starts[:-1], blocks, task=np.repeat(np.arange(len(blocks)), np.diff(starts)))
+    task = np.repeat(np.arange(len(blocks)), np.diff(starts))
+    return Layout(starts, starts[:-1], blocks, task=task, codes=task)
 
 
 def by_size(starts: Codes, forms: Sequence[Hashable]) -> Layout:
@@ -195,10 +209,10 @@ def by_size(starts: Codes, forms: Sequence[Hashable]) -> Layout:
     task = np.repeat(np.array(order, dtype=np.intp), np.array(widths, dtype=np.intp))
     row = np.arange(len(task)) - first[task]  # of its task; beyond the last one it is padding
     index = starts[task] + np.minimum(row, sizes[task] - 1)
-    real = np.flatnonzero(row < sizes[task])
+    real = row < sizes[task]
     position = np.empty(int(starts[-1]), dtype=np.intp)
-    position[index[real]] = real
-    return Layout(starts, first, blocks, index, position, task=task)
+    position[index[real]] = np.flatnonzero(real)
+    return Layout(starts, first, blocks, index, position, real.astype(float), task)
 
 
 def alike(members: list[int], sizes: Codes) -> list[list[int]]:
@@ -240,13 +254,14 @@ class Design(Stacked):
         return place(array, self.device)
 
     @cached_property
-    def _layouts(self) -> dict[Any, Layout]:
+    def _layouts(self) -> dict[tuple[Hashable, ...] | None, Layout]:
         return {}
 
-    def layout(self, forms: tuple[Hashable, ...]) -> Layout:
-        """How tasks whose own kernels have these forms are put together on a device; still on the host."""
+    def layout(self, specific: Sequence[Kernel | None]) -> Layout:
+        """How tasks with these own kernels are put together; still on the host."""
+        forms = forms_of(specific, self.device is not None)
         if forms not in self._layouts:
-            self._layouts[forms] = by_size(self.starts, forms)
+            self._layouts[forms] = layout_of(self.starts, forms)
         return self._layouts[forms]
 
     @cached_property

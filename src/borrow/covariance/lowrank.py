@@ -28,10 +28,9 @@ from borrow.covariance.inducing import Basis, CarriedRows, InducingBasis, unit_n
 from borrow.covariance.layout import Design
 from borrow.covariance.two_pass import Shared, TwoPassCovariance
 from borrow.kernels import Kernel
-from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, right_solve_transposed, row_dots, sparse_product, to_host
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Rows whose marginals are found at a time: the joint coefficients of a block are held at once.
 BLOCK = 4096
@@ -40,12 +39,12 @@ BLOCK = 4096
 class ShardPrior:
     """The prior of a shard's tasks at their distinct inputs."""
 
-    def __init__(self, parameters: LowRankParameters, shard: TaskShard) -> None:
+    def __init__(self, parameters: LowRankParameters, shard: Shard) -> None:
         cells, carrier = shard.cells, parameters.carriers[0]
-        self.design = shard.kept("design") or shard.keep("design", Design.from_cells(cells))
+        self.design = shard.once("design", lambda: Design.from_cells(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
         self.carrier = carrier.on(shard.device)
-        self.carried = CarriedRows(self.carrier, place(self.design.inputs, shard.device))
+        self.carried = CarriedRows(self.carrier, shard.put(self.design.inputs))
         self.residual = to_host(self.carried.residual)
 
 
@@ -222,6 +221,6 @@ class LowRankTasks(TwoPassCovariance):
     parameters: LowRankParameters
 
     def __init__(
-        self, tasks: PlacedTasks, kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0, keeps: bool = True
+        self, tasks: Tasks[Shard], kernel: Kernel, Z: Array, R: Array, intercept: float = 0.0, keeps: bool = True
     ) -> None:
         super().__init__(tasks, LowRankParameters([InducingBasis(Basis(kernel, Z, keeps), tasks.device)], R, intercept))

@@ -27,49 +27,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from borrow.covariance import layout as layouts
-from borrow.covariance.contracts import AnySites, Codes
+from borrow.covariance.contracts import AnySites, Codes, Moments
 from borrow.covariance.inducing import LOG_2PI, Basis, CarriedRows, InducingBasis, marginal_variances, unit_noise
 from borrow.covariance.layout import DenseFactor, DiagonalFactor
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior, columns_of
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
+from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.contracts import Shard, Tasks
 
 
 class ShardPrior:
     """The prior of a shard's tasks at their rows. Arrays with one row per row of X are in the order of `layout`."""
 
-    def __init__(self, parameters: SharedParameters, shard: TaskShard) -> None:
-        cells = shard.cells
-        X, self.starts = shard.X, cells.starts
+    def __init__(self, parameters: SharedParameters, shard: Shard) -> None:
+        self.starts = starts = shard.cells.starts
         self.basis_of, self.weights = parameters.basis_of, parameters.weights
         self.columns = columns_of(parameters.carriers, self.basis_of)
         self.specific = parameters.specific
-        if is_tensor(X):
-            self.specific = stacked = TaskKernels.of(parameters.specific)
-            forms = tuple(stacked.forms())
-            name = str(forms)
-            plan = shard.kept(name) or shard.keep(name, layouts.by_size(cells.starts, forms))
-            self.layout = plan.beside(X)
-        else:
-            self.layout = shard.kept("layout") or shard.keep("layout", layouts.by_task(cells.starts))
-        self.X: Any = X if self.layout.index is None else X[self.layout.index]
-        X = self.X
+        forms = layouts.forms_of(self.specific, shard.batched)
+        self.layout = shard.once(str(forms), lambda: layouts.layout_of(starts, forms)).placed(shard.put)
+        X = self.X = self.layout.rows_at_places(shard.X)
         self.carriers = [c.on(shard.device) for c in parameters.carriers]
         self.carried = [CarriedRows(c, X) for c in self.carriers]
         self.G = self.loadings([c.V for c in self.carried], None)
-        self.residual = X[:, 0] * 0.0 if is_tensor(X) else np.zeros(len(X))
+        self.residual = namespace(X).zeros_like(X[:, 0])
         for q, b in enumerate(self.basis_of):
-            self.residual += self.layout.of_tasks(self.weights[:, q] ** 2, X) * self.carried[b].residual
+            self.residual += self.layout.of_tasks(self.weights[:, q] ** 2) * self.carried[b].residual
         own = [self._own(b) for b in self.layout.blocks]
         self.K_specific = [None if o is None else o[0] for o in own]
         self.back_specific = [None if o is None else o[1] for o in own]
@@ -78,14 +70,13 @@ class ShardPrior:
         """The own kernels of a block's tasks, with the way back; None where there is none, or no row."""
         X = block.of(self.X)
         if block.size is not None:
-            assert isinstance(self.specific, TaskKernels)  # on a device
-            return self.specific.stacked(block.tasks, X).evaluate(X)
+            return TaskKernels.of(self.specific).stacked(block.tasks, X).evaluate(X)
         kernel = self.specific[block.tasks[0]]
         return kernel.evaluate(X) if kernel is not None and len(X) else None
 
     def loadings(self, V: list[Array], task: Codes | None) -> Array:
         """R[t, q] V at rows of these tasks; None: at all rows."""
-        at_rows = partial(self.layout.of_tasks, X=self.X) if task is None else lambda v: as_type_of(self.X, v[task])
+        at_rows = self.layout.of_tasks if task is None else lambda v: as_type_of(self.X, v[task])
         parts = [V[b] * at_rows(self.weights[:, q])[:, None] for q, b in enumerate(self.basis_of)]
         none = np.zeros((len(self.X) if task is None else len(task), 0))
         return namespace(self.X).concatenate([as_type_of(self.X, none), *parts], axis=1)
@@ -97,7 +88,7 @@ class FirstPass:
     def __init__(self, prior: ShardPrior, sites: AnySites) -> None:
         self.prior, self.sites = prior, sites
         at_places, blocks = prior.layout.at_places, prior.layout.blocks
-        self.w, s = unit_noise(at_places(sites.nu, prior.X), at_places(sites.tau, prior.X))
+        self.w, s = unit_noise(at_places(sites.nu), at_places(sites.tau))
         w, e = self.w, prior.residual
         W, r = prior.G * w[:, None], s + 0.0
         self.factors: list[Any] = []  # of each block: dense, or diagonal
@@ -231,7 +222,7 @@ class SecondPass:
             bV: Array | None = None
             bresidual = noise * 0.0
             for q in (q for q, other in enumerate(prior.basis_of) if other == b):
-                part, at_row = bG[:, prior.columns[q]], prior.layout.of_tasks(prior.weights[:, q], bG)
+                part, at_row = bG[:, prior.columns[q]], prior.layout.of_tasks(prior.weights[:, q])
                 by_row = linalg.row_dots(part, c.V) + 2.0 * at_row * c.residual * noise
                 on_host = to_host(prior.layout.collect(by_row))
                 weights[filled, q] = np.add.reduceat(on_host, starts) if len(filled) else 0.0
@@ -243,7 +234,7 @@ class SecondPass:
             pulled.append(c.pullback(bV, bresidual, inducing))
         return weights, pulled
 
-    def marginals(self) -> tuple[Array, Array]:
+    def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row."""
         prior, w, e = self.prior, self.first.w, self.prior.residual
         mean, variance = prior.G @ self.a, namespace(w).empty_like(w)
@@ -263,9 +254,8 @@ class SecondPass:
                 wH = wb[..., None] * block.of(self.H)
                 block.put(J, block.of(J) - K @ wH - eb[..., None] * wH)
         J = linalg.right_solve_transposed(J, self.LB)
-        collect = prior.layout.collect
-        found = collect(mean), collect(variance + linalg.row_dots(J, J))
-        return found if is_tensor(self.first.sites.nu) else (to_host(found[0]), to_host(found[1]))
+        variance += linalg.row_dots(J, J)
+        return Moments.beside(self.first.sites, *map(prior.layout.collect, (mean, variance)))
 
     def at_new(self, X: Array, task: Codes, full: bool) -> tuple[Array, ...]:
         """Mean and variance of the functions at new rows (eq. 7).
@@ -332,7 +322,7 @@ class SharedCovariance(TwoPassCovariance):
 
     def __init__(
         self,
-        tasks: PlacedTasks,
+        tasks: Tasks[Shard],
         bases: Sequence[Basis],
         basis_of: list[int],
         weights: Array,

@@ -24,9 +24,10 @@ import numpy as np
 from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction
 from borrow.covariance.inducing import LOG_2PI, InducingBasis
 from borrow.numerics import linalg
-from borrow.numerics.linalg import Array, as_type_of, is_tensor, to_host
+from borrow.numerics.linalg import Array, as_type_of, is_tensor, namespace, to_host
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import CacheKey, PlacedTasks, TaskShard
+from borrow.tasks.cache import CacheKey
+from borrow.tasks.contracts import Shard, Tasks
 
 
 @stored("shared")
@@ -99,7 +100,7 @@ class Question:
         return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
 
 
-def _first(shard: TaskShard, ask: Question) -> Any:
+def _first(shard: Shard, ask: Question) -> Any:
     """The first pass of a shard, as it was kept or made again."""
     cache, (for_prior, key) = shard.cache, ask.keys
     if (first := cache.get("first", key)) is not None:
@@ -109,19 +110,19 @@ def _first(shard: TaskShard, ask: Question) -> Any:
     return cache.keep("first", key, ask.parameters.first(prior, ask.sites.at(shard.cells)))
 
 
-def _second(shard: TaskShard, shared: Shared, ask: Question) -> Any:
+def _second(shard: Shard, shared: Shared, ask: Question) -> Any:
     """The second pass of a shard, as it was kept or made again."""
     if (second := shard.cache.get("second", ask.keys[1])) is not None:
         return second
     return shard.cache.keep("second", ask.keys[1], ask.parameters.second(_first(shard, ask), shared))
 
 
-def _sums(shard: TaskShard, common: None, question: Question) -> tuple[Array, Array]:
+def _sums(shard: Shard, common: None, question: Question) -> tuple[Array, Array]:
     found: tuple[Array, Array] = _first(shard, question).sums()
     return found
 
 
-def _answer(shard: TaskShard, common: tuple[Shared, str, tuple[Any, ...]], question: Question) -> Any:
+def _answer(shard: Shard, common: tuple[Shared, str, tuple[Any, ...]], question: Question) -> Any:
     """A shard's terms of the evidence, and its answer; nothing where it is asked about no row of its own."""
     shared, what, arguments = common
     if question.new is not None:
@@ -136,7 +137,7 @@ def _answer(shard: TaskShard, common: tuple[Shared, str, tuple[Any, ...]], quest
 class TwoPassCovariance:
     """The prior over all tasks' functions, evaluated once for a set of hyper-parameters. Abstract."""
 
-    def __init__(self, tasks: PlacedTasks, parameters: Any) -> None:
+    def __init__(self, tasks: Tasks[Shard], parameters: Any) -> None:
         self.tasks, self.parameters = tasks, parameters
         self.jitter = max([c.jitter for c in parameters.carriers], default=0.0)  # the largest that a k(Z, Z) needed
 
@@ -224,14 +225,13 @@ class TwoPassPosterior:
     def marginals(self) -> Moments:
         """Posterior mean and variance of the function at every row."""
         parts = zip(*self._ask("marginals"), strict=True)
-        return Moments(*(part[0] if len(part) == 1 else np.concatenate(part) for part in parts))
+        return Moments(*(namespace(part[0]).concatenate(part) for part in parts))
 
     def of_task(self, t: int) -> Any:
         """What the second pass knows of one task, computed here on the host from its rows."""
-        shard = TaskShard(self.prior.tasks.cells.some([t]))
-        return _second(
-            shard, Shared(to_host(self.shared.LB), to_host(self.shared.a)), self._question().part(slice(t, t + 1))
-        )
+        shared, own = Shared(to_host(self.shared.LB), to_host(self.shared.a)), self._question().part(slice(t, t + 1))
+        (known,) = self.prior.tasks.on_host().only(t).each(_second, shared, own)
+        return known
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""

@@ -20,13 +20,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from borrow.data.cells import Codes
 from borrow.inference.likelihoods import probit_slopes
-from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import Array, as_type_of, copy, namespace
 
 #: Site precisions stay above this: the probit's underflow at margins above 38.
@@ -57,9 +56,9 @@ class Factors(ABC):
     def sites(self, at: Where, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Precision tau and mean m of the Gaussian site that stands for each row."""
 
-    def part(self, at: slice, device: Device | None) -> Self:
-        """Those of some rows, where their task is computed."""
-        return type(self)(*(place(values[at], device) for values in vars(self).values()))
+    def part(self, at: slice, put: Callable[[Any], Any]) -> Self:
+        """Those of some rows, put where their task is computed."""
+        return type(self)(*(put(values[at]) for values in vars(self).values()))
 
 
 @dataclass(frozen=True)

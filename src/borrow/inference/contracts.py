@@ -7,7 +7,7 @@ from typing import Protocol
 from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 
 class Likelihood(Protocol):
@@ -43,5 +43,5 @@ class Inference(Protocol):
     def log_variance(self) -> float:
         """Where the prior of a kernel's log variance is centred, in the units of this likelihood."""
 
-    def __call__(self, prior: Covariance, tasks: PlacedTasks, values: Values, start: Sites | None = None) -> Result:
+    def __call__(self, prior: Covariance, tasks: Tasks[Shard], values: Values, start: Sites | None = None) -> Result:
         """The result at these hyper-parameters, `values` by the name of each block."""

@@ -28,12 +28,11 @@ from scipy.special import ndtri
 from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.data.cells import Cells
 from borrow.inference.contracts import Likelihood
-from borrow.numerics.device import place
 from borrow.numerics.linalg import Array, as_type_of, namespace, to_host
 from borrow.numerics.optimise import Values
 from borrow.numerics.stored import stored
 from borrow.numerics.warned import log
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Shares of positives are kept this far from 0 and 1 when they become a bias.
 CLIP = 0.02
@@ -174,8 +173,8 @@ class EPInference:
     tol: float = 1e-6
     log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
 
-    def __call__(self, prior: Covariance, tasks: PlacedTasks, values: Values, start: Sites | None = None) -> EP:
+    def __call__(self, prior: Covariance, tasks: Tasks[Shard], values: Values, start: Sites | None = None) -> EP:
         """Posterior and evidence; `start` of an earlier result, to warm-start from."""
         cells = tasks.cells
-        y, bias = (place(v, tasks.device) for v in (cells.y, class_bias(cells)[cells.task]))
+        y, bias = map(tasks.put, (cells.y, class_bias(cells)[cells.task]))
         return ep(prior, self.likelihood, y, bias, start, self.max_sweeps, self.tol)

@@ -12,7 +12,7 @@ from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
 from borrow.inference.likelihoods import Gaussian
 from borrow.numerics.optimise import Values
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,6 @@ class ExactInference:
 
     log_variance: ClassVar[float] = 0.0  # where the prior of a kernel's log variance is centred, for scaled targets
 
-    def __call__(self, prior: Covariance, tasks: PlacedTasks, values: Values, start: Sites | None = None) -> Exact:
+    def __call__(self, prior: Covariance, tasks: Tasks[Shard], values: Values, start: Sites | None = None) -> Exact:
         """Posterior and evidence; there is nothing to warm-start."""
         return exact(prior, Gaussian(tasks.cells, np.exp(values["noise"])))

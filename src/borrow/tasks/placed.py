@@ -1,84 +1,24 @@
-"""The tasks of a fit, cut into shards that lie with workers; without workers, one shard in this process.
-
-What one pass over a shard leaves there for the next lives in its `ShardCache`, as long as whoever asked for it.
-"""
+"""The tasks of a fit, cut into shards that lie with workers; without workers, one shard in this process."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from borrow.data.cells import Cells, Codes
 from borrow.numerics import device as devices
 from borrow.numerics.device import Device, place, require
+from borrow.numerics.linalg import is_tensor
 from borrow.numerics.stored import stored
+from borrow.numerics.threads import SMALL_BLOCK
+from borrow.tasks.cache import CacheKey, ShardCache
 from borrow.tasks.workers import InProcess, Workers, bounds_of_shards
 
 T = TypeVar("T")
-
-
-class CacheKey:
-    """Stands for whoever asks. In its own process what is kept for it ends with it."""
-
-    name: str | None = None
-
-    def __reduce__(self) -> Any:
-        self.name = self.name or f"{os.getpid()}-{time.monotonic_ns()}-{os.urandom(4).hex()}"
-        return TravelledKey, (self.name,)
-
-
-class TravelledKey(CacheKey):
-    """The same key elsewhere, where whoever asks cannot be seen; it is told by its name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TravelledKey) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-class ShardCache:
-    """Values by key and name. They do not travel: a copy is empty.
-
-    Of keys that have travelled the last one is held for each name; a value may be computed from those held before it.
-    """
-
-    def __init__(self) -> None:
-        self.values: WeakKeyDictionary[CacheKey, dict[str, Any]] = WeakKeyDictionary()
-        self.held: dict[str, CacheKey] = {}
-
-    def __reduce__(self) -> Any:
-        return ShardCache, ()
-
-    def clear(self) -> None:
-        """Keep nothing of what was kept."""
-        self.values.clear()
-        self.held.clear()
-
-    def get(self, name: str, key: CacheKey) -> Any:
-        """What was kept under this name and key, or None; then nothing older is held, to make room for the new."""
-        if isinstance(key, TravelledKey) and self.held.get(name) != key:
-            names = list(self.held)
-            for old in names[names.index(name) :] if name in names else ():
-                del self.held[old]
-        return self.values.get(key, {}).get(name)
-
-    def keep(self, name: str, key: CacheKey, value: T) -> T:
-        """Keep a value, and return it."""
-        self.values.setdefault(key, {})[name] = value
-        if isinstance(key, TravelledKey):
-            self.held.setdefault(name, key)
-        return value
 
 
 def _own(parts: Any, bounds: list[slice]) -> list[tuple[Any, ...]]:
@@ -90,8 +30,27 @@ def _own(parts: Any, bounds: list[slice]) -> list[tuple[Any, ...]]:
     return [(parts[at] if isinstance(parts, (list, np.ndarray)) else parts.part(at),) for at in bounds]
 
 
+class AtPlace:
+    """What lies where its matrices are computed: on a device, or on the host (None)."""
+
+    device: Device | None
+
+    @property
+    def batched(self) -> bool:
+        """Whether tasks of about one size are worked on at once: one small matrix would not keep a device busy."""
+        return self.device is not None
+
+    def put(self, array: Any) -> Any:
+        """The array where matrices are computed."""
+        return array if is_tensor(array) else place(array, self.device)
+
+    def put_alone(self, array: Any) -> Any:
+        """The same for rows of a task that is worked on by itself: those of a small one stay on the host."""
+        return self.put(array) if len(array) >= devices.ALONE_ROWS else array
+
+
 @dataclass(frozen=True)
-class TaskShard:
+class TaskShard(AtPlace):
     """Rows of some tasks, where they are computed (None: on the host), and what a pass leaves for the next."""
 
     cells: Cells
@@ -99,22 +58,27 @@ class TaskShard:
     cache: ShardCache = field(default_factory=ShardCache)
     always: CacheKey = field(default_factory=CacheKey)
 
-    def kept(self, name: str) -> Any:
-        """What was kept of the rows alone, whatever the hyper-parameters; None where nothing was."""
-        return self.cache.get(name, self.always)
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What depends on the rows alone, whatever the hyper-parameters, made when it is first asked for."""
+        found: T | None = self.cache.get(name, self.always)
+        return self.cache.keep(name, self.always, make()) if found is None else found
 
-    def keep(self, name: str, value: T) -> T:
-        """Keep something that depends on the rows alone."""
-        return self.cache.keep(name, self.always, value)
+    def tasks(self) -> PlacedTasks:
+        """These tasks as those of the process that they are in."""
+        return PlacedTasks(self.cells, device=self.device)
 
     @cached_property
     def X(self) -> Any:
         """The inputs where matrices are computed."""
-        return place(self.cells.X, self.device)
+        return self.put(self.cells.X)
+
+
+#: How a shard is made of its rows and its device.
+MakeShard = Callable[[Cells, Device | None], Any]
 
 
 @stored("placed-tasks", state="cells kept device")
-class PlacedTasks:
+class PlacedTasks(AtPlace):
     """The tasks whose rows are `cells`: one shard in this process, or several on workers while these are open.
 
     Shards are sent to their workers when the first pass needs them, and once. Tasks that were on workers are afterwards
@@ -126,20 +90,45 @@ class PlacedTasks:
     of_workers: Device | None = None
     _workers: Workers | None = None
     _ready: tuple[Workers, list[slice], Any] | None = None
+    _make: MakeShard = staticmethod(TaskShard)
 
-    def __init__(self, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> None:
+    def __init__(
+        self, cells: Cells, workers: Workers | None = None, device: Device | None = None, make: MakeShard = TaskShard
+    ) -> None:
         self.cells, self.kept = cells, workers is None
         self.device = device if workers is None else None
         self.of_workers = None if workers is None else device
-        self._workers = workers
+        self._workers, self._make = workers, make
 
     def __getstate__(self) -> dict[str, Any]:
         return {"cells": self.cells, "kept": self.kept, "device": self.device}
 
+    @property
+    def batched(self) -> bool:
+        """Whether tasks of about one size are worked on at once, here or by workers that may have a device."""
+        return (self.of_workers or self.device) is not None
+
+    @property
+    def small(self) -> bool:
+        """Whether their matrices are so small that the process keeps the memory of one evaluation for the next."""
+        return self.device is None and len(self.cells.y) < SMALL_BLOCK
+
+    def with_cells(self, cells: Cells, make: MakeShard | None = None) -> PlacedTasks:
+        """Other rows at the same place, in shards that are made as these, or as `make` says."""
+        return PlacedTasks(cells, self._workers, self.of_workers or self.device, make or self._make)
+
+    def here(self, cells: Cells) -> PlacedTasks:
+        """Other rows in this process, where it computes."""
+        return PlacedTasks(cells, device=self.device)
+
+    def on_host(self) -> PlacedTasks:
+        """The same rows in this process, on the host."""
+        return PlacedTasks(self.cells)
+
     def only(self, t: int) -> PlacedTasks:
         """Task t by itself, in this process; a small one is computed on the host."""
-        cells = self.cells.only(t)
-        return PlacedTasks(cells, device=self.device if len(cells.y) >= devices.ALONE_ROWS else None)
+        alone = self.here(self.cells.only(t))
+        return alone if len(alone.cells.y) >= devices.ALONE_ROWS else alone.on_host()
 
     def place(self) -> tuple[Workers, list[slice], Any]:
         """Send the shards to who works on them, once: the workers, the shards' tasks, what stands for the shards."""
@@ -157,10 +146,7 @@ class PlacedTasks:
         return self.place()[1]
 
     def total(self, f: Callable[..., Any], common: Any, parts: Any = None) -> Any:
-        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`).
-
-        Parts are a list or an array of one entry per task, or something that has `part(tasks)`.
-        """
+        """The sum over all shards of f(shard, common), or of f(shard, common, the shard's part of `parts`)."""
         workers, bounds, placed = self.place()
         return workers.total(f, placed, common, _own(parts, bounds))
 
@@ -173,20 +159,27 @@ class PlacedTasks:
         """Tell who waits for a long search how far it is."""
         self.place()[0].watch(value)
 
-    def require(self, n_bytes: float, what: str, remedy: str) -> None:
-        """A MemoryError where the matrices of all tasks would not fit here; workers look after themselves."""
-        if self.kept:
-            require(self.device, n_bytes, what, remedy)
+    def require(
+        self, what: str, remedy: str, shared: float = 0.0, host: float = 0.0, device: float | None = None
+    ) -> None:
+        """A MemoryError where so many numbers would not fit, before they are allocated.
+
+        `shared` are in this process, the others where the tasks lie: on the host, or as many as a device needs.
+        Workers look after themselves.
+        """
+        of_tasks = (host if self.device is None or device is None else device) if self.kept else 0.0
+        if shared + of_tasks > 0.0:
+            require(self.device, 8.0 * (shared + of_tasks), what, remedy)
 
     def cut(self, on_workers: bool) -> tuple[list[slice], list[TaskShard]]:
         """All tasks as one shard, some in each, or each by itself."""
         M = len(self.cells.starts) - 1
         if self.kept:
-            return [slice(0, M)], [TaskShard(self.cells, self.device)]
+            return [slice(0, M)], [self._make(self.cells, self.device)]
         sizes = np.diff(self.cells.starts)
         bounds = bounds_of_shards(sizes) if on_workers else [slice(t, t + 1) for t in range(M)]
         device = self.of_workers if on_workers else None
-        return bounds, [TaskShard(self.cells.some(range(at.start, at.stop)), device) for at in bounds]
+        return bounds, [self._make(self.cells.some(range(at.start, at.stop)), device) for at in bounds]
 
 
 def rows_as_tasks(X: Any, starts: Codes, device: Device | None = None) -> PlacedTasks:

@@ -29,7 +29,7 @@ from borrow.numerics.optimise import Values
 from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import log, warn
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Why it cannot answer for a task never seen.
 NO_NEW_TASK = "it is for one task that has rows"
@@ -86,11 +86,12 @@ class FocusedGP(GPEstimator, OnWorkers):
     def _primary_code(self, labels: tuple[Hashable, ...]) -> int:
         return primary_code(self.primary, labels)
 
-    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> FocusedFit:
+    def _fit_gp(self, data: TaskData, tasks: Tasks[Shard], infer: Inference, likelihood: Values) -> FocusedFit:
         primary, scales, sd = self._primary_code(data.labels), data.column_scales, weight_sd(self.rho_prior, infer)
-        setup, values = prepare(data, primary, self.kernel, self.specific_kernel, self.rho, self.background, infer)
+        how = self.kernel, self.specific_kernel, self.rho, self.background, infer
+        setup, values = prepare(data, tasks, primary, *how)
         values |= likelihood
-        setup = with_inducing(self.inducing, data, replace(setup, tasks=tasks), values)
+        setup = with_inducing(self.inducing, data, setup, values)
         check_memory(setup)
         n_iter, converged, beside = 0, True, None
         uncertainty: HyperUncertainty | UncertaintyByTask | OtherModel | None = None

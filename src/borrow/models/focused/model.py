@@ -58,7 +58,7 @@ from borrow.models.gp.task_model import TaskModel
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Objective, Values, pack, with_prior
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 
 @stored("focused-setup")
@@ -66,7 +66,7 @@ from borrow.tasks.placed import PlacedTasks
 class Setup(TaskModel):
     """The model without its hyper-parameters."""
 
-    tasks: PlacedTasks
+    tasks: Tasks[Shard]
     primary: int
     kernel: Kernel
     specific: list[Kernel | None]  # None where a task has no specific part

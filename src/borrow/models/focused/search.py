@@ -44,7 +44,6 @@ from borrow.models.gp.model import bounds_of, fit_single
 from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer, on_few_rows
 from borrow.numerics.optimise import WARMUP, Optimum, Values
 from borrow.numerics.warned import log
-from borrow.tasks.placed import PlacedTasks
 
 #: Steps of L-BFGS from every start before the best goes on. With labels one is a run of EP, and ten tell as much.
 WARMUP_ITERATIONS, LABEL_WARMUP_ITERATIONS = WARMUP, 10
@@ -69,10 +68,8 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
     if how is None and background:
         raise ValueError("inducing=None writes out all pairs of rows, which goes without background; use 'auto'")
     if how is None or (auto and not background and len(data.cells.y) <= EXACT_ROWS):
-        inputs, tasks = data.inputs(setup.primary), PlacedTasks(data.cells)
-        return replace(
-            setup, tasks=tasks, Z=inputs if len(inputs) else data.cells.X, design=Design.from_cells(data.cells)
-        )
+        inputs, design = data.inputs(setup.primary), Design.from_cells(data.cells)
+        return replace(setup, tasks=setup.tasks.on_host(), Z=inputs if len(inputs) else data.cells.X, design=design)
     kernel = setup.kernel.with_theta(values["kernel"])
     first = data.inputs(setup.primary)
     left = 0.0  # asked for: nothing to be said
@@ -214,5 +211,5 @@ def fewer_rows(setup: Setup) -> Setup | None:
         return None
     rows = np.maximum(rows, min(TELLING_ROWS, min(EXACT_ROWS, half) // M))
     rows[setup.primary] = max(rows[0], START_ROWS)
-    few: Setup | None = on_few_rows(setup, rows)
+    few: Setup | None = on_few_rows(setup, setup.tasks.on_host(), rows)
     return few

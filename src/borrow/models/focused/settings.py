@@ -19,7 +19,7 @@ from borrow.models.focused.model import Setup
 from borrow.models.gp.task_model import own_kernels
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import SMALL_BLOCK
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Where the variance of a secondary's own offset starts, in units of its scaled targets.
 OFFSET_VARIANCE = 0.3
@@ -53,6 +53,7 @@ def primary_code(primary: Any, labels: tuple[Hashable, ...]) -> int:
 
 def prepare(
     data: TaskData,
+    tasks: Tasks[Shard],
     primary: int,
     kernel: Any,
     specific_kernel: Any,
@@ -67,7 +68,7 @@ def prepare(
     specific = own_kernels(specific_kernel, data.labels, own, default="auto")
     if not (isinstance(specific_kernel, Mapping) and data.labels[primary] in specific_kernel):
         specific[primary] = None  # it is given a part of its own by the search (`primary.with_own_part`)
-    setup = Setup(PlacedTasks(data.cells), primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
+    setup = Setup(tasks, primary, shared, specific, np.zeros((0, data.cells.X.shape[1])), infer=infer)
     weights = np.array(numbers_by_label(rho, data.labels, "rho", default=0.0))
     values: Values = {
         "kernel": shared.theta,
@@ -100,24 +101,18 @@ def check_memory(setup: Setup) -> None:
     """Refuse what would not fit, before it is allocated."""
     if setup.design is not None:
         n = len(setup.cells.y)
-        setup.tasks.require(
-            8.0 * 17 * n * n,
-            f"an exact focused GP on {n:,} distinct rows",
-            "leave inducing at 'auto', or thin the rows",
-        )
-        return
+        what, remedy = f"an exact focused GP on {n:,} distinct rows", "leave inducing at 'auto', or thin the rows"
+        return setup.tasks.require(what, remedy, host=17.0 * n * n)
     sizes = np.diff(setup.cells.starts).astype(float)
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    if setup.tasks.device is None:  # of every task, and of two that are worked on at once; measured
-        kept, worked = (3.6, 3.2) if isinstance(setup.infer, ExactInference) else (4.0, 4.8)
-        kept *= 2.0 if sizes.sum() < SMALL_BLOCK else 1.0  # small matrices stay until the next are there
-        most = max(sizes[setup.primary] ** 2, np.sort(sizes[setup.secondaries] ** 2)[-2:].sum())
-        numbers = kept * float(sizes @ sizes) + worked * most + 5.0 * sizes.sum() * m
-    else:
-        own = np.array([k is not None for k in setup.specific]) * sizes * STRETCH
-        numbers = 8.0 * float(own @ own) + 9.0 * STRETCH * sizes.sum() * m + 4.0 * sizes[setup.primary] ** 2
+    kept, worked = (3.6, 3.2) if isinstance(setup.infer, ExactInference) else (4.0, 4.8)
+    kept *= 2.0 if sizes.sum() < SMALL_BLOCK else 1.0  # small matrices stay until the next are there
+    most = max(sizes[setup.primary] ** 2, np.sort(sizes[setup.secondaries] ** 2)[-2:].sum())
+    own = np.array([k is not None for k in setup.specific]) * sizes * STRETCH
     setup.tasks.require(
-        8.0 * numbers,
         f"a focused GP of {len(sizes)} task(s), of up to {int(sizes.max()):,} distinct rows,",
         "thin the rows of the largest task, or average its replicates",
+        # Of every task, and of two that are worked on at once; measured.
+        host=kept * float(sizes @ sizes) + worked * most + 5.0 * sizes.sum() * m,
+        device=8.0 * float(own @ own) + 9.0 * STRETCH * sizes.sum() * m + 4.0 * sizes[setup.primary] ** 2,
     )

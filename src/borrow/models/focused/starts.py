@@ -30,7 +30,7 @@ from borrow.models.focused.scoring import SCORING_WARMUP, FocusedAscent
 from borrow.models.gp.model import bounds_of, condition_single, fit_batches, fit_single, smooth_and_rough
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
-from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.contracts import Shard, Tasks
 
 #: At most so many rows of a task race its starts.
 RACE_ROWS = 150
@@ -114,9 +114,9 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     return Alone(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
 
 
-def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
+def _fit_shard(shard: Shard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
     """Theta, the likelihood's parameters and the evidence of each task's own fit; None without a row or a kernel."""
-    tasks = PlacedTasks(shard.cells, device=shard.device)
+    tasks = shard.tasks()
     scales, prior, max_iter, infer = how
     found = fit_batches(tasks, starts, scales, prior, max_iter, infer, OWN_TOLERANCE)
     for t, (template, likelihood) in enumerate(starts):
@@ -132,7 +132,7 @@ def _fit_shard(shard: TaskShard, how: tuple[Any, ...], starts: list[tuple[Kernel
 
 
 def fit_own(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     template: Kernel,
     likelihood: Values,
     scales: Array,
@@ -147,7 +147,7 @@ def fit_own(
     start: Values = {"kernel": template.theta, "rho": np.zeros(0), "specific": np.zeros(0), **likelihood}
     few = thin(tasks.cells, RACE_ROWS)
     setups = [
-        Setup(PlacedTasks(cells), 0, template, [None], cells.X, infer=infer, design=Design.from_cells(cells))
+        Setup(tasks.here(cells), 0, template, [None], cells.X, infer=infer, design=Design.from_cells(cells))
         for cells in (few, tasks.cells)
     ]
     ascents = [FocusedAscent(setup, scales, prior, None) for setup in setups]

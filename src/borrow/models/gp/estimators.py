@@ -37,6 +37,7 @@ from borrow.models.gp.model import (
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.stored import stored
+from borrow.tasks.contracts import Shard, Tasks
 from borrow.tasks.placed import PlacedTasks
 
 #: Why no transfer cannot answer for a task never seen, and why "auto" leaves pooling out.
@@ -49,7 +50,7 @@ class PlainGP(GPEstimator):
 
     def _fit_rows(
         self,
-        tasks: PlacedTasks,
+        tasks: Tasks[Shard],
         kernel: Kernel,
         likelihood: Values,
         scales: Array,
@@ -132,8 +133,9 @@ class SingleTaskGP(PlainGP):
 
     shares_tasks: ClassVar[bool] = False
 
-    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> SingleTaskFit:
-        check_memory(tasks, infer)
+    def _fit_gp(self, data: TaskData, tasks: Tasks[Shard], infer: Inference, likelihood: Values) -> SingleTaskFit:
+        sizes = np.diff(tasks.cells.starts).astype(float)
+        check_memory(tasks.only(int(sizes.argmax())), infer, None, float(sizes @ sizes))
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
         unnamed = isinstance(infer, ExactInference) and len(data.labels) == 1 and self.only is None
         each = []
@@ -226,13 +228,13 @@ class PooledGP(PlainGP):
         "inducing": (whole(1, "auto", None)[0], "'auto', None or a number of pseudo-inputs"),
     }
 
-    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> PooledFit:
+    def _fit_gp(self, data: TaskData, tasks: Tasks[Shard], infer: Inference, likelihood: Values) -> PooledFit:
         scales, X = data.column_scales, data.cells.X
         m: Any = self.inducing
         if m == "auto":
             m = INDUCING_INPUTS if len(X) > SPARSE_ABOVE else None
         kernel = default_kernel(scales, self.kernel, "kernel")
-        check_memory(tasks, infer, m)
+        check_memory(tasks, infer, m, float(len(X)) ** 2)
         Z = None if m is None else choose_inducing(kernel, X[:0], X, m, tolerance=0.0)
         how = scales, infer, data.centred, Z, self.inducing != "auto"
         found, fit, uncertainty = self._fit_rows(tasks, kernel, likelihood, *how)

@@ -44,7 +44,7 @@ from borrow.inference.priors import (
 )
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
-from borrow.numerics.device import ALONE_ROWS, MATRICES, require
+from borrow.numerics.device import ALONE_ROWS, MATRICES
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import (
     NOISE_FLOOR,
@@ -59,7 +59,7 @@ from borrow.numerics.optimise import (
 )
 from borrow.numerics.threads import SMALL_BLOCK
 from borrow.numerics.warned import log
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 SPARSE_ABOVE = 300
 INDUCING_INPUTS = 100
@@ -77,7 +77,7 @@ KEPT = Optimum({}, np.nan, 0, 0, True, "kept as given")
 
 
 def condition_single(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernel: Kernel,
     values: Values,
     infer: Inference = EXACT,
@@ -93,7 +93,7 @@ def condition_single(
 
 
 def single_objective(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernel: Kernel,
     infer: Inference = EXACT,
     scales: Array | float = 1.0,
@@ -101,7 +101,7 @@ def single_objective(
 ) -> Objective:
     """Evidence of one GP by {kernel, the likelihood's parameters, and Z where it is learnt, in column scales}."""
 
-    def condition(values: Values, rows: PlacedTasks, start: Any) -> Result:
+    def condition(values: Values, rows: Tasks[Shard], start: Any) -> Result:
         at = values["Z"] * scales if "Z" in values else Z
         return condition_single(rows, kernel.with_theta(values["kernel"]), values, infer, at, start)
 
@@ -129,13 +129,13 @@ class Evidence:
     def __init__(
         self,
         model: Any,
-        tasks: PlacedTasks,
+        tasks: Tasks[Shard],
         condition: Callable[[Values, Any, Any], Result],
         gradient: Callable[[Result, Values, Any], Values],
         report: Callable[[float], None] | None = None,
     ) -> None:
         self._model, self._condition, self._gradient, self._report = model, condition, gradient, report
-        self._small = tasks.device is None and len(tasks.cells.y) < SMALL_BLOCK
+        self._small = tasks.small
         self._last: Result | None = None
         self._where: Values = {}
         self._start: Any = None
@@ -191,7 +191,7 @@ def smooth_and_rough(kernel: Kernel, start: Values) -> list[Values]:
 
 
 def fit_single(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernel: Kernel,
     likelihood: Values,
     scales: Array,
@@ -222,7 +222,7 @@ def fit_single(
 
 
 def fit_on_rows(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernel: Kernel,
     likelihood: Values,
     scales: Array,
@@ -261,7 +261,7 @@ def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_varianc
 
 
 def single_uncertainty(
-    tasks: PlacedTasks, found: Learnt, scales: Array, prior: str | None, infer: Inference, centred: bool
+    tasks: Tasks[Shard], found: Learnt, scales: Array, prior: str | None, infer: Inference, centred: bool
 ) -> HyperUncertainty | None:
     """How uncertain kernel, noise and, of centred targets, level leave the function of one GP; sparse with a Z."""
     kernel, own, _, Z = found
@@ -280,7 +280,7 @@ def single_uncertainty(
 
 
 def uncertainty_by_task(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernels: Sequence[Kernel | None],
     values: Values,
     scales: Array,
@@ -305,7 +305,7 @@ def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") ->
 
 
 def explore(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     condition: Callable[[Values], Result],
     log_priors: Sequence[Objective],
     values: Values,
@@ -333,30 +333,27 @@ def explore(
     return hyper_uncertainty(evaluate, values, directions, singles, low)
 
 
-def check_memory(tasks: PlacedTasks, infer: Inference, m: int | None = None) -> None:
-    """Refuse what would not fit; m are inducing inputs, None without.
+def check_memory(tasks: Tasks[Shard], infer: Inference, m: int | None, kept: float) -> None:
+    """Refuse a GP that would not fit; m are inducing inputs, None without; `kept` are squares of rows that are kept.
 
-    Four matrices of every task are kept, and one more of the largest is worked in, or two by EP; small ones stay until
-    the next are there. More on a GPU.
+    Four matrices of every task are kept, and one more is worked in, or two by EP; small ones stay until the next are
+    there. More on a GPU.
     """
-    sizes = np.diff(tasks.cells.starts).astype(float)
-    n = int(sizes.max())
+    n = len(tasks.cells.y)
     if m is not None:
-        what = f"a GP of {m:,} inducing inputs on {n:,} distinct rows"
-        return require(tasks.device, 8.0 * 2.7 * n * m, what, "give fewer inducing inputs, or thin the rows")
-    place = tasks.device if n >= ALONE_ROWS or len(sizes) == 1 else None
+        what, numbers = f"a GP of {m:,} inducing inputs on {n:,} distinct rows", 2.7 * n * m
+        return tasks.require(what, "give fewer inducing inputs, or thin the rows", host=numbers, device=numbers)
     worked = (1.0 if isinstance(infer, ExactInference) else 2.0) + 2.7 * (n < SMALL_BLOCK)
-    kept = 4.0 * float(sizes @ sizes) + worked * n * n
-    require(
-        place,
-        8.0 * (kept if place is None else MATRICES * n * n),
+    tasks.require(
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
+        host=4.0 * kept + worked * n * n,
+        device=MATRICES * n * n,
     )
 
 
 def fit_batches(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     starts: Sequence[tuple[Kernel | None, Values]],
     scales: Array,
     prior: str | None,
@@ -375,10 +372,10 @@ def fit_batches(
         if form is not None:
             groups.setdefault(form, []).append(t)
     found: dict[int, tuple[Array, Values, float]] = {}
-    if tasks.device is None or not isinstance(infer, ExactInference):
+    if not tasks.batched or not isinstance(infer, ExactInference):
         return found
     for members in groups.values():
-        batch, template = PlacedTasks(tasks.cells.some(members), device=tasks.device), starts[members[0]][0]
+        batch, template = tasks.here(tasks.cells.some(members)), starts[members[0]][0]
         assert template is not None  # it has a form
         noise = np.concatenate([starts[t][1]["noise"] for t in members])
         theta, noise, evidence = fit_together(batch, template, noise, scales, prior, max_iter, tol)
@@ -388,7 +385,7 @@ def fit_batches(
 
 
 def fit_together(
-    tasks: PlacedTasks, template: Kernel, noise: Array, scales: Array, prior: str | None, max_iter: int, tol: float
+    tasks: Tasks[Shard], template: Kernel, noise: Array, scales: Array, prior: str | None, max_iter: int, tol: float
 ) -> tuple[Array, Array, Array]:
     """Theta (T, P), log noise (T,) and evidence (T,) of the tasks' own GPs, all with kernels like the template.
 
@@ -400,7 +397,7 @@ def fit_together(
     both = bounds_of({"kernel": smooth[:, :n], "noise": noise}, tasks.cells)
     low, high = (np.column_stack([both["kernel"][side], both["noise"][side]]) for side in (0, 1))
     batch, bounds = Batch(tasks, template, scales, prior), (low, high)
-    twice = PlacedTasks(tasks.cells.some([*range(T)] * 2), device=tasks.device)  # both starts at once
+    twice = tasks.here(tasks.cells.some([*range(T)] * 2))  # both starts at once
     both_ways = Batch(twice, template, scales, prior)
     heats, around = np.vstack([smooth, rough]), (np.vstack([low] * 2), np.vstack([high] * 2))
     heats = maximise_each(both_ways.objective, heats, around, min(WARMUP_ITERATIONS, max_iter), tol)
@@ -413,7 +410,7 @@ def fit_together(
 class Batch:
     """The evidence of every task, with the priors that all GP estimators share."""
 
-    def __init__(self, tasks: PlacedTasks, template: Kernel, scales: Array, prior: str | None) -> None:
+    def __init__(self, tasks: Tasks[Shard], template: Kernel, scales: Array, prior: str | None) -> None:
         self.tasks, self.template = tasks, template
         self.T, n = len(tasks.cells.starts) - 1, template.n_theta
         self.parts = [slice(t * n, (t + 1) * n) for t in range(self.T)]

@@ -40,7 +40,7 @@ from borrow.models.gp.model import Evidence
 from borrow.numerics import optimise as hyper
 from borrow.numerics.linalg import Array, as_type_of, to_host
 from borrow.numerics.optimise import Optimum, QuasiNewton, ScoringSearch, Values
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: A scoring step that gains less than this per parameter is the last, unless it is said otherwise.
 TOLERANCE = 1e-5
@@ -59,7 +59,7 @@ Bounds = Mapping[str, tuple[Array, Array]]
 class TaskModel(ABC):
     """A model of several tasks without its hyper-parameters. Abstract: a model declares these fields and its own."""
 
-    tasks: PlacedTasks
+    tasks: Tasks[Shard]
     kernel: Kernel
     specific: Sequence[Kernel | None]  # None where a task has no kernel of its own
     infer: Inference
@@ -282,12 +282,12 @@ class Ascent(QuasiNewton):
         return hyper.maximise_by_blocks(self.objective, start, bounds, self.blocks, steps, tol, options["patience"])
 
 
-def on_few_rows(setup: Any, per_task: int | Codes, device: Any = None) -> Any:
+def on_few_rows(setup: Any, tasks: Tasks[Shard], per_task: int | Codes) -> Any:
     """A model on at most so many rows of every task, evenly spaced, with all pairs written out: where a search begins.
 
-    None where that leaves out no row.
+    It computes where `tasks` do. None where that leaves out no row.
     """
     few = thin(setup.cells, np.maximum(per_task, 1))
     if len(few.y) >= len(setup.cells.y):
         return None
-    return replace(setup, tasks=PlacedTasks(few, device=device), design=Design.from_cells(few, device))
+    return replace(setup, tasks=tasks.here(few), design=Design.from_cells(few, tasks.device))

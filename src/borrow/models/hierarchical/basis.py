@@ -9,7 +9,7 @@ mu, and a last row and column to K. So its part of a matrix that is factored is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -33,8 +33,7 @@ from borrow.numerics.linalg import (
     symmetric_eigen,
 )
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks, TaskShard
-from borrow.tasks.workers import Workers
+from borrow.tasks.placed import TaskShard
 
 #: Eigenvalues of kappa below this share of the largest are rounding.
 RANK_TOLERANCE = 1e-12
@@ -120,12 +119,10 @@ class Basis:
         """Phi'Phi; None for the identity."""
         return None if self.Phi is None else self.Phi.T @ self.Phi
 
-    def on(self, device: Device | None) -> Basis:
-        """The same with its matrices on the device; inputs stay on the host."""
-        if device is None:
-            return self
-        Phi, W = (None if v is None else device.put(v) for v in (self.Phi, self.W))
-        return replace(self, prior=device.put(self.prior), factor=device.put(self.factor), Phi=Phi, W=W)
+    def placed(self, put: Callable[[Any], Any]) -> Basis:
+        """The same with its matrices put where others are; inputs stay on the host."""
+        Phi, W = (None if v is None else put(v) for v in (self.Phi, self.W))
+        return replace(self, prior=put(self.prior), factor=put(self.factor), Phi=Phi, W=W)
 
 
 def function_basis(kernel: Kernel, X: Any) -> Basis:
@@ -203,34 +200,11 @@ class GroupShard(TaskShard):
     @cached_property
     def groups(self) -> list[Group]:
         """The groups where they are computed: a shard travels with those on the host, and its worker batches them."""
-        return self.on_host if self.device is None else _batches(self.on_host, self.device)
+        return _batches(self.on_host, self.put) if self.batched else self.on_host
 
     def log_noise_density(self, noise: float) -> float:
         """The log density of what rows say about the noise alone."""
         return self.log_constant - 0.5 * (self.dof * float(np.log(2 * np.pi * noise)) + self.scatter / noise)
-
-
-class PlacedGroups(PlacedTasks):
-    """The tasks in groups, in this process or on workers. The only column of `cells.X` is the position of the input.
-
-    Phi holds phi of all labelled inputs; None where these are unit vectors.
-    """
-
-    def __init__(
-        self, cells: Cells, Phi: Array | None = None, workers: Workers | None = None, device: Device | None = None
-    ) -> None:
-        super().__init__(cells, workers, device)
-        self.Phi = Phi
-
-    def cut(self, on_workers: bool) -> tuple[list[slice], list[TaskShard]]:
-        """Shards of tasks, each with its groups."""
-        bounds, shards = super().cut(on_workers)
-        return bounds, [in_groups(s.cells, self.Phi, s.device) for s in shards]
-
-    def holding_out(self, mask: Any) -> PlacedGroups:
-        """The same tasks at the same place, some of whose cells are held out."""
-        cells = replace(self.cells, count=np.where(mask, 0.0, self.cells.count))
-        return PlacedGroups(cells, self.Phi, self._workers, self.of_workers or self.device)
 
 
 def tasks_of_equal_rows(cells: Cells) -> list[list[int]]:
@@ -243,8 +217,12 @@ def tasks_of_equal_rows(cells: Cells) -> list[list[int]]:
     return list(keys.values())
 
 
-def in_groups(cells: Cells, Phi: Array | None, device: Device | None = None) -> GroupShard:
-    """The groups of these tasks, where they are computed; tasks of which no row is seen are left out."""
+def in_groups(cells: Cells, device: Device | None = None, Phi: Array | None = None) -> GroupShard:
+    """The groups of these tasks, where they are computed; tasks of which no row is seen are left out.
+
+    The only column of `cells.X` is the position of the input. Phi holds phi of all labelled inputs; None where these
+    are unit vectors.
+    """
     position, groups = cells.X[:, 0].astype(np.intp), []
     dof, scatter, log_constant = float(cells.dof.sum()), float(cells.scatter.sum()), float(cells.log_count.sum())
     for tasks in map(np.array, tasks_of_equal_rows(cells)):
@@ -271,8 +249,8 @@ def in_groups(cells: Cells, Phi: Array | None, device: Device | None = None) -> 
     return GroupShard(cells, device, on_host=groups, dof=dof, scatter=scatter, log_constant=log_constant)
 
 
-def _batches(groups: list[Group], device: Device) -> list[Group]:
-    """Groups of as many tasks and about as many rows as one, on the device."""
+def _batches(groups: list[Group], put: Callable[[Any], Any]) -> list[Group]:
+    """Groups of as many tasks and about as many rows as one, put where they are computed."""
     by_tasks: dict[int, list[int]] = {}
     sizes = np.array([len(g.Y) for g in groups], dtype=np.intp)
     for i in np.argsort(-sizes, kind="stable").tolist():
@@ -281,20 +259,20 @@ def _batches(groups: list[Group], device: Device) -> list[Group]:
     for near in (near for members in by_tasks.values() for near in alike(members, sizes)):
         first = groups[near[0]].seen
         most = len(near) if first.unit else max(1, MOST_ENTRIES // max(first.at.size, 1))
-        out += [_as_one([groups[i] for i in near[k : k + most]], device) for k in range(0, len(near), most)]
+        out += [_as_one([groups[i] for i in near[k : k + most]], put) for k in range(0, len(near), most)]
     return out
 
 
-def _as_one(groups: list[Group], device: Device) -> Group:
+def _as_one(groups: list[Group], put: Callable[[Any], Any]) -> Group:
     """Groups of as many tasks, padded to the rows of the largest, along a leading axis."""
     unit = groups[0].seen.unit
     seen, held = (
-        Features(device.put(_stacked([f.at for f in parts], -1 if unit else 0)), unit)
+        Features(put(_stacked([f.at for f in parts], -1 if unit else 0)), unit)
         for parts in ([g.seen for g in groups], [g.held for g in groups])
     )
-    count, Y = (device.put(_stacked(parts, 0)) for parts in ([g.count for g in groups], [g.Y for g in groups]))
+    count, Y = (put(_stacked(parts, 0)) for parts in ([g.count for g in groups], [g.Y for g in groups]))
     held_cells = _stacked([g.held_cells for g in groups], -1)
-    tasks = device.put(np.stack([g.tasks for g in groups]))
+    tasks = put(np.stack([g.tasks for g in groups]))
     return Group(tasks, seen, held, held_cells, count, Y, sum(g.n_cells for g in groups))
 
 

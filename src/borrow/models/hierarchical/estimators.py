@@ -14,7 +14,7 @@ from borrow.covariance.contracts import Sites
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Pool, pool_of, read_inputs, read_new, read_table, read_targets, warn_equal_targets
 from borrow.data.scaling import Scaling, build, units_of_new_task
-from borrow.estimators.base import Fitted, OnWorkers
+from borrow.estimators.base import Fitted, OnWorkers, Place
 from borrow.estimators.classifier import LogOdds, TaskClassifier, positives, probabilities
 from borrow.estimators.gp import LearntEstimator
 from borrow.estimators.registry import register
@@ -25,12 +25,10 @@ from borrow.kernels import LearnedKernel
 from borrow.models.hierarchical.fit import Fit, UnseenProblem, learn, takes_sparse
 from borrow.models.hierarchical.search import Step
 from borrow.models.reference.regularized import sigmoid
-from borrow.numerics.device import MemoryGivenBack, resolve
 from borrow.numerics.linalg import Array
 from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
-from borrow.tasks.workers import Workers, open_workers
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -68,13 +66,10 @@ class HierarchicalGP(LearntEstimator, OnWorkers):
         tags.input_tags.sparse = takes_sparse(self.base_kernel)
         return tags
 
-    def _learn_rows(
-        self, pool: Pool, rows: Rows, workers: Workers | None, rank: bool
-    ) -> tuple[Fit, Step | None, Scaling]:
+    def _learn_rows(self, pool: Pool, rows: Rows, place: Place, rank: bool) -> tuple[Fit, Step | None, Scaling]:
         """The model of these targets at the inputs of the pool."""
         data = build(rows, self.normalize_y)
-        found = learn(self, pool, data, rank, workers, resolve(self.device, len(data.cells.y)))
-        return *found, data.scaling
+        return *learn(self, pool, data, rank, place(data.cells)), data.scaling
 
     def _new_task(self, fit: Fit, rows: Any, target: Array, centers: Array, scales: Array) -> UnseenProblem:
         """A task never seen; its level and scale are drawn to those of the tasks seen."""
@@ -177,9 +172,8 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
         inputs, rows, self._schema = read_table(self, X, y, tasks, sample_weight, replicates, pooled=True)
         warn_equal_targets(rows)
         pool = pool_of(inputs, rows)
-        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
-            fit, _, scaling = self._learn_rows(pool, pool.rows, workers, rank=False)
+        with self._places(len(pool.rows.y), pool.n_labelled, pool.n_labelled) as place:
+            fit, _, scaling = self._learn_rows(pool, pool.rows, place, rank=False)
         self._warn_unfinished(fit)
         return self._published(self._schema, scaling, fit)
 
@@ -308,9 +302,8 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
         inputs, rows, self._schema = read_table(self, X, y, tasks, classes=True, pooled=True)
         pool = pool_of(inputs, rows)
         classes = self._schema.classes
-        device, n = resolve(self.device, len(pool.rows.y)), pool.n_labelled
-        with single_thread(n), open_workers(self.workers) as workers, MemoryGivenBack(device, n):
-            models = [self._margins(pool, k, workers) for k in positives(classes)]
+        with self._places(len(pool.rows.y), pool.n_labelled, pool.n_labelled) as place:
+            models = [self._margins(pool, k, place) for k in positives(classes)]
         self._warn_unfinished(models[-1].fit)
         return self._published(self._schema, classes, models)
 
@@ -322,10 +315,10 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
             "log_marginal_likelihood_": float(sum(m.fit.evidence for m in models)),
         }
 
-    def _margins(self, pool: Pool, positive: int, workers: Workers | None) -> Margins:
+    def _margins(self, pool: Pool, positive: int, place: Place) -> Margins:
         y = pool.rows.y
         signs = np.where(np.isfinite(y), np.where(y == positive, 1.0, -1.0), np.nan)
-        fit, held_out, scaling = self._learn_rows(pool, replace(pool.rows, y=signs), workers, rank=True)
+        fit, held_out, scaling = self._learn_rows(pool, replace(pool.rows, y=signs), place, rank=True)
         center, scale = scaling.center, scaling.scale
         return Margins(fit, center, scale, *calibrate(fit, held_out, center, scale))
 

@@ -26,7 +26,7 @@ from borrow.inference.exact import exact
 from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
-from borrow.models.hierarchical.basis import Basis, GroupShard, PlacedGroups, basis_of, is_linear
+from borrow.models.hierarchical.basis import Basis, GroupShard, basis_of, in_groups, is_linear
 from borrow.models.hierarchical.model import (
     Problem,
     State,
@@ -60,7 +60,6 @@ from borrow.models.hierarchical.search import (
 )
 from borrow.numerics import memory
 from borrow.numerics import optimise as hyper
-from borrow.numerics.device import Device, require
 from borrow.numerics.linalg import (
     Array,
     add_diagonal,
@@ -72,8 +71,7 @@ from borrow.numerics.linalg import (
 )
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Values
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks
-from borrow.tasks.workers import Workers
+from borrow.tasks.contracts import Shard, Tasks
 
 #: The most rows of each task that the base kernel's parameters are learnt from.
 ROWS_FOR_KERNEL = 500
@@ -101,16 +99,13 @@ def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
     return kernel
 
 
-def base_objective(
-    kernel: Kernel, X: Any, cells: Cells, workers: Workers | None = None, device: Device | None = None
-) -> Objective:
+def base_objective(kernel: Kernel, X: Any, tasks: Tasks[Any]) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0."""
-    cells = thin(cells, ROWS_FOR_KERNEL)
-    if device is not None and workers is None and not sparse.issparse(X):
-        return _objective_by_blocks(
-            kernel, PlacedTasks(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]), None, device)
-        )
-    tasks = PlacedGroups(cells, None, workers)
+    cells = thin(tasks.cells, ROWS_FOR_KERNEL)
+    if tasks.batched and not sparse.issparse(X):
+        at_inputs = replace(cells, X=X[cells.X[:, 0].astype(np.intp)])
+        return _objective_by_blocks(kernel, tasks.with_cells(at_inputs))
+    tasks = tasks.with_cells(cells, lambda own, _: in_groups(own))
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), float(np.exp(values["noise"][0]))
@@ -132,8 +127,8 @@ def _independent(shard: GroupShard, common: tuple[Kernel, float, Any]) -> tuple[
     return total, by_theta, by_noise
 
 
-def _objective_by_blocks(kernel: Kernel, tasks: PlacedTasks) -> Objective:
-    """The same objective on a device, where tasks of about one size are one block."""
+def _objective_by_blocks(kernel: Kernel, tasks: Tasks[Shard]) -> Objective:
+    """The same objective where tasks of about one size are one block."""
     M = tasks.cells.n_tasks
 
     def objective(values: Values) -> tuple[float, Values]:
@@ -295,9 +290,7 @@ def by_blocks(X: Any, f: Callable[[Any], Array]) -> Array:
     return np.concatenate([f(X[i : i + BLOCK]) for i in range(0, max(X.shape[0], 1), BLOCK)])
 
 
-def learn(
-    e: Any, pool: Pool, data: TaskData, rank: bool, workers: Workers | None = None, device: Device | None = None
-) -> tuple[Fit, Step | None]:
+def learn(e: Any, pool: Pool, data: TaskData, rank: bool, tasks: Tasks[Any]) -> tuple[Fit, Step | None]:
     """Base kernel, then tau, noise and the number of iterations, then EM on all rows; `e` is the estimator.
 
     `rank` chooses by ranking, for labels, instead of density. Beside the fit, for probabilities: what EM without some
@@ -311,11 +304,11 @@ def learn(
     noise = 0.1 if e.noise is None else float(e.noise) / float(np.mean(data.scaling.scale**2))
     free = [n for n in kernel.parameter_names() if not chooses_noise or n.split(".")[-1] != "variance"]
     if e.optimizer is not None and free:
-        objective = base_objective(kernel, Z, cells, workers, device)
+        objective = base_objective(kernel, Z, tasks)
         kernel, noise = fit_base(kernel, noise, scales, e.prior, objective)
-    _check_memory(kernel, Z, cells, device if workers is None else None)
+    _check_memory(kernel, Z, tasks)
     basis = basis_of(kernel, Z)
-    problem = arrange(basis, cells, workers, device)
+    problem = arrange(basis, tasks)
     rows = problem.n_rows if e.prior is not None and e.learn_noise else 0.0
     strengths = Strengths(np.inf if pi is None else pi, np.inf, rows, noise, e.learn_noise, e.accelerate)
     if chooses_tau or pi is None or chooses_noise:
@@ -370,18 +363,17 @@ def _choose(
     return choose(folds, few_of(folds, problem), strengths, means, taus, noises, score, margin, max_iter)
 
 
-def _check_memory(kernel: Kernel, Z: Any, cells: Cells, device: Device | None) -> None:
+def _check_memory(kernel: Kernel, Z: Any, tasks: Tasks[Any]) -> None:
     n, weights = Z.shape[0], is_linear(kernel) and Z.shape[1] < Z.shape[0]
     own = 4.0 * n * n  # at all pairs of inputs; or of columns, where weights of them are learnt
     if weights:
         n = Z.shape[1]
         own = 23.0 * n * n + 5.5 * n * Z.shape[0]
-    blocks = 0.0 if device is None else 12.0 * float((np.diff(cells.starts) ** 2.0).sum()) + 2.0 * n * n
-    require(
-        device,
-        8.0 * (own + blocks),
+    tasks.require(
         f"a hierarchical GP on {n:,} distinct inputs",
         "thin the rows, or use a linear base kernel with fewer columns than rows",
+        shared=own,
+        device=12.0 * float((np.diff(tasks.cells.starts) ** 2.0).sum()) + 2.0 * n * n,
     )
 
 

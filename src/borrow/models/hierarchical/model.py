@@ -58,7 +58,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,12 +70,10 @@ from borrow.models.hierarchical.basis import (
     Basis,
     Group,
     GroupShard,
-    PlacedGroups,
     at_positions,
     function_basis,
     in_groups,
 )
-from borrow.numerics.device import Device, place
 from borrow.numerics.linalg import (
     Array,
     add_diagonal,
@@ -97,8 +95,8 @@ from borrow.numerics.linalg import (
 )
 from borrow.numerics.optimise import NOISE_FLOOR
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import CacheKey
-from borrow.tasks.workers import Workers
+from borrow.tasks.cache import CacheKey
+from borrow.tasks.contracts import Tasks
 
 #: A mean that nothing holds is held by so many tasks: inputs that no row tells of have one then.
 LEAST_PI = 1e-8
@@ -115,7 +113,7 @@ class Problem:
     """All tasks on a basis, wherever they lie."""
 
     basis: Basis
-    tasks: PlacedGroups
+    tasks: Tasks[GroupShard]
 
     @property
     def cells(self) -> Cells:
@@ -145,23 +143,24 @@ class Problem:
     @cached_property
     def groups(self) -> list[Group]:
         """Tasks that see the same rows, on the host, where theta is f."""
-        return in_groups(self.cells, None).groups
+        return in_groups(self.cells).groups
 
     @cached_property
     def by_rows(self) -> bool:
-        """Whether S is sent as what it is made of: on the host, where theta is f and few rows are of the same input."""
-        tasks, p = self.tasks, len(self.basis.prior)
-        on_host = tasks.device is None and tasks.of_workers is None
-        return on_host and self.basis.Phi is None and sum(len(g.count) for g in self.groups) <= FEW_ROWS * p
+        """Whether S is sent as what it is made of: group by group, where theta is f and few rows are of one input."""
+        if self.tasks.batched or self.basis.Phi is not None:
+            return False
+        return sum(len(g.count) for g in self.groups) <= FEW_ROWS * len(self.basis.prior)
 
     def holding_out(self, mask: Any) -> Problem:
         """The same tasks without some of their cells, which are to be predicted."""
-        return Problem(self.basis, self.tasks.holding_out(mask))
+        cells = replace(self.cells, count=np.where(mask, 0.0, self.cells.count))
+        return Problem(self.basis, self.tasks.with_cells(cells))
 
 
-def arrange(basis: Basis, cells: Cells, workers: Workers | None = None, device: Device | None = None) -> Problem:
-    """The tasks on a basis, in this process, on workers, or on a device; what tasks share is on the workers' host."""
-    return Problem(basis.on(device if workers is None else None), PlacedGroups(cells, basis.Phi, workers, device))
+def arrange(basis: Basis, tasks: Tasks[Any]) -> Problem:
+    """The tasks on a basis, in groups, wherever they lie."""
+    return Problem(basis.placed(tasks.put), tasks.with_cells(tasks.cells, partial(in_groups, Phi=basis.Phi)))
 
 
 @stored("hierarchical-strengths")
@@ -264,8 +263,7 @@ def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any
     if (kept := shard.cache.get("posteriors", question.key)) is not None:
         return kept
     M, known, noise = shard.cells.n_tasks, question.state, question.state.noise
-    told: list[Any] = [known.mu, known.K, question.gram]  # workers are told on the host
-    mu, K, gram = (v if v is None or is_tensor(v) else place(v, shard.device) for v in told)
+    mu, K = map(shard.put, (known.mu, known.K))  # workers are told on the host
     p, state = len(mu), State(mu, K, noise)
     if is_tensor(K) and any(g.seen.unit for g in shard.groups):  # for padded rows
         mu, K = as_type_of(K, np.zeros(p + 1)), as_type_of(K, np.zeros((p + 1, p + 1)))
@@ -300,7 +298,7 @@ def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any
         S = S[:p, :p]
     squares, predictions = 0.0, np.full((2, len(shard.cells.y)), np.nan)
     if question.held:
-        theta = mu[:, None] + K @ V
+        gram, theta = None if question.gram is None else shard.put(question.gram), mu[:, None] + K @ V
         squares = sum_of_squares(gram, theta[:, np.unique(shard.cells.task[shard.cells.count > 0])])
         for g, variance in zip(shard.groups, variances, strict=True):
             real = g.held_cells >= 0
@@ -344,7 +342,7 @@ def expect(state: State, problem: Problem, moments: bool = True, scatter: bool =
 def functions(state: State, problem: Problem, moments: Moments) -> Array:
     """f^l of every task in columns (12), by what the tasks kept of the E-step."""
     V = problem.tasks.each(_columns, Question(state, moments.key, False, False, False, False, None))
-    return state.mu[:, None] + state.K @ (V[0] if len(V) == 1 else np.concatenate(V, axis=1))
+    return state.mu[:, None] + state.K @ namespace(V[0]).concatenate(V, axis=1)
 
 
 def around(K: Array, S: Any) -> Array:
@@ -428,7 +426,7 @@ def prior_at(basis: Basis, K: Array, X: Any, full: bool) -> tuple[Array, Array]:
 
 def explained(basis: Basis, cells: Cells, state: State, task: int, cross: Array) -> Array:
     """J, whose J'J is what the rows of a task take from the covariance of f where K phi' is `cross`, (p, k)."""
-    groups = in_groups(cells.some([task]), basis.Phi).groups
+    groups = in_groups(cells.some([task]), Phi=basis.Phi).groups
     if not groups:  # the task has no row
         return np.zeros((0, cross.shape[1]))
     g = groups[0]

@@ -40,12 +40,12 @@ from borrow.models.ivm.problems import (
     Regression,
     alternate,
 )
-from borrow.numerics.device import require
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
 from borrow.numerics.stored import stored
 from borrow.numerics.threads import single_thread
 from borrow.numerics.warned import warn
+from borrow.tasks.contracts import Shard, Tasks
 from borrow.tasks.placed import PlacedTasks
 
 F = TypeVar("F", bound=Fitted)
@@ -129,7 +129,7 @@ class MultiTaskIVM(GPEstimator, OnWorkers):
         return replace(adapted, schema=replace(adapted.schema, names=names), attributes=attributes)
 
 
-def require_memory(n_active: int, tasks: PlacedTasks) -> None:
+def require_memory(n_active: int, tasks: Tasks[Shard]) -> None:
     """Refuse what would not fit: the largest of three steps that follow one another; how much each takes was measured.
 
     Selection keeps a row of its task for every inclusion, kernels are learnt on the rows chosen, and the noise from
@@ -140,12 +140,12 @@ def require_memory(n_active: int, tasks: PlacedTasks) -> None:
     chosen = d * sizes / sizes.sum()
     left = min(sizes.sum() - d, np.clip(d, FEWEST, MOST)) * sizes / sizes.sum()
     decomposed = min(float((chosen + left).max()), LARGEST)
-    numbers = max(1.95 * float(chosen @ sizes), 5.1 * float(chosen.max()) ** 2, 4.5 * decomposed**2)
-    require(
-        tasks.device,
-        8.0 * numbers,
+    learning = max(5.1 * float(chosen.max()) ** 2, 4.5 * decomposed**2)
+    tasks.require(
         f"choosing {d:,} rows, where the largest task has {int(sizes.max()):,},",
         "lower n_active, or thin the rows of the largest task",
+        shared=learning,
+        host=max(1.95 * float(chosen @ sizes) - learning, 0.0),
     )
 
 
@@ -246,7 +246,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     share_noise: bool = True
     noise_from: str = "rest"
 
-    def _fit(self, data: TaskData, tasks: PlacedTasks) -> IVMFit:
+    def _fit(self, data: TaskData, tasks: Tasks[Shard]) -> IVMFit:
         cells, kernel = data.cells, default_kernel(data.column_scales, self.kernel, "kernel")
         assert data.number is not None  # read from a table
         start = np.log(self._start_noise(data))
@@ -258,11 +258,11 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         if self.optimizer is not None and self.kernel is None and self.noise_from == "rest":
             values = problem.best_start(values)
         found, active, chosen = self._choose(problem, values, data.number, data.labels)
-        sizes, none, rows = np.diff(active.starts) + cells.dof, np.zeros_like(cells.dof), active.rows
-        inside = float(sizes @ np.log(data.scaling.scale))  # the chosen rows' part of the change of units
+        # The chosen rows' part of the change of units.
+        inside = float((np.diff(active.starts) + cells.dof) @ np.log(data.scaling.scale))
         uncertainty = None if self.optimizer is None else problem.uncertainty(active, found.values, data.centred)
         return IVMFit(
-            Cells(cells.X[rows], cells.y[rows], cells.count[rows], active.starts, none, none, none),
+            active.tasks.cells,
             problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,
             problem.noise_of(found.values),
             0.0,

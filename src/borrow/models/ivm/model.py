@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -61,11 +61,9 @@ from borrow.data.cells import Cells, Codes, Stacked
 from borrow.inference.adf import Factors, GaussianFactors, ProbitFactors, TaskPosterior
 from borrow.inference.hyper_uncertainty import with_unknown_level
 from borrow.kernels import Kernel
-from borrow.numerics import device as devices
-from borrow.numerics.device import Device, place
-from borrow.numerics.linalg import Array, is_tensor, to_host
+from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Objective, Values
-from borrow.tasks.placed import PlacedTasks, TaskShard, rows_as_tasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Small tasks share a matrix of at most so many rows.
 BLOCK = 64
@@ -103,15 +101,20 @@ class Active(Stacked):
     """The chosen rows stacked by task, in order of inclusion within a task, with their sites."""
 
     rows: Codes  # (d,), row numbers
-    X: Array  # (d, p)
-    starts: Codes  # (M + 1,)
+    tasks: Tasks[Shard]  # of this process
     tau: Array  # (d,)
     z: Array  # (d,)
 
-    def tasks(self) -> PlacedTasks:
-        """The chosen rows as tasks of this process."""
-        device = Device(str(self.X.device)) if is_tensor(self.X) else None
-        return rows_as_tasks(to_host(self.X), self.starts, device)
+    @property
+    def starts(self) -> Codes:  # type: ignore[override]
+        """(M + 1,): where the rows of each task begin."""
+        return self.tasks.cells.starts
+
+    @cached_property
+    def X(self) -> Array:
+        """(d, p), where matrices are computed."""
+        inputs: Array = self.tasks.put(self.tasks.cells.X)
+        return inputs
 
 
 def select(
@@ -122,22 +125,22 @@ def select(
     d: int,
     order: Codes | None = None,
     report: Report | None = None,
-    device: Device | None = None,
+    put: Callable[[Any], Any] = lambda rows: rows,
 ) -> Selection:
     """Algorithm 2: include the row, of any task, that lowers the entropy most; ties by row number.
 
     The best candidate of each task is kept, so an inclusion, with the slopes (2) and (3), computes one column of one
     task's K and s (eqs. (11), (12)), updates that task's means and variances (eqs. (4), (5), (15), (16)) and scores its
     rows again (eq. (10)). O(sum_m d_m^2 N_m), memory sum_m d_m N_m.
-    `order` gives the rows to include instead (random sub-sampling, or all of them). Large tasks are on the device.
+    `order` gives the rows to include instead (random sub-sampling, or all of them). `put` puts rows of a task where it
+    is computed.
     """
     spans = [slice(i, j) for i, j in pairwise(starts.tolist())]
     sizes = np.diff(starts)
     small = sizes <= SMALL if float(np.sum(sizes[sizes <= SMALL] ** 2.0)) <= MOST_SMALL else sizes < 0
-    places = [device if n >= devices.ALONE_ROWS else None for n in sizes]
-    near = [factors.part(at, p) for at, p in zip(spans, places, strict=True)]
-    tasks = [_start(kernel, place(X[at], p), bool(w)) for at, p, w in zip(spans, places, small, strict=True)]
-    inside = [place(np.zeros(at.stop - at.start, dtype=bool), p) for at, p in zip(spans, places, strict=True)]
+    near = [factors.part(at, put) for at in spans]
+    tasks = [_start(kernel, put(X[at]), bool(w)) for at, w in zip(spans, small, strict=True)]
+    inside = [put(np.zeros(n, dtype=bool)) for n in sizes]
     best, row, slopes = np.full(len(spans), -np.inf), [0] * len(spans), [(0.0, 0.0)] * len(spans)
 
     def score(m: int) -> None:
@@ -213,16 +216,16 @@ class Wanted:
         return Wanted(self.parameter[tasks], starts - starts[0], self.d[tasks], order)
 
 
-def select_shard(shard: TaskShard, common: tuple[Kernel, Likelihood], wanted: Wanted) -> Selection:
+def select_shard(shard: Shard, common: tuple[Kernel, Likelihood], wanted: Wanted) -> Selection:
     """The shard's own list; what is known of its rows stays there."""
     (kernel, likelihood), cells = common, shard.cells
-    args = int(wanted.d[0]), wanted.order, wanted.report, shard.device
+    args = int(wanted.d[0]), wanted.order, wanted.report, shard.put_alone
     chosen = select(kernel, cells.X, cells.starts, likelihood(cells, wanted.parameter), *args)
     return replace(chosen, mean=None, variance=None)
 
 
 def select_among(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernel: Kernel,
     likelihood: Likelihood,
     parameter: Array,
@@ -266,13 +269,14 @@ def _merge(lists: list[Selection], cut_short: Any, d: int) -> Codes | None:
     return None if np.isin(ends[cut_short], turn[:-1]).any() else turn
 
 
-def gather(selection: Selection, X: Array, starts: Codes) -> Active:
-    """The active rows stacked by task."""
-    task = np.searchsorted(starts, selection.active, side="right") - 1
+def gather(selection: Selection, tasks: Tasks[Shard]) -> Active:
+    """The active rows of the tasks, stacked by task."""
+    cells, none = tasks.cells, np.zeros(tasks.cells.n_tasks)
+    task = np.searchsorted(cells.starts, selection.active, side="right") - 1
     order = np.argsort(task, kind="stable")
-    rows = selection.active[order]
-    sizes = np.bincount(task, minlength=len(starts) - 1)
-    return Active(rows, X[rows], np.concatenate([[0], np.cumsum(sizes)]), selection.tau[order], selection.z[order])
+    rows, starts = selection.active[order], np.cumsum([0, *np.bincount(task, minlength=cells.n_tasks)])
+    chosen = Cells(cells.X[rows], cells.y[rows], cells.count[rows], starts, none, none, none)
+    return Active(rows, tasks.here(chosen), selection.tau[order], selection.z[order])
 
 
 def blocks_of(starts: npt.NDArray[np.intp], most: int = BLOCK) -> list[Block]:
@@ -320,4 +324,4 @@ def condition(kernel: Kernel, active: Active, centred: bool = False) -> SharedPo
 def prior_of(kernel: Kernel, active: Active, centred: bool = False) -> SharedCovariance:
     """The prior at the active rows: block diagonal, one kernel for all tasks; `centred` tasks have a level too."""
     own = [with_unknown_level(kernel, centred and n > 0) for n in np.diff(active.starts)]
-    return SharedCovariance(active.tasks(), [], [], np.zeros((len(own), 0)), own)
+    return SharedCovariance(active.tasks, [], [], np.zeros((len(own), 0)), own)

@@ -60,12 +60,11 @@ from borrow.models.ivm.model import (
     select_among,
 )
 from borrow.numerics import optimise as hyper
-from borrow.numerics.device import place
-from borrow.numerics.linalg import Array, as_type_of, symmetric_eigen, to_host
+from borrow.numerics.linalg import Array, symmetric_eigen
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Optimum, Values
 from borrow.numerics.progress import Progress
 from borrow.numerics.warned import log
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: As many rows left out as chosen ones are looked at, but at least and at most so many, of all tasks together.
 FEWEST, MOST = 500, 2000
@@ -152,7 +151,7 @@ class Problem(ABC):
 
     log_variance: ClassVar[float] = 0.0  # where the prior of the kernel's log variance is centred
 
-    tasks: PlacedTasks
+    tasks: Tasks[Shard]
     kernel: Kernel
     scales: Array  # of the columns
     prior: str | None
@@ -197,7 +196,7 @@ class Problem(ABC):
 
     def active(self, selection: Selection) -> Active:
         """The rows selected, stacked by task."""
-        return gather(selection, place(self.cells.X, self.tasks.device), self.cells.starts)
+        return gather(selection, self.tasks)
 
     def penalised(self, active: Active) -> Objective:
         """The objective with the priors that are switched on."""
@@ -264,8 +263,7 @@ class Regression(Problem):
 
         A rough function can be taken for a smooth one and noise, and few chosen rows cannot tell the two apart.
         """
-        zero, nowhere = np.zeros(0), np.zeros(len(self.cells.starts), dtype=np.intp)
-        none = Active(nowhere[:0], self.cells.X[:0], nowhere, zero, zero)
+        none = self.active(Selection(np.zeros(0, dtype=np.intp), *[np.zeros(0)] * 4))
         on_kernel = self.weak_priors().get("kernel")
         best, found = -np.inf, values
         for factor in SHORTER:
@@ -357,10 +355,9 @@ class Classification(Problem):
         if not self.ep_sweeps:
             return selection
         a = self.active(selection)
-        start = Sites(as_type_of(a.X, a.tau * a.z), as_type_of(a.X, a.tau))
-        y, bias = as_type_of(a.X, self.cells.y[a.rows]), as_type_of(a.X, self.bias[a.task])
+        nu, tau, y, bias = map(a.tasks.put, (a.tau * a.z, a.tau, a.tasks.cells.y, self.bias[a.task]))
         prior = prior_of(self.kernel.with_theta(values["kernel"]), a)
-        sites = Sites(*map(to_host, ep(prior, Probit(), y, bias, start, self.ep_sweeps + 1).sites))
+        sites = ep(prior, Probit(), y, bias, Sites(nu, tau), self.ep_sweeps + 1).sites.on_host()
         tau = np.maximum(sites.tau, LEAST_PRECISION)
         back = np.argsort(a.rows)[np.searchsorted(np.sort(a.rows), selection.active)]  # from tasks to inclusion
         return replace(selection, tau=tau[back], z=(sites.nu / tau)[back])

@@ -45,12 +45,12 @@ from borrow.models.multitask.settings import (
 )
 from borrow.models.multitask.sharing import choose_sharing
 from borrow.models.multitask.task_covariance import FreeForm, LowRank
-from borrow.numerics.device import require
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values, with_prior
 from borrow.numerics.stored import stored
 from borrow.numerics.threads import SMALL_BLOCK
 from borrow.numerics.warned import warn
+from borrow.tasks.contracts import Shard, Tasks
 from borrow.tasks.placed import PlacedTasks
 
 #: A model as a search finds it: its setup, the optimum, no transfer beside it where both may be and, of EM, the
@@ -139,7 +139,7 @@ class MultiTaskGP(GPEstimator):
         if self.task_kernel is not None and self.task_features is None:
             raise ValueError("task_kernel= is a kernel on task features; give task_features= too")
 
-    def _fit_gp(self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values) -> MultiTaskFit:
+    def _fit_gp(self, data: TaskData, tasks: Tasks[Shard], infer: Inference, likelihood: Values) -> MultiTaskFit:
         setup, values = self._prepare(data, tasks, infer, likelihood)
         n_iter, converged, trace = 0, True, None
         uncertainty: HyperUncertainty | UncertaintyByTask | OtherModel | None = None
@@ -161,7 +161,7 @@ class MultiTaskGP(GPEstimator):
         return MultiTaskFit(*common, setup, values, trace, uncertainty=uncertainty)
 
     def _prepare(
-        self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values
+        self, data: TaskData, tasks: Tasks[Shard], infer: Inference, likelihood: Values
     ) -> tuple[Setup, Values]:
         """The model and where its search starts."""
         setup, values = prepare(self, data, tasks, infer)
@@ -279,7 +279,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP, OnWorkers):
         return replace(fit, rows=self._rows)
 
     def _prepare(
-        self, data: TaskData, tasks: PlacedTasks, infer: Inference, likelihood: Values
+        self, data: TaskData, tasks: Tasks[Shard], infer: Inference, likelihood: Values
     ) -> tuple[Setup, Values]:
         if self.share_noise:
             likelihood = {"noise": np.array([likelihood["noise"].mean()])}
@@ -308,7 +308,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP, OnWorkers):
         if setup.path in ("blocks", "dense"):
             n = len(setup.cells.y)
             numbers = (6.6 + 3.0 * (n < SMALL_BLOCK)) * n * n
-            require(setup.tasks.device, 8.0 * numbers, f"EM on {n:,} distinct rows", "use solver='gradient'")
+            setup.tasks.require(f"EM on {n:,} distinct rows", "use solver='gradient'", host=numbers)
             return replace(setup, path="dense")
         return setup
 
@@ -382,7 +382,7 @@ class MultiTaskGPRegressor(GPRegressor, MultiTaskGP, OnWorkers):
         assert old.rows is not None  # fitted to numbers
         rows = _relabel(old.rows, labels)
         data = build(rows, self.normalize_y)
-        tasks = PlacedTasks(data.cells, device=old.setup.tasks.device)
+        tasks = old.setup.tasks.here(data.cells)
         form: Any = old.setup.form
         form = replace(form, features=features_of(self.task_features, labels))
         design = Design.from_cells(tasks.cells, tasks.device)

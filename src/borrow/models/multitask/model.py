@@ -53,7 +53,7 @@ from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks
 from borrow.numerics.linalg import Array, cholesky_jittered
 from borrow.numerics.optimise import Objective, Values, with_prior
 from borrow.numerics.stored import stored
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Less than this is noise, and less of the fit crosses from task to task: transfer has cancelled (sec. 2.3).
 CANCELLED = 1e-3
@@ -66,7 +66,7 @@ AS_PRINTED = "low rank, as printed"
 class Setup(TaskModel):
     """The model without its hyper-parameters."""
 
-    tasks: PlacedTasks
+    tasks: Tasks[Shard]
     design: Design
     kernel: Kernel
     form: Form
@@ -132,7 +132,7 @@ def prior_of_tasks(values: Values, setup: Setup) -> Any:
 
 
 def prior_of_blocks(
-    tasks: PlacedTasks,
+    tasks: Tasks[Shard],
     kernel: Kernel,
     Z: Array,
     R: Array,

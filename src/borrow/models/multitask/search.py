@@ -18,7 +18,7 @@ from borrow.models.multitask.task_covariance import FormPrior, Given, LowRank
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import WARMUP, Optimum, Values
-from borrow.tasks.placed import TaskShard
+from borrow.tasks.contracts import Shard
 
 #: Steps that L-BFGS remembers: an evaluation costs far more than its memory, and the entries of K^f are correlated.
 MEMORY = 100
@@ -93,7 +93,7 @@ def own_fit(cells: Cells, t: int, kernel: Kernel, noise: float) -> tuple[Any, Ar
     return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
 
 
-def _fits_at_Z(shard: TaskShard, common: tuple[Kernel, Array], noise: Array) -> Array:
+def _fits_at_Z(shard: Shard, common: tuple[Kernel, Array], noise: Array) -> Array:
     """k(Z, X_t) beta_t of the shard's tasks, one per row."""
     kernel, Z = common
     fits = (own_fit(shard.cells, t, kernel, sigma2) for t, sigma2 in enumerate(noise))
@@ -115,7 +115,7 @@ def fewer_rows(setup: Setup) -> Setup | None:
     many, enough = (MANY, FEW) if isinstance(setup.infer, ExactInference) else (MANY_LABELS, FEW_LABELS)
     if setup.path != "dense" or len(setup.cells.y) <= many:
         return None
-    few: Setup | None = on_few_rows(setup, -(-enough // setup.M), setup.tasks.device)
+    few: Setup | None = on_few_rows(setup, setup.tasks, -(-enough // setup.M))
     return few
 
 

@@ -21,11 +21,11 @@ from borrow.kernels import Kernel
 from borrow.models.gp.task_model import own_kernels
 from borrow.models.multitask.model import Setup, choose_path, correlation_kernel
 from borrow.models.multitask.task_covariance import Features, Form, FreeForm, Given, LowRank, Uniform
-from borrow.numerics.device import MATRICES, require
+from borrow.numerics.device import MATRICES
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import SMALL_BLOCK
-from borrow.tasks.placed import PlacedTasks
+from borrow.tasks.contracts import Shard, Tasks
 
 #: Where the variance of random intercepts starts, in units of scaled targets.
 INTERCEPT_VARIANCE = 0.3
@@ -73,7 +73,7 @@ def form_of(estimator: Any, labels: tuple[Hashable, ...], log_variance: float) -
     return start, start.of_matrix(B)
 
 
-def prepare(estimator: Any, data: TaskData, tasks: PlacedTasks, infer: Inference) -> tuple[Setup, Values]:
+def prepare(estimator: Any, data: TaskData, tasks: Tasks[Shard], infer: Inference) -> tuple[Setup, Values]:
     """The model at the hyper-parameters that an estimator gives, or at neutral ones; K^f starts later, from the data.
 
     The likelihood's own parameters are for the caller to add.
@@ -101,20 +101,21 @@ def prepare(estimator: Any, data: TaskData, tasks: PlacedTasks, infer: Inference
 
 def check_memory(setup: Setup, merged: bool) -> None:
     """Refuse what would not fit; how many matrices there are at once on each path was measured."""
-    n, N, device = len(setup.design.X), len(setup.design.inputs), setup.tasks.device
+    n, N = len(setup.design.X), len(setup.design.inputs)
+    shared, device = 0.0, None
     if setup.path == "dense":
-        numbers = ((6.0 if merged else 8.0) + 3.0 * (n < SMALL_BLOCK) if device is None else MATRICES) * n * n
+        host, device = ((6.0 if merged else 8.0) + 3.0 * (n < SMALL_BLOCK)) * n * n, MATRICES * n * n
     elif setup.path == "complete":
-        numbers = 9.5 * N * N
+        host = 9.5 * N * N
     else:
         m, P = N if setup.Z is None else len(setup.Z), setup.form.rank or setup.design.n_tasks
-        numbers = (13.0 + 12.0 * (n < SMALL_BLOCK)) * N * m + 1.2 * (P * m) ** 2
+        shared, host = 1.2 * (P * m) ** 2, (13.0 + 12.0 * (n < SMALL_BLOCK)) * N * m
         if setup.path == "blocks":
             sizes = np.diff(setup.design.starts).astype(float)
-            numbers += 5.0 * n * P * m + 3.3 * float(sizes @ sizes)
+            host += 5.0 * n * P * m + 3.3 * float(sizes @ sizes)
     what = f"a {setup.path} multi-task GP on {n:,} distinct rows"
     remedy = "give rank= (few functions shared by all tasks) and inducing=, or thin the rows"
-    require(device, 8.0 * numbers, what, remedy)
+    setup.tasks.require(what, remedy, shared, host, device)
 
 
 def inducing_inputs(given: Any, kernel: Kernel, inputs: Array) -> Array | None:
