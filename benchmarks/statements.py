@@ -198,7 +198,7 @@ FEATURES: dict[str, dict[str, Items]] = {
     },
     "19": {
         "many tasks' own fits as one batch": {
-            "models/gp/model.py": "fit_batches fit_together Batch",
+            "models/gp/model.py": "OwnFit fit_each _fit_shard fit_together Batch",
             "numerics/optimise.py": "maximise_each _updated",
             "covariance/shared.py": "SecondPass.evidence_alone SharedPosterior.evidence_alone",
         },

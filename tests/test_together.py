@@ -6,12 +6,12 @@ import pytest
 from borrow.data.cells import Cells
 from borrow.inference import ExactInference
 from borrow.kernels import SquaredExponential
-from borrow.models.focused.starts import _fit_shard, fit_own
-from borrow.models.gp.model import Batch, condition_single, fit_together, single_priors
+from borrow.models.focused.starts import fit_own
+from borrow.models.gp.model import Batch, condition_single, fit_each, fit_together, single_priors
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import NotPositiveDefiniteError
 from borrow.numerics.optimise import maximise, maximise_each
-from borrow.tasks.placed import PlacedTasks, TaskShard
+from borrow.tasks.placed import PlacedTasks
 
 SIZES = (9, 30, 14, 25, 11, 40)
 SCALES = np.array([1.0, 0.5])
@@ -61,7 +61,7 @@ def test_own_fits_in_a_batch_end_where_those_one_by_one_do(prior):
     log_prior = single_priors(TEMPLATE, SCALES)
     for t in range(len(SIZES)):
         host = PlacedTasks(tasks.cells.only(t))
-        own, likelihood, reached = fit_own(host, TEMPLATE, {"noise": noise[t : t + 1]}, SCALES, prior, 200)
+        own, likelihood, reached, *_ = fit_own(host, TEMPLATE, {"noise": noise[t : t + 1]}, SCALES, prior, 200)
         ends = {"kernel": own, **likelihood}, {"kernel": theta[t], "noise": log_noise[t : t + 1]}
         expected, found = (0.0 if prior is None else log_prior(at)[0] for at in ends)
         assert evidence[t] + found > reached + expected - 0.02
@@ -70,8 +70,8 @@ def test_own_fits_in_a_batch_end_where_those_one_by_one_do(prior):
 def test_the_focused_model_takes_its_own_fits_from_batches_where_there_is_a_device():
     pytest.importorskip("torch")
     starts = [(TEMPLATE, {"noise": np.array([-2.0])})] * 5 + [(None, {})]
-    how = SCALES, "auto", 100, ExactInference()
-    device, host = (_fit_shard(TaskShard(cells(), d), how, starts) for d in (Device("cpu"), None))
+    how = SCALES, "auto", 100, ExactInference(), 1e-2
+    device, host = (fit_each(PlacedTasks(cells(), device=d), fit_own, starts, *how) for d in (Device("cpu"), None))
     assert device[5] is None
     assert host[5] is None
     for a, b in zip(device[:5], host[:5], strict=True):

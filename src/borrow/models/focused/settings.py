@@ -17,6 +17,7 @@ from borrow.inference import ExactInference, Inference
 from borrow.kernels import Constant
 from borrow.models.focused.model import Setup
 from borrow.models.gp.task_model import own_kernels
+from borrow.numerics.device import MATRICES
 from borrow.numerics.optimise import Values
 from borrow.numerics.threads import SMALL_BLOCK
 from borrow.tasks.contracts import Shard, Tasks
@@ -114,5 +115,5 @@ def check_memory(setup: Setup) -> None:
         "thin the rows of the largest task, or average its replicates",
         # Of every task, and of two that are worked on at once; measured.
         host=kept * float(sizes @ sizes) + worked * most + 5.0 * sizes.sum() * m,
-        device=8.0 * float(own @ own) + 9.0 * STRETCH * sizes.sum() * m + 4.0 * sizes[setup.primary] ** 2,
+        device=8.0 * float(own @ own) + 9.0 * STRETCH * sizes.sum() * m + MATRICES * sizes[setup.primary] ** 2,
     )

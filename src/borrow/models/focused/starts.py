@@ -27,7 +27,7 @@ from borrow.inference import EPInference, Inference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
 from borrow.models.focused.scoring import SCORING_WARMUP, FocusedAscent
-from borrow.models.gp.model import bounds_of, condition_single, fit_batches, fit_single, smooth_and_rough
+from borrow.models.gp.model import OwnFit, bounds_of, condition_single, fit_each, smooth_and_rough
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
 from borrow.tasks.contracts import Shard, Tasks
@@ -88,15 +88,14 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     alone = deepcopy(values) | {n: np.zeros_like(values[n]) for n in ("rho", "loadings") if n in values}
     templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
     starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
-    how = scales, prior, max_iter, setup.infer
-    each = [found for part in setup.tasks.each(_fit_shard, how, starts) for found in part]
+    each = fit_each(setup.tasks, fit_own, starts, scales, prior, max_iter, setup.infer, OWN_TOLERANCE)
     evidences = np.full(len(templates), np.nan)
     secondaries: dict[int, tuple[Kernel, Values]] = {}
     primary, own, stretches, clear = None, 0.0, [], []
     for t, (template, found) in enumerate(zip(templates, each, strict=True)):
         if found is None or template is None:
             continue
-        theta, likelihood, evidences[t] = found
+        theta, likelihood, evidences[t], *_ = found
         kernel, lengths = template.with_theta(theta), template.mask_of("lengthscale").astype(bool)
         stretch = float((kernel.theta - template.theta)[lengths].mean()) if lengths.any() else 0.0
         for name, value in likelihood.items():
@@ -114,23 +113,6 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     return Alone(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
 
 
-def _fit_shard(shard: Shard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[Any]:
-    """Theta, the likelihood's parameters and the evidence of each task's own fit; None without a row or a kernel."""
-    tasks = shard.tasks()
-    scales, prior, max_iter, infer = how
-    found = fit_batches(tasks, starts, scales, prior, max_iter, infer, OWN_TOLERANCE)
-    for t, (template, likelihood) in enumerate(starts):
-        own = tasks.only(t)
-        if t in found or template is None or not len(own.cells.y):
-            continue
-        if own.device is None:
-            found[t] = fit_own(own, template, likelihood, *how)
-        else:
-            kernel, likelihood, _, _ = fit_single(own, template, likelihood, *how)
-            found[t] = kernel.theta, likelihood, condition_single(own, kernel, likelihood, how[-1]).evidence
-    return [found.get(t) for t in range(len(starts))]
-
-
 def fit_own(
     tasks: Tasks[Shard],
     template: Kernel,
@@ -139,24 +121,24 @@ def fit_own(
     prior: str | None,
     max_iter: int,
     infer: Inference = EXACT,
-) -> tuple[Array, Values, float]:
-    """The GP of one task, which is the focused model with a primary alone: theta, log noise and evidence.
+) -> OwnFit:
+    """The GP of one task, which is the focused model with a primary alone.
 
     There are two starts as in `fit_single`. Many rows are thinned for the race of the two.
     """
     start: Values = {"kernel": template.theta, "rho": np.zeros(0), "specific": np.zeros(0), **likelihood}
     few = thin(tasks.cells, RACE_ROWS)
     setups = [
-        Setup(tasks.here(cells), 0, template, [None], cells.X, infer=infer, design=Design.from_cells(cells))
-        for cells in (few, tasks.cells)
+        Setup(own, 0, template, [None], own.cells.X, infer=infer, design=Design.from_cells(own.cells, own.device))
+        for own in map(tasks.here, (few, tasks.cells))
     ]
     ascents = [FocusedAscent(setup, scales, prior, None) for setup in setups]
     bounds = bounds_of(start, tasks.cells)
     best = ascents[0].maximise_from(smooth_and_rough(template, start), bounds, max_iter, SCORING_WARMUP, OWN_TOLERANCE)
     if few is not tasks.cells:
         best = ascents[1].maximise(best.values, bounds, max_iter, OWN_TOLERANCE)
-    found = {n: best.values[n] for n in likelihood}
-    return best.values["kernel"], found, best.objective - ascents[1].log_prior(best.values)
+    found, evidence = {n: best.values[n] for n in likelihood}, best.objective - ascents[1].log_prior(best.values)
+    return OwnFit(best.values["kernel"], found, evidence, best.n_iter, best.converged)
 
 
 def starts(

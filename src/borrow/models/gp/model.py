@@ -7,7 +7,7 @@ of the evidence (Snelson & Ghahramani 2006; Leen, Peltonen & Kaski 2011, section
 where they are: the evidence then is higher than the exact one (by 40 nats at 500 rows in three columns), new rows are
 predicted worse, and hundreds of iterations go into it.
 
-Single-task GPs of many tasks may be one batch (`fit_batches`): what a device needs, where each of them is too small to
+Single-task GPs of many tasks may be one batch (`fit_each`): what a device needs, where each of them is too small to
 keep it busy. Nothing is shared, so the evidence is a sum over tasks and so is its gradient: every task has a search of
 its own (`maximise_each`), and an evaluation of all of them is one of the covariance without shared functions.
 """
@@ -352,35 +352,59 @@ def check_memory(tasks: Tasks[Shard], infer: Inference, m: int | None, kept: flo
     )
 
 
-def fit_batches(
+class OwnFit(NamedTuple):
+    """What a task's own GP reached, and how; of one that was fitted among others no more is told."""
+
+    theta: Array
+    likelihood: Values
+    evidence: float
+    n_iter: int = 0
+    converged: bool = True
+
+
+#: One task's own fit from (tasks, kernel, likelihood, scales, prior, max_iter, infer), as of `fit_single`.
+FitOne = Callable[..., OwnFit]
+
+
+def fit_each(
     tasks: Tasks[Shard],
+    fit_one: FitOne,
     starts: Sequence[tuple[Kernel | None, Values]],
     scales: Array,
     prior: str | None,
     max_iter: int,
     infer: Inference,
     tol: float,
-) -> dict[int, tuple[Array, Values, float]]:
-    """Theta, noise and evidence of the tasks that are too small to be on the device by themselves, by task.
+) -> list[OwnFit | None]:
+    """Every task's own GP, where the task lies: small ones in batches where these pay; None without a kernel or row.
 
-    Those whose kernels have one form are one batch. None without a device, nor of labels.
+    `starts` are the kernel of each and its likelihood's parameters. A batch ends where a step gains less than `tol`.
     """
+    how = fit_one, scales, prior, max_iter, infer, tol
+    return [found for part in tasks.each(_fit_shard, how, starts) for found in part]
+
+
+def _fit_shard(shard: Shard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[OwnFit | None]:
+    """The tasks of one shard; those whose kernels have one form are one batch, labels never."""
+    fit_one, scales, prior, max_iter, infer, tol = how
+    tasks, sizes, together = shard.tasks(), np.diff(shard.cells.starts), isinstance(infer, ExactInference)
+    found: list[OwnFit | None] = [None] * len(starts)
     groups: dict[Any, list[int]] = {}
-    for t, (template, _) in enumerate(starts):
-        rows = tasks.cells.starts[t + 1] - tasks.cells.starts[t]
-        form = None if template is None or not 0 < rows < ALONE_ROWS else template.form()
-        if form is not None:
+    for t, (template, likelihood) in enumerate(starts):
+        if template is None or not sizes[t]:
+            continue
+        form = template.form() if shard.batched and together and sizes[t] < ALONE_ROWS else None
+        if form is None:
+            found[t] = fit_one(tasks.only(t), template, likelihood, scales, prior, max_iter, infer)
+        else:
             groups.setdefault(form, []).append(t)
-    found: dict[int, tuple[Array, Values, float]] = {}
-    if not tasks.batched or not isinstance(infer, ExactInference):
-        return found
     for members in groups.values():
         batch, template = tasks.here(tasks.cells.some(members)), starts[members[0]][0]
         assert template is not None  # it has a form
         noise = np.concatenate([starts[t][1]["noise"] for t in members])
         theta, noise, evidence = fit_together(batch, template, noise, scales, prior, max_iter, tol)
         for i, t in enumerate(members):
-            found[t] = theta[i], {"noise": noise[i : i + 1]}, float(evidence[i])
+            found[t] = OwnFit(theta[i], {"noise": noise[i : i + 1]}, float(evidence[i]))
     return found
 
 

@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from borrow.inference import ExactInference
+from borrow.inference import ExactInference, Inference
 from borrow.inference.priors import log_choices
 from borrow.kernels import Constant, Kernel
 from borrow.kernels.compose import Product
-from borrow.models.gp.model import bounds_of, fit_batches, fit_single, single_priors, smooth_and_rough
+from borrow.models.gp.model import OwnFit, bounds_of, fit_each, fit_single, single_priors, smooth_and_rough
 from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer
 from borrow.models.multitask.model import Setup, choose_path, condition, priors_of
 from borrow.models.multitask.search import (
@@ -50,6 +50,7 @@ from borrow.models.multitask.task_covariance import SharingTasks, Uniform
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Optimum, Values
 from borrow.numerics.warned import log
+from borrow.tasks.contracts import Shard, Tasks
 
 #: What a free K^f has to gain for each task beyond the first that shares, times the log of the rows of a task, in nats.
 COST = 0.25
@@ -169,24 +170,26 @@ def _from_few_rows(
 
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
-    """Fit every task by itself, small ones as a batch where there is a device; one without rows keeps the kernel."""
+    """Fit every task by itself; one without rows keeps the kernel."""
     starts = [(kernel, {n: v[t : t + 1] for n, v in values.items() if n == "noise"}) for t in range(setup.M)]
-    own: list[Values] = [{"kernel": kernel.theta, **likelihood} for _, likelihood in starts]
-    objective, by_prior, n_iter, converged = np.zeros(setup.M), np.zeros(setup.M), 0, True
+    found = fit_each(setup.tasks, _fit_one, starts, scales, "auto", max_iter, setup.infer, TOGETHER)
     log_prior = single_priors(kernel, scales, "noise" in values, setup.infer.log_variance)
-    together = fit_batches(setup.tasks, starts, scales, "auto", max_iter, setup.infer, TOGETHER)
-    for t in np.flatnonzero(np.diff(setup.cells.starts)).tolist():
-        if t in together:
-            theta, likelihood, evidence = together[t]
-            own[t] = {"kernel": theta, **likelihood}
-            objective[t] = evidence + log_prior(own[t])[0]
-        else:
-            found = fit_single(setup.tasks.only(t), *starts[t], scales, "auto", max_iter, setup.infer).optimum
-            own[t], objective[t] = found.values, found.objective
-            n_iter, converged = max(n_iter, found.n_iter), converged and found.converged
-        by_prior[t] = log_prior(own[t])[0]
-    kernels, noises = [at["kernel"] for at in own], [at.get("noise", np.zeros(0)) for at in own]
-    return Alone(kernels, noises, objective, objective - by_prior, n_iter, converged)
+    each, by_prior = [], np.zeros(setup.M)
+    for t, (fit, (_, likelihood)) in enumerate(zip(found, starts, strict=True)):
+        each.append(fit or OwnFit(kernel.theta, likelihood, 0.0))
+        by_prior[t] = 0.0 if fit is None else log_prior({"kernel": fit.theta, **fit.likelihood})[0]
+    evidence, noises = np.array([f.evidence for f in each]), [f.likelihood.get("noise", np.zeros(0)) for f in each]
+    n_iter, converged = max(f.n_iter for f in each), all(f.converged for f in each)
+    return Alone([f.theta for f in each], noises, evidence + by_prior, evidence, n_iter, converged)
+
+
+def _fit_one(
+    tasks: Tasks[Shard], kernel: Kernel, likelihood: Values, scales: Array, prior: str, max_iter: int, infer: Inference
+) -> OwnFit:
+    """One task by itself."""
+    _, own, optimum, _ = fit_single(tasks, kernel, likelihood, scales, prior, max_iter, infer)
+    by_prior = single_priors(kernel, scales, bool(likelihood), infer.log_variance)(optimum.values)[0]
+    return OwnFit(optimum.values["kernel"], own, optimum.objective - by_prior, optimum.n_iter, optimum.converged)
 
 
 def sharing_setup(setup: Setup, own: Kernel, members: Sequence[int], strength: float | None = None) -> Setup:
