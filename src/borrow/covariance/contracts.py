@@ -5,9 +5,11 @@ A Gaussian likelihood is a set of fixed sites, so exact inference is one `condit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from borrow.data.cells import Cells, Codes
 from borrow.numerics.linalg import Array, is_tensor, to_host
@@ -81,6 +83,23 @@ class Prediction:
     mean: Array
     variance: Array
     covariance: Array | None = None
+
+    @classmethod
+    def by_task(cls, task: Codes, full: bool, one: Callable[[int, Codes], Prediction]) -> Prediction:
+        """That of tasks that are independent, of `one(t, at)`, the rows `at` being those of task t."""
+        n = len(task)
+        mean, variance, covariance = np.empty(n), np.empty(n), np.zeros((n, n)) if full else None
+        for t, at in rows_by_task(task):
+            own = one(t, at)
+            mean[at], variance[at] = own.mean, own.variance
+            if covariance is not None:
+                covariance[np.ix_(at, at)] = own.covariance
+        return cls(mean, variance, covariance)
+
+
+def rows_by_task(task: Codes) -> Iterator[tuple[int, Codes]]:
+    """Each task that is asked about, and its rows."""
+    return ((t, np.flatnonzero(task == t)) for t in np.unique(task).tolist())
 
 
 class Adjoints(NamedTuple):

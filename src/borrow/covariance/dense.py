@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction, Sites
+from borrow.covariance.contracts import Adjoints, AnySites, Codes, Moments, Prediction, Sites, rows_by_task
 from borrow.covariance.inducing import LOG_2PI, marginal_variances, unit_noise
 from borrow.covariance.layout import Block, Design, Rebuilt
 from borrow.kernels import Kernel
@@ -157,10 +157,8 @@ class DensePosterior(Rebuilt):
         else:
             A = prior.scaled(self.w, self.wBw)
         linalg.add_diagonal(A, 1.0)
-        self.L = linalg.cholesky(A, overwrite=True)
-        self.alpha = linalg.solve(self.L, s)
+        self.evidence, self.alpha, self.L = gaussian_evidence(A, s)
         self.log_determinant = linalg.log_determinant(self.L)
-        self.evidence = -0.5 * (float(s @ self.alpha) + self.log_determinant + len(s) * LOG_2PI)
 
     @cached_property
     def wBw(self) -> Array:
@@ -255,9 +253,8 @@ class DensePosterior(Rebuilt):
         cross = (old if prior.index is None else old[:, prior.index]) * prior.at_tasks(as_type_of(X, prior.B[task]))
         B = as_type_of(X, prior.B[task][:, task] if full else np.diagonal(prior.B)[task])
         K = (prior.kernel(X) if full else prior.kernel.diag(X)) * B  # covariance or variances of the new rows
-        for t in np.unique(task) if prior.intercept or prior.specific else ():
-            at, here = prior.design.of(int(t)), np.flatnonzero(task == t)
-            own = prior.specific[t] if prior.specific else None
+        for t, here in rows_by_task(task) if prior.intercept or prior.specific else ():
+            at, own = prior.design.of(t), prior.specific[t] if prior.specific else None
             both: Any = np.ix_(here, here) if full else here
             cross[here, at] += prior.intercept
             K[both] += prior.intercept
@@ -270,6 +267,17 @@ class DensePosterior(Rebuilt):
             K -= half.T @ half
             return Prediction(to_host(mean), to_host(linalg.diagonal(K).clip(0.0)), to_host(K))
         return Prediction(to_host(mean), to_host((K - linalg.column_dots(half, half)).clip(0.0)))
+
+
+def gaussian_evidence(A: Array, S: Array, log_tau: float = 0.0) -> tuple[float, Array, Array]:
+    """log N of every column of S, or of S alone, at 0 and A, summed; A^-1 S; and the factor of A, which is lost.
+
+    `log_tau` is the log determinant of precisions that the columns were multiplied with the roots of.
+    """
+    L = linalg.cholesky(A, overwrite=True)
+    solved = linalg.solve(L, S)
+    each = log_tau - linalg.log_determinant(L) - len(S) * LOG_2PI
+    return 0.5 * ((S.shape[1] if S.ndim > 1 else 1) * each - float(linalg.inner(S, solved))), solved, L
 
 
 def evidence_of_rows(
@@ -285,13 +293,11 @@ def evidence_of_rows(
     K, pullback = kernel.evaluate(X)
     w, k = namespace(K).sqrt(as_type_of(K, tau)), Y.shape[1]
     scale = w * w[:, None] if own is None else as_type_of(K, own) * w * w[:, None]
-    A, S = K * scale, w[:, None] * as_type_of(K, Y)
+    A = K * scale
     linalg.add_diagonal(A, 1.0)
-    L = linalg.cholesky(A, overwrite=True)
-    beta = linalg.solve(L, S)
-    value = float(np.log(tau).sum()) - linalg.log_determinant(L) - len(tau) * LOG_2PI
+    value, beta, L = gaussian_evidence(A, w[:, None] * as_type_of(K, Y), float(np.log(tau).sum()))
     bK = 0.5 * k * linalg.gram_minus_inverse(beta / k**0.5, L) * scale
-    return 0.5 * (k * value - float(linalg.inner(S, beta))), pullback(bK).theta, to_host(linalg.diagonal(bK))
+    return value, pullback(bK).theta, to_host(linalg.diagonal(bK))
 
 
 def _membership(task: Codes, w: Array, M: int) -> Array:

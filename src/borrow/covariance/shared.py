@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from borrow.covariance import layout as layouts
-from borrow.covariance.contracts import AnySites, Codes, Moments
+from borrow.covariance.contracts import AnySites, Codes, Moments, rows_by_task
 from borrow.covariance.inducing import LOG_2PI, Basis, CarriedRows, InducingBasis, marginal_variances, unit_noise
 from borrow.covariance.layout import DenseFactor, DiagonalFactor
 from borrow.covariance.two_pass import Shared, TwoPassCovariance, TwoPassPosterior, columns_of
@@ -272,11 +272,11 @@ class SecondPass:
         for q, b in enumerate(prior.basis_of):
             own += as_type_of(X, prior.weights[task, q] ** 2) * carried[b].residual
         own = namespace(X).diag(own) if full else own
-        for t in np.unique(task):
+        for t, new in rows_by_task(task):
             kernel = prior.specific[t]
             if kernel is None:
                 continue
-            new, old, factor = np.flatnonzero(task == t), prior.layout.rows(int(t)), self.first.factor_of(int(t))
+            old, factor = prior.layout.rows(t), self.first.factor_of(t)
             left = kernel(X[new]) if full else kernel.diag(X[new])
             if factor is not None:
                 cross = kernel(X[new], prior.X[old]) * w[old]

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from borrow.covariance.contracts import Prediction, Sites
-from borrow.data.cells import Cells
+from borrow.data.cells import Cells, Codes
 from borrow.inference.ep import cavity
 from borrow.kernels import Constant, Kernel, Sum
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
@@ -108,18 +108,14 @@ class UncertaintyByTask:
 
     def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
         """The prediction at the optimum, each row widened by its own task's uncertainty."""
-        variance, covariance = found.variance.copy(), None if found.covariance is None else found.covariance.copy()
-        for t in np.unique(task):
-            part, at = self.parts[t], np.flatnonzero(task == t)
-            if part is None:
-                continue
-            block = None if covariance is None else covariance[np.ix_(at, at)]
-            own = Prediction(found.mean[at], variance[at], block)
-            wider = part.widen(own, X[at], np.zeros(len(at), dtype=np.intp))
-            variance[at] = wider.variance
-            if covariance is not None:
-                covariance[np.ix_(at, at)] = wider.covariance
-        return Prediction(found.mean, variance, covariance)
+        full = found.covariance is not None
+
+        def one(t: int, at: Codes) -> Prediction:
+            block = None if found.covariance is None else found.covariance[np.ix_(at, at)]
+            own, part = Prediction(found.mean[at], found.variance[at], block), self.parts[t]
+            return own if part is None else part.widen(own, X[at], 0 * at)
+
+        return Prediction.by_task(task, full, one)
 
     left_out = HyperUncertainty.left_out
 

@@ -14,6 +14,12 @@ from borrow.numerics.linalg import Array, as_type_of, erfcx, log_ndtr, log_sum_e
 from borrow.numerics.stored import stored
 
 
+def within_cells(dof: Any, scatter: Any, noise: Any) -> tuple[Any, Any]:
+    """log density of the scatter within cells, -dof/2 log(2 pi noise) - scatter/(2 noise); by log noise."""
+    ratio = scatter / noise
+    return -0.5 * (dof * (LOG_2PI + np.log(noise)) + ratio), -0.5 * (dof - ratio)
+
+
 @stored("noise-sites", "gaussian")
 @dataclass(frozen=True)
 class Gaussian:
@@ -66,15 +72,14 @@ class Gaussian:
     def log_normalisers(self, tau: Array) -> Array:
         """The same, task by task."""
         c = self._rows
-        scatter = -0.5 * (c.dof * (LOG_2PI + np.log(self.noise)) + c.scatter / self.noise)
         by_rows = np.bincount(c.task, np.log(tau), minlength=len(self.noise))
-        return np.asarray(0.5 * by_rows + scatter + c.log_count)
+        return np.asarray(0.5 * by_rows + within_cells(c.dof, c.scatter, self.noise)[0] + c.log_count)
 
     def by_parameters(self, by_variance: Array) -> Array:
         """Derivative by log noise of each task, from the adjoint of every cell's variance 1/tau."""
         c = self._rows
         by_cells = np.bincount(c.task, by_variance / self.tau, minlength=len(self.noise))
-        return by_cells - 0.5 * (c.dof - c.scatter / self.noise)
+        return np.asarray(by_cells + within_cells(c.dof, c.scatter, self.noise)[1])
 
 
 @stored("probit")

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance.inducing import LOG_2PI
+from borrow.covariance.dense import gaussian_evidence
 from borrow.data.cells import Cells, thin
 from borrow.inference import priors
+from borrow.inference.likelihoods import within_cells
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup, condition
 from borrow.models.focused.relations import Search, drop_all_unless_worth_it
@@ -54,21 +55,16 @@ class GivenOthers:
         if self.kernel is not None:
             own, pullback = self.kernel.with_theta(values["kernel"]).evaluate(cells.X)
             A += own
-        L = linalg.cholesky(A)
-        misfit = cells.y - s * self.mean
-        a = linalg.solve(L, misfit)
-        value = -0.5 * (misfit @ a + linalg.log_determinant(L) + len(a) * LOG_2PI)
-        value -= 0.5 * float(np.sum(cells.dof * np.log(noise) + cells.scatter / noise))
-        G = 0.5 * (np.outer(a, a) - linalg.inverse_from_factor(L))
+        value, a, L = gaussian_evidence(A, cells.y - s * self.mean)
+        scatter, by_scatter = within_cells(cells.dof, cells.scatter, noise)
+        G = 0.5 * linalg.gram_minus_inverse(a, L)
         by = {
             "scale": np.array([s * (a @ self.mean) + 2.0 * np.sum(G * shared)]),
             "kernel": values["kernel"] if pullback is None else pullback(G).theta,
-            "noise": np.array([np.diagonal(G) @ of_noise - 0.5 * float(np.sum(cells.dof - cells.scatter / noise))]),
+            "noise": np.array([np.diagonal(G) @ of_noise + by_scatter.sum()]),
         }
-        if self.log_prior is None:
-            return float(value), by
-        more, by_prior = self.log_prior(values)
-        return float(value) + more, {n: by[n] + by_prior.get(n, 0.0) for n in by}
+        more, by_prior = (0.0, {}) if self.log_prior is None else self.log_prior(values)
+        return value + float(scatter.sum()) + more, {n: by[n] + by_prior.get(n, 0.0) for n in by}
 
 
 def given_others(search: Search, values: Values) -> GivenOthers:

@@ -104,15 +104,7 @@ class SingleTaskFit(GPFit):
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Each row by the GP of its task."""
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        covariance = np.zeros((len(X), len(X))) if full else None
-        for t in np.unique(task):
-            at = np.flatnonzero(task == t)
-            p = self.posterior[t].predict(X[at], np.zeros(len(at), dtype=np.intp), full)
-            mean[at], variance[at] = p.mean, p.variance
-            if covariance is not None:
-                covariance[np.ix_(at, at)] = p.covariance
-        found = Prediction(mean, variance, covariance)
+        found = Prediction.by_task(task, full, lambda t, at: self.posterior[t].predict(X[at], 0 * at, full))
         return UncertaintyByTask(self.uncertainties, self.noise).widen(found, X, task) if hyper else found
 
     def own_attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:

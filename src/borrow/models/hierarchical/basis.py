@@ -19,6 +19,7 @@ from scipy import sparse
 
 from borrow.covariance.layout import MOST_ENTRIES, alike
 from borrow.data.cells import Cells, Codes
+from borrow.inference.likelihoods import within_cells
 from borrow.kernels import Constant, Kernel, Linear, Sum
 from borrow.numerics.device import Device
 from borrow.numerics.linalg import (
@@ -202,9 +203,10 @@ class GroupShard(TaskShard):
         """The groups where they are computed: a shard travels with those on the host, and its worker batches them."""
         return _batches(self.on_host, self.put) if self.batched else self.on_host
 
-    def log_noise_density(self, noise: float) -> float:
-        """The log density of what rows say about the noise alone."""
-        return self.log_constant - 0.5 * (self.dof * float(np.log(2 * np.pi * noise)) + self.scatter / noise)
+    def log_noise_density(self, noise: float) -> tuple[float, float]:
+        """The log density of what rows say about the noise alone; by log noise."""
+        value, by_noise = within_cells(self.dof, self.scatter, noise)
+        return self.log_constant + float(value), float(by_noise)
 
 
 def tasks_of_equal_rows(cells: Cells) -> list[list[int]]:

@@ -190,8 +190,7 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
             mean = center + scale * fit.means(rows)[:, columns]
             if not return_std:
                 return mean
-            n = rows.shape[0]
-            variance = np.column_stack([fit.variance_of(rows, np.full(n, t), False) for t in columns])
+            variance = np.column_stack([fit.of_task(int(t), rows).variance for t in columns])
             variance *= fit.stretch[columns]
         return mean, np.sqrt((variance + include_noise * fit.state.noise) * scale**2)
 

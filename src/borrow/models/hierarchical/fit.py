@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from borrow.covariance import Prediction, SharedCovariance, evidence_of_rows
+from borrow.covariance.contracts import rows_by_task
 from borrow.data.cells import Cells, Codes, thin
 from borrow.data.read import Pool
 from borrow.data.scaling import TaskData
@@ -118,8 +119,7 @@ def base_objective(kernel: Kernel, X: Any, tasks: Tasks[Any]) -> Objective:
 def _independent(shard: GroupShard, common: tuple[Kernel, float, Any]) -> tuple[float, Array, float]:
     """The evidence of a shard's tasks, by the kernel's theta and by log noise; tasks of equal rows at once."""
     kernel, noise, X = common
-    total, by_theta = shard.log_noise_density(noise), np.zeros(kernel.n_theta)
-    by_noise = 0.5 * (shard.scatter / noise - shard.dof)
+    (total, by_noise), by_theta = shard.log_noise_density(noise), np.zeros(kernel.n_theta)
     for g in shard.groups:
         value, own, by_variance = evidence_of_rows(kernel, X[g.seen.at], g.count / noise, g.Y)
         total, by_theta = total + value, by_theta + own
@@ -229,8 +229,7 @@ class Fit:
     def mean_of(self, X: Any, task: Codes) -> Array:
         """Posterior mean of each row's task."""
         out = np.empty(X.shape[0])
-        for t in np.unique(task):
-            at = np.flatnonzero(task == t)
+        for t, at in rows_by_task(task):
             out[at] = self._weighted(self.alpha[:, t], X[at])
         return out
 
@@ -241,23 +240,22 @@ class Fit:
     def _weighted(self, alpha: Array, X: Any) -> Array:
         return by_blocks(X, lambda part: np.asarray(self.basis.kernel(part, self.basis.Z)) @ alpha)
 
-    def variance_of(self, X: Any, task: Codes, full: bool) -> Array:
-        """Variances of each row's task, or the covariance of all rows: tasks are independent given the prior."""
-        out = np.zeros((X.shape[0], X.shape[0]) if full else X.shape[0])
-        for t in np.unique(task):
-            at = np.flatnonzero(task == t)
-            own = partial(posterior_at, self.basis, self.cells, self.state, int(t), full=full)
-            out[np.ix_(at, at) if full else at] = own(X[at]) if full else by_blocks(X[at], own)
-        return out
+    def of_task(self, t: int, X: Any, full: bool = False) -> Prediction:
+        """One task at these rows."""
+        mean = self._weighted(self.alpha[:, t], X)
+        own = partial(posterior_at, self.basis, self.cells, self.state, t, full=full)
+        if not full:
+            return Prediction(mean, by_blocks(X, own))
+        covariance = own(X)
+        return Prediction(mean, np.diagonal(covariance), covariance)
 
     def marginals(self) -> tuple[Array, Array]:
         """Posterior mean and variance of the function at every cell."""
         return marginals(self.basis, self.cells, self.state, self.theta)
 
     def predict(self, X: Any, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows (eq. 17)."""
-        mean, second = self.mean_of(X, task), self.variance_of(X, task, full)
-        found = Prediction(mean, np.diagonal(second), second) if full else Prediction(mean, second)
+        """Functions at new rows (eq. 17): tasks are independent given the prior."""
+        found = Prediction.by_task(task, full, lambda t, at: self.of_task(t, X[at], full))
         return stretched(found, self.stretch[task]) if hyper else found
 
     @cached_property

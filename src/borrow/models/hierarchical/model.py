@@ -271,7 +271,7 @@ def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any
     V = as_type_of(K, np.zeros((len(K), M)))
     dense, roots = question.moments and not question.by_rows, []
     S: Any = as_type_of(K, np.zeros((len(K), len(K)))) if dense else 0.0
-    residual, evidence, variances = shard.scatter, shard.log_noise_density(noise), []
+    residual, evidence, variances = shard.scatter, shard.log_noise_density(noise)[0], []
     for g in shard.groups:
         tasks, sites, target = g.Y.shape[-1], g.sites(noise), g.Y - g.seen.times(mu)[..., None]
         A = g.seen.between(K, g.seen)

@@ -27,20 +27,14 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.utils import check_random_state
 
-from borrow.covariance import LOG_2PI, Sites
+from borrow.covariance import Sites
 from borrow.data.cells import Cells, Codes
 from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
-from borrow.inference.hyper_uncertainty import (
-    MOST_ROWS,
-    HyperUncertainty,
-    direction,
-    hyper_uncertainty,
-    with_unknown_level,
-)
-from borrow.inference.likelihoods import Probit
+from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty, with_unknown_level
+from borrow.inference.likelihoods import Probit, within_cells
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
 from borrow.models.gp.model import single_lengthscales
@@ -87,7 +81,7 @@ class Spectrum:
         """Of the rows and of the scatter within cells, up to a constant."""
         shifted = self.l + noise
         rows = -0.5 * float(np.sum(self.targets**2 / shifted) + np.log(shifted).sum())
-        return rows - 0.5 * (self.dof * (LOG_2PI + np.log(noise)) + self.scatter / noise)
+        return rows + float(within_cells(self.dof, self.scatter, noise)[0])
 
 
 def rows_left_out(n: int, rows: Codes) -> Codes:
@@ -244,10 +238,10 @@ class Regression(Problem):
             noise, kernel = self.noise_of(values), self.kernel.with_theta(values["kernel"])
             tau = c.count[active.rows] / noise[task]
             value, by_theta, by_variance = log_evidence(kernel, active.X, blocks, tau, c.y[active.rows])
-            value -= 0.5 * float(np.sum(c.dof * (LOG_2PI + np.log(noise)) + c.scatter / noise))
-            by = np.bincount(task, by_variance / tau, minlength=len(noise)) - 0.5 * (c.dof - c.scatter / noise)
+            scatter, by_scatter = within_cells(c.dof, c.scatter, noise)
+            by = np.bincount(task, by_variance / tau, minlength=len(noise)) + by_scatter
             by_noise = np.array([by.sum()]) if len(values["noise"]) == 1 else by
-            return value + float(c.log_count.sum()), {"kernel": by_theta, "noise": by_noise}
+            return value + float((scatter + c.log_count).sum()), {"kernel": by_theta, "noise": by_noise}
 
         return objective
 

@@ -90,7 +90,7 @@ def own_fit(cells: Cells, t: int, kernel: Kernel, noise: float) -> tuple[Any, Ar
     w = np.sqrt(cells.count[rows] / noise)
     A = w[:, None] * kernel(cells.X[rows]) * w
     A.flat[:: len(A) + 1] += 1.0
-    return rows, w * linalg.solve(linalg.cholesky(A), w * cells.y[rows])
+    return rows, w * linalg.solve(linalg.cholesky(A, overwrite=True), w * cells.y[rows])
 
 
 def _fits_at_Z(shard: Shard, common: tuple[Kernel, Array], noise: Array) -> Array:

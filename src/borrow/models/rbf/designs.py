@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
+from borrow.covariance.contracts import rows_by_task
 from borrow.data.cells import Cells, Codes, Rows, merge
 from borrow.data.scaling import Scaling, scale
 from borrow.models.rbf.model import Basis, Candidates, Path, absorb, activations, grow
@@ -142,8 +143,7 @@ class Network:
         U, shared = activations(X, self.basis), self.shared
         z = np.zeros((0, len(X))) if shared is None else activations(X, shared.basis)
         mean = 0.0 if shared is None else shared.weights @ z
-        for k in np.unique(task):
-            at = np.flatnonzero(task == k)
+        for k, at in rows_by_task(task):
             U[:, at] = solve_lower(np.asfortranarray(self.R[k]), np.ascontiguousarray(U[:, at]))
             if shared is not None:
                 z[:, at] -= shared.E[k].T @ U[:, at]

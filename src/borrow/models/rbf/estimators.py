@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from borrow.covariance.contracts import Prediction
+from borrow.covariance.contracts import Prediction, rows_by_task
 from borrow.data.cells import Cells, Codes, Rows
 from borrow.data.labels import is_pairs, list_labels, places_of, sort_labels
 from borrow.data.read import read_training, warn_equal_targets
@@ -86,8 +86,7 @@ class RBFFit:
         mean, own, shared = np.empty(len(task)), np.zeros((len(task), widest)), np.zeros((len(task), 0))
         which = task if self.design == "independent" else np.zeros_like(task)
         within = np.zeros_like(task) if self.design in ("independent", "one") else task
-        for k in np.unique(which):
-            at = np.flatnonzero(which == k)
+        for k, at in rows_by_task(which):
             mean[at], part, level = self.networks[k].answer(X[at], within[at])
             own[at, : part.shape[1]] = part
             shared = level if level.shape[1] else shared
