@@ -90,7 +90,8 @@ FEATURES: dict[str, dict[str, Items]] = {
             "models/ivm/problems.py": "Regression.uncertainty",
         },
         "relations with intervals and odds": {
-            "models/focused/relatedness.py": "Known Relation Weight Path Profile _believed_inverse _normal",
+            "models/focused/relatedness.py": "RelationInterval Relation RelationByRho Path Profile _believed_inverse "
+            "_normal",
         },
         "noise that does not collapse": {
             "data/scaling.py": "grid_width rounding_variance least_noise",
@@ -209,8 +210,8 @@ FEATURES: dict[str, dict[str, Items]] = {
             "models/multitask/search.py": "fewer_rows go_on",
             "models/gp/task_model.py": "on_few_rows",
         },
-        "EP extrapolated": {"inference/ep.py": "Past"},
-        "EM from rows": {"models/hierarchical/model.py": "Root Problem.groups Problem.by_rows"},
+        "EP extrapolated": {"inference/ep.py": "AndersonExtrapolation"},
+        "EM from rows": {"models/hierarchical/model.py": "ScatterRoot Problem.groups Problem.by_rows"},
     },
     "20": {
         "EM under low rank and Nystrom": {

@@ -8,7 +8,7 @@ from borrow.covariance.contracts import Prediction
 from borrow.data.cells import merge
 from borrow.inference import em, hyper_uncertainty, priors
 from borrow.inference.adf import GaussianFactors, ProbitFactors, TaskPosterior
-from borrow.inference.ep import MEMORY, Past, Sites, cavity, class_bias, ep, ep_evidence
+from borrow.inference.ep import MEMORY, AndersonExtrapolation, Sites, cavity, class_bias, ep, ep_evidence
 from borrow.inference.likelihoods import Gaussian, Logistic, Probit
 from borrow.kernels import Constant, Linear, NeuralNetwork, SquaredExponential
 from borrow.numerics.linalg import NotPositiveDefiniteError
@@ -189,7 +189,7 @@ def test_extrapolation_solves_a_linear_iteration_of_few_dimensions():
     """g(x) = A x + b: with more steps remembered than there are dimensions the fixed point itself is found."""
     A, b = np.array([[0.6, 0.2], [0.1, 0.5]]), np.array([1.0, 2.0])
     C, c = np.array([[0.5, 0.0], [0.2, 0.3]]), np.array([0.5, 0.7])
-    sites, past, spread = Sites(np.zeros(2), np.zeros(2)), Past(), np.array([2.0, 0.5])
+    sites, past, spread = Sites(np.zeros(2), np.zeros(2)), AndersonExtrapolation(), np.array([2.0, 0.5])
     assert MEMORY >= 5
     for k in range(5):
         new = Sites(A @ sites.nu + b, C @ sites.tau + c)
@@ -204,7 +204,7 @@ def test_extrapolation_solves_a_linear_iteration_of_few_dimensions():
 
 def test_extrapolation_weighs_rows_by_their_spread():
     """One direction for two rows that want different steps: least squares in units of the cavities, by hand."""
-    past, spread = Past(), np.array([3.0, 1.0])
+    past, spread = AndersonExtrapolation(), np.array([3.0, 1.0])
     first, second = Sites(np.zeros(2), np.ones(2)), Sites(np.array([1.0, 1.0]), np.ones(2))
     past.next(first, Sites(np.array([1.0, 1.0]), np.ones(2)), 1.0, spread)
     found = past.next(second, Sites(np.array([1.5, 1.2]), np.ones(2)), 1.0, spread)

@@ -37,7 +37,7 @@ def searched(inducing, kernel=None, prior="auto"):
 
 
 def present(search, values):
-    """What `GivenOthers` is asked for at the values themselves."""
+    """What `PrimaryConditional` is asked for at the values themselves."""
     t = search.setup.primary
     own = values["specific"][search.setup.specific_parts[t]]
     return {"scale": np.zeros(1), "kernel": own, "noise": values["noise"][t : t + 1]}
@@ -71,7 +71,7 @@ def test_its_derivatives_are_those_of_differences(prior):
 def test_a_change_of_the_scale_leaves_the_other_tasks_as_they_are():
     """What it adds to the whole objective is what it adds to the primary's rows given the others."""
     search, best = searched(None)
-    moved = primary.settled(search, best.values)
+    moved = primary.settle_given_others(search, best.values)
     v = search.setup.kernel.mask_of("variance").astype(bool)
     w, now = (x["rho"] * np.exp(0.5 * x["kernel"][v]) for x in (best.values, moved))
     assert not np.allclose(moved["kernel"][v], best.values["kernel"][v])
@@ -96,7 +96,7 @@ def test_settling_finds_what_a_search_over_all_parameters_leaves():
 def test_a_product_of_kernels_has_no_scale():
     kernel = kernels.SquaredExponential(1.0, (1.0, 1.0)) * kernels.SquaredExponential(1.0, (3.0, 3.0))
     search, best = searched(None, kernel=kernel)
-    moved = primary.settled(search, best.values)
+    moved = primary.settle_given_others(search, best.values)
     np.testing.assert_array_equal(moved["kernel"], best.values["kernel"])
     np.testing.assert_array_equal(moved["rho"], best.values["rho"])
     assert search.objective(moved)[0] > best.objective

@@ -422,7 +422,7 @@ def test_ranking_is_the_area_under_the_curve():
     y = np.concatenate([np.where(np.arange(n) % 3 == 0, 1.4, -0.6) for n in sizes])
     y[-3:] = 1.0  # one label only: left out
     f = np.round(rng.normal(size=len(y)), 1)
-    got = search.ranking(search.Answers(f, np.ones(len(y)), y, task, 5), 0.1)
+    got = search.ranking(search.HeldOutPredictions(f, np.ones(len(y)), y, task, 5), 0.1)
     assert_allclose(got[[0, 1, 3]], [roc_auc_score(y[task == t] > 0, f[task == t]) for t in (0, 1, 3)])
     assert np.isnan(got[[2, 4]]).all()
 

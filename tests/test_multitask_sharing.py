@@ -15,7 +15,7 @@ from borrow.inference.likelihoods import Probit
 from borrow.models.multitask import search, sharing
 from borrow.models.multitask.model import condition, log_prior_of, objective_of
 from borrow.models.multitask.sharing import (
-    Alone,
+    OwnFits,
     alike_setup,
     gains_of_sharing,
     no_transfer_beside,
@@ -269,7 +269,7 @@ def alike_model(members, labels=False):
     values = {n: v for n, v in values.items() if n in ("kernel", "noise")} | {"uniform": np.log([0.6, 0.3])}
     values |= {"specific": np.concatenate(left)} if left else {}
     noise = list(np.log([[0.4], [0.5], [0.6]]))
-    return alike, values, own, Alone(theta, noise, np.zeros(3), np.array([-9.0, -8.0, -7.0]), 1, True)
+    return alike, values, own, OwnFits(theta, noise, np.zeros(3), np.array([-9.0, -8.0, -7.0]), 1, True)
 
 
 @pytest.mark.parametrize("path", ["dense", "blocks"])
@@ -348,7 +348,7 @@ def test_task_that_leaves_is_by_itself_and_the_others_are_as_if_it_were_not_ther
     B = np.array([[1.0, 0.4, 0.5], [0.4, 1.0, 0.3], [0.5, 0.3, 0.8]])
     values = {**values, **everyone.form.of_matrix(B)}
     theta = [values["specific"][p] for p in setup.specific_parts]
-    alone = Alone([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), np.zeros(3), 1, True)
+    alone = OwnFits([v - 0.3 for v in theta], list(np.log([[0.4], [0.5], [0.6]])), np.zeros(3), np.zeros(3), 1, True)
     fewer, moved = without(everyone, values, {1}, setup.specific[0], alone)
     assert fewer.form.members == (0, 2)
     np.testing.assert_allclose(fewer.form.parts(moved).B, B * np.outer([1, 0, 1], [1, 0, 1]), atol=1e-12)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import borrow
 from borrow.kernels import Constant, Linear, RationalQuadratic, SquaredExponential
-from borrow.models.focused.relatedness import Profile, Relation, Weight
+from borrow.models.focused.relatedness import Profile, Relation, RelationByRho
 from borrow.models.focused.scoring import FocusedAscent
 from borrow.numerics.optimise import pack
 
@@ -179,7 +179,7 @@ def test_slopes_of_a_relation_are_those_of_differences(settings):
     fit = model.fitted_.model
     x = pack(fit.values) + 0.1 * rng.normal(size=pack(fit.values).size)
     for i, t in enumerate(fit.setup.secondaries):
-        relation, weight = (cls(fit.setup, fit.values, int(t), i) for cls in (Relation, Weight))
+        relation, weight = (cls(fit.setup, fit.values, int(t), i) for cls in (Relation, RelationByRho))
         for value, slope in (
             (relation.z, relation.slope(x)),
             (lambda at, relation=relation: relation.common_odds(at)[0], relation.common_odds(x)[1]),

@@ -171,11 +171,6 @@ def forms_of(specific: Sequence[Kernel | None], batched: bool) -> tuple[Hashable
     return tuple(TaskKernels.of(specific).forms()) if batched else None
 
 
-def layout_of(starts: Codes, forms: tuple[Hashable, ...] | None) -> Layout:
-    """How tasks are put together; still on the host."""
-    return by_task(starts) if forms is None else by_size(starts, forms)
-
-
 def by_task(starts: Codes) -> Layout:
     """Every task a block, rows as they are."""
     blocks = [Block((t,), slice(i, j)) for t, (i, j) in enumerate(pairwise(starts.tolist()))]
@@ -183,11 +178,14 @@ def by_task(starts: Codes) -> Layout:
     return Layout(starts, starts[:-1], blocks, task=task, codes=task)
 
 
-def by_size(starts: Codes, forms: Sequence[Hashable]) -> Layout:
+def by_size(starts: Codes, forms: Sequence[Hashable] | None) -> Layout:
     """Tasks of one form and about one size together; tasks without rows are in no block. Still on the host.
 
-    Tasks of the form "none" have diagonal factors and are one block whatever their sizes.
+    Tasks of the form "none" have diagonal factors and are one block whatever their sizes. Without forms every task is
+    a block.
     """
+    if forms is None:
+        return by_task(starts)
     sizes = np.diff(starts)
     groups: dict[Hashable, list[int]] = {}
     for t in np.argsort(-sizes, kind="stable").tolist():
@@ -261,7 +259,7 @@ class Design(Stacked):
         """How tasks with these own kernels are put together; still on the host."""
         forms = forms_of(specific, self.device is not None)
         if forms not in self._layouts:
-            self._layouts[forms] = layout_of(self.starts, forms)
+            self._layouts[forms] = by_size(self.starts, forms)
         return self._layouts[forms]
 
     @cached_property

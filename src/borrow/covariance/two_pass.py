@@ -79,7 +79,7 @@ def rows_of(task: Codes, tasks: slice) -> Codes:
 
 
 @dataclass(frozen=True)
-class Question:
+class ShardRequest:
     """What a shard is told: its part of the parameters and sites, and where it keeps what it made of them."""
 
     parameters: Parameters
@@ -88,7 +88,7 @@ class Question:
     keys: tuple[CacheKey, CacheKey]  # of the prior, and of what follows from the sites
     new: tuple[Array, Codes] | None = None  # inputs and task codes of rows that are asked about
 
-    def part(self, tasks: slice) -> Question:
+    def part(self, tasks: slice) -> ShardRequest:
         """What the shard of these tasks is told."""
         rows, new = slice(int(self.starts[tasks.start]), int(self.starts[tasks.stop])), self.new
         if new is not None:
@@ -97,10 +97,10 @@ class Question:
             new = X[at], task[at] - tasks.start
             if not len(at):  # this shard is not asked
                 return replace(self, new=new)
-        return Question(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
+        return ShardRequest(self.parameters.part(tasks), self.sites.part(tasks, rows), self.starts[:0], self.keys, new)
 
 
-def _first(shard: Shard, ask: Question) -> Any:
+def _first(shard: Shard, ask: ShardRequest) -> Any:
     """The first pass of a shard, as it was kept or made again."""
     cache, (for_prior, key) = shard.cache, ask.keys
     if (first := cache.get("first", key)) is not None:
@@ -110,19 +110,19 @@ def _first(shard: Shard, ask: Question) -> Any:
     return cache.keep("first", key, ask.parameters.first(prior, ask.sites.at(shard.cells)))
 
 
-def _second(shard: Shard, shared: Shared, ask: Question) -> Any:
+def _second(shard: Shard, shared: Shared, ask: ShardRequest) -> Any:
     """The second pass of a shard, as it was kept or made again."""
     if (second := shard.cache.get("second", ask.keys[1])) is not None:
         return second
     return shard.cache.keep("second", ask.keys[1], ask.parameters.second(_first(shard, ask), shared))
 
 
-def _sums(shard: Shard, common: None, question: Question) -> tuple[Array, Array]:
+def _sums(shard: Shard, common: None, question: ShardRequest) -> tuple[Array, Array]:
     found: tuple[Array, Array] = _first(shard, question).sums()
     return found
 
 
-def _answer(shard: Shard, common: tuple[Shared, str, tuple[Any, ...]], question: Question) -> Any:
+def _answer(shard: Shard, common: tuple[Shared, str, tuple[Any, ...]], question: ShardRequest) -> Any:
     """A shard's terms of the evidence, and its answer; nothing where it is asked about no row of its own."""
     shared, what, arguments = common
     if question.new is not None:
@@ -172,9 +172,9 @@ class TwoPassPosterior:
         # A copy of the prior has no key: shards let go of what they made of it.
         return {"prior": copy(self.prior), "sites": self.sites.on_host(), "shared": self.shared}
 
-    def _question(self, new: tuple[Array, Codes] | None = None) -> Question:
+    def _question(self, new: tuple[Array, Codes] | None = None) -> ShardRequest:
         prior, self._key = self.prior, self._key or CacheKey()
-        return Question(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
+        return ShardRequest(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
 
     def _ask(self, what: str, *arguments: Any, new: tuple[Array, Codes] | None = None) -> list[Any]:
         """The answers of all shards, one after the other; None of those that were not asked."""

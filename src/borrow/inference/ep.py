@@ -75,7 +75,7 @@ def ep(
     """Sites at which every tilted distribution has the posterior's marginals; arrays are where the sites are."""
     xp = namespace(y)
     sites = start if start is not None else Sites(xp.zeros_like(y), xp.zeros_like(y))
-    step, last, n_sweeps, past = 1.0, np.inf, 0, Past()
+    step, last, n_sweeps, past = 1.0, np.inf, 0, AndersonExtrapolation()
     while True:
         n_sweeps += 1
         posterior = prior.condition(sites)
@@ -92,7 +92,7 @@ def ep(
             break
         if residual > last:
             step = max(0.5 * step, 1.0 / 16.0)
-            past = Past()  # the steps do not go towards a fixed point
+            past = AndersonExtrapolation()  # the steps do not go towards a fixed point
         else:
             step = min(1.0, 1.25 * step)
         last = residual
@@ -103,7 +103,7 @@ def ep(
     return EP(posterior, evidence, sites, n_sweeps, residual < tol, residual)
 
 
-class Past:
+class AndersonExtrapolation:
     """Anderson's extrapolation of a fixed-point iteration from its last few steps (D. Anderson: J. ACM 12, 1965).
 
     With g(x) the new sites and r = g(x) - x, the step is taken from the mixture of the last few x whose r is

@@ -87,7 +87,7 @@ class PlacedTasks(AtPlace):
     they answer is put together here on the host.
     """
 
-    of_workers: Device | None = None
+    workers_device: Device | None = None
     _workers: Workers | None = None
     _ready: tuple[Workers, list[slice], Any] | None = None
     _make: MakeShard = staticmethod(TaskShard)
@@ -97,7 +97,7 @@ class PlacedTasks(AtPlace):
     ) -> None:
         self.cells, self.kept = cells, workers is None
         self.device = device if workers is None else None
-        self.of_workers = None if workers is None else device
+        self.workers_device = None if workers is None else device
         self._workers, self._make = workers, make
 
     def __getstate__(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class PlacedTasks(AtPlace):
     @property
     def batched(self) -> bool:
         """Whether tasks of about one size are worked on at once, here or by workers that may have a device."""
-        return (self.of_workers or self.device) is not None
+        return (self.workers_device or self.device) is not None
 
     @property
     def small(self) -> bool:
@@ -115,7 +115,7 @@ class PlacedTasks(AtPlace):
 
     def with_cells(self, cells: Cells, make: MakeShard | None = None) -> PlacedTasks:
         """Other rows at the same place, in shards that are made as these, or as `make` says."""
-        return PlacedTasks(cells, self._workers, self.of_workers or self.device, make or self._make)
+        return PlacedTasks(cells, self._workers, self.workers_device or self.device, make or self._make)
 
     def here(self, cells: Cells) -> PlacedTasks:
         """Other rows in this process, where it computes."""
@@ -178,7 +178,7 @@ class PlacedTasks(AtPlace):
             return [slice(0, M)], [self._make(self.cells, self.device)]
         sizes = np.diff(self.cells.starts)
         bounds = bounds_of_shards(sizes) if on_workers else [slice(t, t + 1) for t in range(M)]
-        device = self.of_workers if on_workers else None
+        device = self.workers_device if on_workers else None
         return bounds, [self._make(self.cells.some(range(at.start, at.stop)), device) for at in bounds]
 
 

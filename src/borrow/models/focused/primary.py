@@ -5,9 +5,9 @@ the others say that f^p / sqrt(v) is N(m, C) at the primary's rows, whatever v i
 
     y ~ N(s m, s^2 C + K_own + noise / count),
 
-and s, the part of its own and the noise are found on the primary's few rows alone, from several starts (`settled`).
-Beside thousands of other rows they would hardly move before a search is still: there, a change of s is one of v and of
-every rho.
+and s, the part of its own and the noise are found on the primary's few rows alone, from several starts
+(`settle_given_others`). Beside thousands of other rows they would hardly move before a search is still: there, a change
+of s is one of v and of every rho.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from borrow.numerics.optimise import Objective, Optimum, Values, bounds_around, 
 #: Log variance of the primary's own part, against that of its function: where it starts, and where none is meant.
 OWN_SHARE, LITTLE = -1.0, -3.0
 #: Log noise of rows that say nothing, in units of the scaled targets.
-SILENT = float(np.log(1e9))
+UNINFORMATIVE = float(np.log(1e9))
 #: Steps from every start, on at most so many of the primary's rows.
 MOST_STEPS, MOST_ROWS = 100, 200
 
 
 @dataclass(frozen=True)
-class GivenOthers:
+class PrimaryConditional:
     """The log density of the primary's rows given the others, and of the priors, by {scale, kernel, noise}."""
 
     cells: Cells  # the primary's
@@ -67,13 +67,13 @@ class GivenOthers:
         return value + float(scatter.sum()) + more, {n: by[n] + by_prior.get(n, 0.0) for n in by}
 
 
-def given_others(search: Search, values: Values) -> GivenOthers:
+def primary_conditional(search: Search, values: Values) -> PrimaryConditional:
     """What the others say of the primary's function at its rows: the posterior without the primary's targets."""
     setup, t = search.setup, search.setup.primary
     noise, specific, own = values["noise"].copy(), values["specific"].copy(), setup.specific[t]
-    noise[t] = SILENT
+    noise[t] = UNINFORMATIVE
     if own is not None:  # of f^p alone
-        specific[setup.specific_parts[t]] -= SILENT * own.mask_of("variance")
+        specific[setup.specific_parts[t]] -= UNINFORMATIVE * own.mask_of("variance")
     cells = thin(setup.cells.only(t), MOST_ROWS)
     silent = condition({**values, "noise": noise, "specific": specific}, setup).posterior
     told = silent.predict(cells.X, np.full(len(cells.X), t), full=True)
@@ -83,7 +83,7 @@ def given_others(search: Search, values: Values) -> GivenOthers:
     if has_scale(setup, values):
         chosen["scale"] = prior_of_scale(setup.kernel, values["kernel"], ascent.scales)
     log_prior = priors.independent_priors(chosen)
-    return GivenOthers(cells, own, told.mean, told.covariance, None if ascent.prior is None else log_prior)
+    return PrimaryConditional(cells, own, told.mean, told.covariance, None if ascent.prior is None else log_prior)
 
 
 def has_scale(setup: Setup, values: Values) -> bool:
@@ -103,11 +103,11 @@ def prior_of_scale(kernel: Kernel, theta: Array, scales: Array) -> priors.Gaussi
     return priors.GaussianPrior(np.array([-pull @ (theta - prior.mean) / (pull @ d)]), np.array([pull @ d]))
 
 
-def settled(search: Search, values: Values) -> Values:
+def settle_given_others(search: Search, values: Values) -> Values:
     """The values with the primary's own part, its noise and the variance of f^p at their best given the others."""
     setup, t = search.setup, search.setup.primary
     kernel, own, part = setup.kernel, setup.specific[t], setup.specific_parts[t]
-    objective = given_others(search, values)
+    objective = primary_conditional(search, values)
     found = {"scale": np.zeros(1), "kernel": values["specific"][part], "noise": values["noise"][t : t + 1]}
     starts = [found]
     if own is not None:
@@ -127,7 +127,7 @@ def settle_primary(search: Search, best: Optimum) -> Optimum:
     rows = search.setup.cells.of(search.setup.primary)
     if rows.start == rows.stop or not np.any(best.values["rho"]):
         return best
-    values = settled(search, best.values)
+    values = settle_given_others(search, best.values)
     reached = search.objective(values)[0]
     return replace(best, values=values, objective=reached) if reached > best.objective else best
 
@@ -157,7 +157,7 @@ def give_own_part(search: Search, best: Optimum, regressed: Values) -> tuple[Sea
     other, starts = with_own_part(search, [best.values if np.any(worth.values["rho"]) else regressed])
     if other is search:
         return search, best
-    gain, start = primary_gain(search, best.values), settled(other, starts[0])
+    gain, start = primary_gain(search, best.values), settle_given_others(other, starts[0])
     if primary_gain(other, start) <= gain:
         return search, best
     trial = other.go_on(best, start)

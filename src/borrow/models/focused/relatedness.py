@@ -40,6 +40,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import expit, logit
 
 from borrow.covariance import DensePosterior, SharedPosterior
+from borrow.covariance.dense import gaussian_evidence
 from borrow.covariance.inducing import unit_noise
 from borrow.data.labels import places_of
 from borrow.data.table import HALF, Table
@@ -73,7 +74,7 @@ TAIL, NONE = 0.025, 0.1
 FINE, NODES = 801, np.polynomial.hermite_e.hermegauss(9)
 
 
-class Known(NamedTuple):
+class RelationInterval(NamedTuple):
     """What is known about one relation: standard error of rho, 95 % interval of the correlation, odds against none."""
 
     std_error: float = np.nan
@@ -81,7 +82,7 @@ class Known(NamedTuple):
     high: float = np.nan
     odds: float = np.nan
 
-    def around(self, correlation: float) -> Known:
+    def around(self, correlation: float) -> RelationInterval:
         """The same, the interval widened to the correlation of the fit, which may be the lower of two maxima."""
         low, high = np.minimum(self.low, correlation), np.maximum(self.high, correlation)
         return self._replace(low=float(low), high=float(high))
@@ -96,7 +97,7 @@ def relatedness(
     """The table of `FocusedGPRegressor.relatedness`."""
     setup, M = ascent.setup, len(labels)
     rho, x = task_weights(values, setup)[:, 0], pack(values)
-    share, correlation, known = np.ones(M), np.ones(M), [Known(0.0, 1.0, 1.0)] * M
+    share, correlation, known = np.ones(M), np.ones(M), [RelationInterval(0.0, 1.0, 1.0)] * M
     relations = [Relation(setup, values, int(t), i) for i, t in enumerate(setup.secondaries)]
     whole = setup.design is not None or x.size <= WHOLE
     profile = Profile(ascent, values) if whole and relations else None
@@ -211,7 +212,7 @@ class Relation:
         return np.asarray(by / np.sqrt(1.0 + w * w))
 
 
-class Weight(Relation):
+class RelationByRho(Relation):
     """The same relation followed by rho itself."""
 
     def z(self, x: Array) -> float:
@@ -336,14 +337,14 @@ class Profile:
         start, bounds = unpack(relation.put(self.x, best), self.values), bounds_of(self.values, self.ascent.setup.cells)
         return pack(self.ascent.maximise(start, bounds, TRIES).values)
 
-    def known(self, relation: Relation) -> Known:
+    def known(self, relation: Relation) -> RelationInterval:
         """How sure a relation is."""
         setup, x, t = self.ascent.setup, self.x, relation.t
         if not len(setup.cells.y[setup.cells.of(t)]):
-            return Known()
+            return RelationInterval()
         rho, normal = float(x[relation.rho]), float(np.sqrt(self.S[relation.rho, relation.rho]))
         if setup.specific[t] is None:
-            return Known(self._deviation(relation) if self.affordable else normal)
+            return RelationInterval(self._deviation(relation) if self.affordable else normal)
         a = relation.slope(x)
         Sa = self.S @ a
         deviation, here = float(np.sqrt(a @ Sa)), relation.z(x)
@@ -372,11 +373,11 @@ class Profile:
         odds = self._odds(relation, fine, value)
         if odds < (1.0 - NONE) / NONE:
             low, high = min(low, 0.0), max(high, 0.0)
-        return Known(std_error, float(low), float(high), odds)
+        return RelationInterval(std_error, float(low), float(high), odds)
 
     def _deviation(self, relation: Relation) -> float:
         """Root mean square of rho around its estimate, by the profile over rho."""
-        by_rho = Weight(relation.setup, relation.values, relation.t, relation.i)
+        by_rho = RelationByRho(relation.setup, relation.values, relation.t, relation.i)
         path = self.path(by_rho, self.x, STEP * float(np.sqrt(self.S[relation.rho, relation.rho])))
         fine = np.linspace(path.z[0], path.z[-1], FINE)
         value = path.at(fine)
@@ -410,7 +411,9 @@ def _believed_inverse(C: Array) -> Array:
     return np.asarray((U / np.maximum(np.abs(e), LEAST_CURVATURE)) @ U.T / np.multiply.outer(scale, scale))
 
 
-def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior, relation: Relation) -> Known:
+def _own_block(
+    ascent: FocusedAscent, values: Values, posterior: SharedPosterior, relation: Relation
+) -> RelationInterval:
     """By the curvature of the task's own rho, kernel and noise, the other tasks and the shared kernel held fixed.
 
     Given the others the shared function is N(a', P') with P'^-1 = B - W_t'W_t, so the task alone is Gaussian with mean
@@ -420,7 +423,7 @@ def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior
     setup, t, x = ascent.setup, relation.t, pack(values)
     cells, rows, kernel = setup.cells.only(t), setup.cells.of(t), setup.specific[t]
     if not len(cells.y):
-        return Known()
+        return RelationInterval()
     known = posterior.of_task(t)
     LB, a = known.without(0)
     first, G = known.prior.columns[0], known.prior.G.copy()
@@ -443,20 +446,18 @@ def _own_block(ascent: FocusedAscent, values: Values, posterior: SharedPosterior
         if kernel is not None:
             A += w[:, None] * kernel.with_theta(at["specific"][setup.specific_parts[t]])(cells.X) * w
         linalg.add_diagonal(A, 1.0 + w * w * rho**2 * residual)
-        L = linalg.cholesky(A)
-        z = linalg.solve_lower(L, s - w * (G @ a))
-        return float(-0.5 * (z @ z + linalg.log_determinant(L))) + constant + ascent.log_prior(at)
+        return gaussian_evidence(A, s - w * (G @ a))[0] + constant + ascent.log_prior(at)
 
     S = _believed_inverse(-second_differences(log_density, x[relation.own]))
     std_error = float(np.sqrt(S[0, 0]))
     if kernel is None:
-        return Known(std_error)
+        return RelationInterval(std_error)
     slope = relation.slope(x)[relation.own]
     return _normal(relation, x, float(np.sqrt(slope @ S @ slope)), std_error)
 
 
-def _normal(relation: Relation, x: Array, deviation: float, std_error: float) -> Known:
+def _normal(relation: Relation, x: Array, deviation: float, std_error: float) -> RelationInterval:
     """What is known where z is taken as normal."""
     z = relation.z(x)
     low, high = np.tanh([z - HALF * deviation, z + HALF * deviation]) * np.sqrt(relation.common(x))
-    return Known(std_error if z != 0.0 else np.nan, float(low), float(high))
+    return RelationInterval(std_error if z != 0.0 else np.nan, float(low), float(high))

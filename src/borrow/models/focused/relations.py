@@ -28,7 +28,7 @@ from borrow.covariance import DensePosterior, SharedPosterior
 from borrow.inference import EPInference, priors
 from borrow.models.focused.model import Setup, condition
 from borrow.models.focused.scoring import FocusedAscent
-from borrow.models.focused.starts import Alone, regression_start, targets_of
+from borrow.models.focused.starts import OwnFits, regression_start, targets_of
 from borrow.numerics.linalg import Array
 from borrow.numerics.optimise import Objective, Optimum, Values
 
@@ -46,7 +46,7 @@ class Search:
 
     ascent: FocusedAscent
     bounds: dict[str, Any]
-    alone: Alone
+    alone: OwnFits
     max_iter: int
 
     @property

@@ -4,7 +4,7 @@ Where all pairs of rows can be written out the model is exact and needs no induc
 on fewer rows, all pairs of which can; Z is then chosen for the kernel found, and on all rows a relation that looks weak
 begins once more, from the regression on what all tasks say of the primary by then. Where there are too few rows to
 spare, Z decides which lengthscales the shared function can have: it is fine enough for the shortest lengthscale that
-any task shows by itself (`Alone.finest`). At the end Z is chosen again for the kernel found on all rows.
+any task shows by itself (`OwnFits.finest`). At the end Z is chosen again for the kernel found on all rows.
 """
 
 from __future__ import annotations

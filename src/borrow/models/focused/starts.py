@@ -42,7 +42,7 @@ START_ROWS, ROWS_AT_ONCE = 100, 10_000
 
 
 @dataclass(frozen=True)
-class Alone:
+class OwnFits:
     """Every task by itself: hyper-parameters at rho = 0, the primary's posterior, and how rough the tasks are.
 
     A stretch is the mean log lengthscale of a fit less that of its template; `stretches` are those of the secondaries
@@ -83,7 +83,7 @@ class Alone:
         return out
 
 
-def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Alone:
+def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> OwnFits:
     """Fit each task's own GP."""
     alone = deepcopy(values) | {n: np.zeros_like(values[n]) for n in ("rho", "loadings") if n in values}
     templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
@@ -110,7 +110,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
             if kernel.diag(setup.cells.X[setup.cells.of(t)]).mean() > noise:
                 stretches.append(stretch)
                 clear.append(kernel)
-    return Alone(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
+    return OwnFits(alone, primary, own, np.array(stretches), clear, evidences, secondaries)
 
 
 def fit_own(
@@ -142,7 +142,7 @@ def fit_own(
 
 
 def starts(
-    setup: Setup, alone: Alone, random: np.random.RandomState, n_restarts: int, given: Values | None
+    setup: Setup, alone: OwnFits, random: np.random.RandomState, n_restarts: int, given: Values | None
 ) -> list[Values]:
     """The starts listed above."""
     if len(setup.secondaries) == 0:
@@ -169,7 +169,7 @@ def starts(
     return out + ([given] if given else [])
 
 
-def targets_of(setup: Setup, alone: Alone) -> list[Array]:
+def targets_of(setup: Setup, alone: OwnFits) -> list[Array]:
     """What each secondary is regressed by: its targets; for labels, what its own posterior makes of them."""
     labels = isinstance(setup.infer, EPInference)
     return [
@@ -225,7 +225,7 @@ def keep_own_share(start: Values, setup: Setup, t: int, share: float) -> None:
         start["specific"][setup.specific_parts[t]] += np.log(np.clip(share, 0.1, 1.0)) * kernel.mask_of("variance")
 
 
-def background_start(values: Values, setup: Setup, alone: Alone) -> Values:
+def background_start(values: Values, setup: Setup, alone: OwnFits) -> Values:
     """Loadings from the leading singular vectors of what the secondaries are alone, the primary's mean removed."""
     Z = setup.background_Z
     assert Z is not None  # there are loadings

@@ -422,11 +422,11 @@ def fit_together(
     low, high = (np.column_stack([both["kernel"][side], both["noise"][side]]) for side in (0, 1))
     batch, bounds = Batch(tasks, template, scales, prior), (low, high)
     twice = tasks.here(tasks.cells.some([*range(T)] * 2))  # both starts at once
-    both_ways = Batch(twice, template, scales, prior)
-    heats, around = np.vstack([smooth, rough]), (np.vstack([low] * 2), np.vstack([high] * 2))
-    heats = maximise_each(both_ways.objective, heats, around, min(WARMUP_ITERATIONS, max_iter), tol)
-    values = both_ways.objective(heats)[0]
-    start = np.where((values[:T] >= values[T:])[:, None], heats[:T], heats[T:])
+    doubled = Batch(twice, template, scales, prior)
+    warm, around = np.vstack([smooth, rough]), (np.vstack([low] * 2), np.vstack([high] * 2))
+    warm = maximise_each(doubled.objective, warm, around, min(WARMUP_ITERATIONS, max_iter), tol)
+    values = doubled.objective(warm)[0]
+    start = np.where((values[:T] >= values[T:])[:, None], warm[:T], warm[T:])
     x = maximise_each(batch.objective, start, bounds, max(max_iter - WARMUP_ITERATIONS, 1), tol)
     return x[:, :n], x[:, n], batch.evidence(x)[0]
 

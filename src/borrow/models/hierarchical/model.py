@@ -40,8 +40,8 @@ v = sum_l V_l, (p,): f^l = mu + K V_l and C_l = K - K Phi_l'A_l^-1 Phi_l K, so t
 
 mu, K and the noise travel to the tasks; their own columns V_l come back when EM has ended (`functions`).
 
-Where theta is f and tasks hardly see each other's inputs, S is mostly zero. Then the tasks send what it is made of
-(`Root`): with A_l = L_l L_l', K S K = U'U - W'W, U the rows V_l'K, W the rows L_l^-1 Phi_l K, a fifth of the work.
+Where theta is f and tasks hardly see each other's inputs, S is mostly zero. Then the tasks send what it is made of, a
+`ScatterRoot`: with A_l = L_l L_l', K S K = U'U - W'W, U the rows V_l'K, W the rows L_l^-1 Phi_l K: a fifth of the work.
 
 Deviations, each with its reason:
 - (12)-(16) are printed for alpha = kappa^-1 f. In f the same iterates need no inverse of kappa and n_l x n_l systems
@@ -190,7 +190,7 @@ class State:
 class Moments:
     """What EM needs of the posteriors, summed over the tasks, and what they say of rows that are held out."""
 
-    S: Any  # sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l), or a list of `Root`; 0 where it was not asked for
+    S: Any  # sum_l (V_l V_l' - Phi_l'A_l^-1 Phi_l), or a list of `ScatterRoot`; 0 where it was not asked for
     v: Any  # sum_l V_l
     residual: float  # sum of squares of (9), (16)
     evidence: float
@@ -205,7 +205,7 @@ def start(basis: Basis, noise: float) -> State:
     return State(0.0 * diagonal(basis.prior), copy(basis.prior), noise)
 
 
-class Root(NamedTuple):
+class ScatterRoot(NamedTuple):
     """What a group of tasks adds to S: at the inputs `at`, a a' - root'root."""
 
     at: Codes
@@ -243,19 +243,19 @@ def with_exact_mean(state: State, problem: Problem, strengths: Strengths) -> Sta
 
 
 @dataclass(frozen=True)
-class Question:
+class ExpectRequest:
     """What the tasks are asked given mu, K and the noise."""
 
     state: State
     key: CacheKey
     moments: bool  # S and v
     scatter: bool  # the V_l V_l' in S
-    by_rows: bool  # S as a list of `Root`
+    by_rows: bool  # S as a list of `ScatterRoot`
     held: bool  # predictions of the rows that are held out
     gram: Array | None  # Phi'Phi of all labelled inputs; None for the identity
 
 
-def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any, ...]]:
+def _posteriors(shard: GroupShard, question: ExpectRequest) -> tuple[Array, tuple[Any, ...]]:
     """The posteriors of a shard's tasks, as they were kept or made: their columns V_l, and what is summed over tasks.
 
     Equations (5), (6) with a primal basis, (12), (13) in function space.
@@ -281,7 +281,7 @@ def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any
         a = inverse @ target
         g.seen.add(V, g.tasks, a)  # eqs. 5, 12: f^l = mu + K V_l
         if question.by_rows and question.moments:
-            roots.append(Root(g.seen.at, a, np.sqrt(tasks) * solve_lower(L, np.eye(len(L)))))
+            roots.append(ScatterRoot(g.seen.at, a, np.sqrt(tasks) * solve_lower(L, np.eye(len(L)))))
         elif question.moments:
             g.seen.add_square(S, -tasks * inverse)  # eqs. 6, 13: C_l = K - K Phi_l'A_l^-1 Phi_l K
         # eqs. 9, 16: y - f^l = sites a, and the variance of f^l there is sites - sites^2 diag A^-1
@@ -310,11 +310,11 @@ def _posteriors(shard: GroupShard, question: Question) -> tuple[Array, tuple[Any
     return shard.cache.keep("posteriors", question.key, (V, sums))
 
 
-def _columns(shard: GroupShard, question: Question) -> Array:
+def _columns(shard: GroupShard, question: ExpectRequest) -> Array:
     return _posteriors(shard, question)[0]
 
 
-def _sums(shard: GroupShard, question: Question) -> tuple[Any, ...]:
+def _sums(shard: GroupShard, question: ExpectRequest) -> tuple[Any, ...]:
     return _posteriors(shard, question)[1]
 
 
@@ -332,7 +332,7 @@ def expect(state: State, problem: Problem, moments: bool = True, scatter: bool =
     held = problem.held if scatter else problem.held[:0]
     gram = problem.basis.gram if len(held) else None
     by_rows = problem.by_rows and scatter
-    question = Question(state, CacheKey(), moments, scatter, by_rows, len(held) > 0, gram)
+    question = ExpectRequest(state, CacheKey(), moments, scatter, by_rows, len(held) > 0, gram)
     S, v, residual, evidence, predictions, squares = problem.tasks.total(_sums, question)
     mean, variance = np.concatenate(predictions, axis=1)[:, held]
     mean_square = squares / max(problem.m * problem.basis.n_inputs, 1)
@@ -341,7 +341,7 @@ def expect(state: State, problem: Problem, moments: bool = True, scatter: bool =
 
 def functions(state: State, problem: Problem, moments: Moments) -> Array:
     """f^l of every task in columns (12), by what the tasks kept of the E-step."""
-    V = problem.tasks.each(_columns, Question(state, moments.key, False, False, False, False, None))
+    V = problem.tasks.each(_columns, ExpectRequest(state, moments.key, False, False, False, False, None))
     return state.mu[:, None] + state.K @ namespace(V[0]).concatenate(V, axis=1)
 
 

@@ -46,7 +46,7 @@ NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Answers:
+class HeldOutPredictions:
     """What was predicted for the rows held out, and what they are; NaN where a task has no other row."""
 
     mean: Array
@@ -57,7 +57,7 @@ class Answers:
 
 
 #: One score per task, NaN for tasks that have none.
-Score = Callable[[Answers, float], Array]
+Score = Callable[[HeldOutPredictions, float], Array]
 
 
 def fit_em(
@@ -114,7 +114,7 @@ def few_of(folds: list[Problem], problem: Problem) -> list[Problem]:
     return folds if rows * float(p) ** 2 < CHEAP else folds[:1]
 
 
-def log_density(answers: Answers, noise: float) -> Array:
+def log_density(answers: HeldOutPredictions, noise: float) -> Array:
     """Mean log density of the held-out rows of each task."""
     v = answers.variance + noise
     density = -0.5 * ((answers.y - answers.mean) ** 2 / v + np.log(2 * np.pi * v))
@@ -122,7 +122,7 @@ def log_density(answers: Answers, noise: float) -> Array:
     return np.where(n > 0, total / np.maximum(n, 1), np.nan)
 
 
-def ranking(answers: Answers, noise: float) -> Array:
+def ranking(answers: HeldOutPredictions, noise: float) -> Array:
     """Area under the ROC curve of each task; NaN where its held-out rows have one label only."""
     areas = np.full(answers.n_tasks, np.nan)
     for t in np.unique(answers.task):
@@ -135,7 +135,7 @@ def ranking(answers: Answers, noise: float) -> Array:
     return areas
 
 
-def ranking_or_density(answers: Answers, noise: float) -> Array:
+def ranking_or_density(answers: HeldOutPredictions, noise: float) -> Array:
     """Ranking, or the density where no task can be ranked."""
     areas = ranking(answers, noise)
     return areas if np.isfinite(areas).any() else log_density(answers, noise)
@@ -147,7 +147,7 @@ class Step:
 
     n_iter: int
     scores: Array  # of the tasks that have one, the mean over folds
-    answers: list[Answers]  # of each fold
+    answers: list[HeldOutPredictions]  # of each fold
     size: float  # root mean square of the functions over all labelled inputs
 
     @property
@@ -173,7 +173,7 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
     for i in range(n_iter + 1):
         found = [expect(s, f, i < n_iter) for s, f in zip(states, folds, strict=True)]
         answers = [
-            Answers(m.mean, m.variance, f.cells.y[f.held], f.cells.task[f.held], f.cells.n_tasks)
+            HeldOutPredictions(m.mean, m.variance, f.cells.y[f.held], f.cells.task[f.held], f.cells.n_tasks)
             for m, f in zip(found, folds, strict=True)
         ]
         by_task = np.array([score(a, s.noise) for a, s in zip(answers, states, strict=True)])

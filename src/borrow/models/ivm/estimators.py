@@ -34,8 +34,8 @@ from borrow.models.ivm.problems import (
     FEWEST,
     LARGEST,
     MOST,
+    Alternation,
     Classification,
-    Outcome,
     Problem,
     Regression,
     alternate,
@@ -96,7 +96,7 @@ class MultiTaskIVM(GPEstimator, OnWorkers):
 
     def _choose(
         self, problem: Problem, values: Values, number: Codes, labels: tuple[Hashable, ...]
-    ) -> tuple[Outcome, Active, Chosen]:
+    ) -> tuple[Alternation, Active, Chosen]:
         """Rows chosen and hyper-parameters learnt in turn, with the warnings that this calls for."""
         require_memory(int(self.n_active), problem.tasks)
         found = alternate(self, problem, values)

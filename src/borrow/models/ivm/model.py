@@ -199,7 +199,7 @@ def probit(cells: Cells, bias: Array) -> Factors:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowsWanted:
     """What is wanted of all tasks, or of those of a shard: so many rows, or those of an order."""
 
     parameter: Array  # (M,), of the likelihood
@@ -208,15 +208,15 @@ class Wanted:
     order: Codes | None
     report: Report | None = None  # where all tasks are in one shard
 
-    def part(self, tasks: slice) -> Wanted:
+    def part(self, tasks: slice) -> RowsWanted:
         """What is wanted of these tasks."""
         starts, order = self.starts[tasks.start : tasks.stop + 1], self.order
         if order is not None:
             order = order[(order >= starts[0]) & (order < starts[-1])] - starts[0]
-        return Wanted(self.parameter[tasks], starts - starts[0], self.d[tasks], order)
+        return RowsWanted(self.parameter[tasks], starts - starts[0], self.d[tasks], order)
 
 
-def select_shard(shard: Shard, common: tuple[Kernel, Likelihood], wanted: Wanted) -> Selection:
+def select_shard(shard: Shard, common: tuple[Kernel, Likelihood], wanted: RowsWanted) -> Selection:
     """The shard's own list; what is known of its rows stays there."""
     (kernel, likelihood), cells = common, shard.cells
     args = int(wanted.d[0]), wanted.order, wanted.report, shard.put_alone
@@ -239,7 +239,7 @@ def select_among(
     sizes, n_tasks = np.diff(first, append=starts[-1]), [at.stop - at.start for at in bounds]
 
     def ask(how_many: Codes) -> list[Selection]:
-        wanted = Wanted(parameter, starts, np.repeat(how_many, n_tasks), order, report)
+        wanted = RowsWanted(parameter, starts, np.repeat(how_many, n_tasks), order, report)
         return tasks.each(select_shard, (kernel, likelihood), wanted)
 
     if order is not None:

@@ -362,7 +362,7 @@ SAME = 0.99
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Alternation:
     """Hyper-parameters, the rows selected with them, and the story of the rounds."""
 
     values: Values
@@ -382,7 +382,7 @@ class Outcome:
         return self.cycle is None and (self.optimum is None or self.optimum.converged)
 
 
-def alternate(e: Any, problem: Problem, values: Values) -> Outcome:
+def alternate(e: Any, problem: Problem, values: Values) -> Alternation:
     """`n_rounds` times select and learn, then select with what was learnt; `e` is the estimator."""
     d, learns, entropy = min(int(e.n_active), problem.n_rows), e.optimizer is not None, e.selection == "entropy"
     order = None if entropy else check_random_state(e.random_state).permutation(problem.n_rows)[:d]
@@ -410,7 +410,7 @@ def alternate(e: Any, problem: Problem, values: Values) -> Outcome:
         log.debug("round %d: overlap %.3g, objective %.6g, step %.3g", number, last, optimum.objective, step)
         sets.append(selection.active)
         values = optimum.values
-    return Outcome(values, choose("at the end:" if learns else ""), optimum, Table(story), cycle)
+    return Alternation(values, choose("at the end:" if learns else ""), optimum, Table(story), cycle)
 
 
 def overlap(one: Array | Codes, other: Array | Codes) -> float:

@@ -67,7 +67,7 @@ MOST_DENSE = 1500
 
 
 @dataclass(frozen=True)
-class Alone:
+class OwnFits:
     """Every task by itself."""
 
     theta: list[Array]
@@ -121,7 +121,7 @@ def choose_sharing(
     return chosen, best, no_transfer_beside(chosen, best, scales, own, alone)
 
 
-def no_transfer_beside(chosen: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone) -> NoTransfer | None:
+def no_transfer_beside(chosen: Setup, best: Optimum, scales: Array, own: Kernel, alone: OwnFits) -> NoTransfer | None:
     """Of labels: every task by itself, and how probable that is of each; None where it is certain who shares.
 
     Beforehand it is as likely that a task shares as that it does not. Given what the others share it is
@@ -169,7 +169,7 @@ def _from_few_rows(
     return joint, go_on(joint, best, scales, "auto", max_iter), beside
 
 
-def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> Alone:
+def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> OwnFits:
     """Fit every task by itself; one without rows keeps the kernel."""
     starts = [(kernel, {n: v[t : t + 1] for n, v in values.items() if n == "noise"}) for t in range(setup.M)]
     found = fit_each(setup.tasks, _fit_one, starts, scales, "auto", max_iter, setup.infer, TOGETHER)
@@ -180,7 +180,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_i
         by_prior[t] = 0.0 if fit is None else log_prior({"kernel": fit.theta, **fit.likelihood})[0]
     evidence, noises = np.array([f.evidence for f in each]), [f.likelihood.get("noise", np.zeros(0)) for f in each]
     n_iter, converged = max(f.n_iter for f in each), all(f.converged for f in each)
-    return Alone([f.theta for f in each], noises, evidence + by_prior, evidence, n_iter, converged)
+    return OwnFits([f.theta for f in each], noises, evidence + by_prior, evidence, n_iter, converged)
 
 
 def _fit_one(
@@ -222,7 +222,7 @@ def alike_setup(setup: Setup, own: Kernel, members: Sequence[int]) -> Setup:
 
 
 def _all_alike(
-    setup: Setup, values: Values, scales: Array, own: Kernel, alone: Alone, max_iter: int
+    setup: Setup, values: Values, scales: Array, own: Kernel, alone: OwnFits, max_iter: int
 ) -> tuple[Setup, Optimum]:
     """All tasks alike but those that would rather be alone."""
     joint = alike_setup(setup, own, range(setup.M))
@@ -230,7 +230,7 @@ def _all_alike(
 
 
 def _with_own_functions(
-    setup: Setup, values: Values, scales: Array, own: Kernel, alone: Alone, max_iter: int
+    setup: Setup, values: Values, scales: Array, own: Kernel, alone: OwnFits, max_iter: int
 ) -> tuple[Setup, Optimum]:
     """The best model found in which tasks share and each has a kernel of its own, but those that leave."""
     joint = sharing_setup(setup, own, range(setup.M), STRENGTH * _strength(setup))
@@ -240,7 +240,7 @@ def _with_own_functions(
 
 
 def _let_leave(
-    joint: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone, max_iter: int
+    joint: Setup, best: Optimum, scales: Array, own: Kernel, alone: OwnFits, max_iter: int
 ) -> tuple[Setup, Optimum]:
     """The model without the tasks that would be better off alone, and its optimum."""
     gains = gains_of_sharing(joint, best, scales, own, alone)
@@ -254,7 +254,7 @@ def _let_leave(
     return fewer, best.followed_by(_maximise(fewer, start, scales, max(max_iter - best.n_iter, 1)))
 
 
-def _start(joint: Setup, values: Values, own: Kernel, alone: Alone) -> Values:
+def _start(joint: Setup, values: Values, own: Kernel, alone: OwnFits) -> Values:
     """Most of every task's variance in K^f, with the correlations of the tasks' own fits, the rest in their kernels."""
     found = alone.values(values["kernel"])
     noise = np.exp(found.get("noise", np.zeros(joint.M)))
@@ -270,7 +270,7 @@ def _maximise(setup: Setup, start: Values, scales: Array, max_iter: int) -> Opti
     return ascent_of(setup, scales, "auto", start, options).maximise(start, bounds, max_iter, tol)
 
 
-def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, alone: Alone) -> Array:
+def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, alone: OwnFits) -> Array:
     """What each task's sharing adds to the objective at these hyper-parameters, over the task by itself.
 
     The objective less its value without the task's sharing. In regression that is log p(y_t | the other tasks) less the
@@ -287,7 +287,7 @@ def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, al
     return gains
 
 
-def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone: Alone) -> tuple[Setup, Values]:
+def without(setup: Setup, values: Values, leaving: set[int], own: Kernel, alone: OwnFits) -> tuple[Setup, Values]:
     """The model in which some tasks share no more and are as they are alone."""
     stay = [t for t in _members(setup) if t not in leaving]
     moved = dict(values)
