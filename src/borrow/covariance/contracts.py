@@ -85,10 +85,12 @@ class Prediction:
     covariance: Array | None = None
 
     @classmethod
-    def by_task(cls, task: Codes, full: bool, one: Callable[[int, Codes], Prediction]) -> Prediction:
-        """That of tasks that are independent, of `one(t, at)`, the rows `at` being those of task t."""
+    def by_task(
+        cls, task: Codes, full: bool, one: Callable[[int, Codes], Prediction], between: Array | float = 0.0
+    ) -> Prediction:
+        """Each task by `one(t, at)`, the rows `at` being those of task t; `between` two tasks is their covariance."""
         n = len(task)
-        mean, variance, covariance = np.empty(n), np.empty(n), np.zeros((n, n)) if full else None
+        mean, variance, covariance = np.empty(n), np.empty(n), np.zeros((n, n)) + between if full else None
         for t, at in rows_by_task(task):
             own = one(t, at)
             mean[at], variance[at] = own.mean, own.variance

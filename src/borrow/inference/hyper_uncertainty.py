@@ -108,14 +108,14 @@ class UncertaintyByTask:
 
     def widen(self, found: Prediction, X: Array, task: Any) -> Prediction:
         """The prediction at the optimum, each row widened by its own task's uncertainty."""
-        full = found.covariance is not None
 
         def one(t: int, at: Codes) -> Prediction:
             block = None if found.covariance is None else found.covariance[np.ix_(at, at)]
             own, part = Prediction(found.mean[at], found.variance[at], block), self.parts[t]
             return own if part is None else part.widen(own, X[at], 0 * at)
 
-        return Prediction.by_task(task, full, one)
+        covariance = found.covariance
+        return Prediction.by_task(task, covariance is not None, one, 0.0 if covariance is None else covariance)
 
     left_out = HyperUncertainty.left_out
 
