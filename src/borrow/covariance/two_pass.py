@@ -117,19 +117,18 @@ def _second(shard: Shard, shared: Shared, ask: ShardRequest) -> Any:
     return shard.cache.keep("second", ask.keys[1], ask.parameters.second(_first(shard, ask), shared))
 
 
-def _sums(shard: Shard, common: None, question: ShardRequest) -> tuple[Array, Array]:
-    found: tuple[Array, Array] = _first(shard, question).sums()
-    return found
+def _sums(shard: Shard, common: None, request: ShardRequest) -> Any:
+    return _first(shard, request).sums()
 
 
-def _answer(shard: Shard, common: tuple[Shared, str, tuple[Any, ...]], question: ShardRequest) -> Any:
+def _answer(shard: Shard, common: tuple[Shared, str, tuple[Any, ...]], request: ShardRequest) -> Any:
     """A shard's terms of the evidence, and its answer; nothing where it is asked about no row of its own."""
     shared, what, arguments = common
-    if question.new is not None:
-        if not len(question.new[1]):
+    if request.new is not None:
+        if not len(request.new[1]):
             return None
-        arguments = (*question.new, *arguments)
-    second = _second(shard, shared, question)
+        arguments = (*request.new, *arguments)
+    second = _second(shard, shared, request)
     answer = getattr(second, what)(*arguments) if what else ()
     return *second.terms, *answer
 
@@ -162,7 +161,7 @@ class TwoPassPosterior:
 
     def __init__(self, prior: Any, sites: AnySites) -> None:
         self.prior, self.sites = prior, sites
-        B, b = prior.tasks.total(_sums, None, self._question())
+        B, b = prior.tasks.total(_sums, None, self._request())
         B = B + 0.0
         linalg.add_diagonal(B, 1.0)  # B = I + sum W'W
         LB = linalg.cholesky(B, overwrite=True)
@@ -172,28 +171,27 @@ class TwoPassPosterior:
         # A copy of the prior has no key: shards let go of what they made of it.
         return {"prior": copy(self.prior), "sites": self.sites.on_host(), "shared": self.shared}
 
-    def _question(self, new: tuple[Array, Codes] | None = None) -> ShardRequest:
+    def _request(self, new: tuple[Array, Codes] | None = None) -> ShardRequest:
         prior, self._key = self.prior, self._key or CacheKey()
         return ShardRequest(prior.parameters, self.sites, prior.tasks.cells.starts, (prior.key, self._key), new)
 
     def _ask(self, what: str, *arguments: Any, new: tuple[Array, Codes] | None = None) -> list[Any]:
         """The answers of all shards, one after the other; None of those that were not asked."""
-        found = self.prior.tasks.each(_answer, (self.shared, what, arguments), self._question(new))
+        found = self.prior.tasks.each(_answer, (self.shared, what, arguments), self._request(new))
         if new is None:
             self._terms = sum(f[0] for f in found), sum(f[1] for f in found)
         return [None if f is None else f[2:] for f in found]
 
     def _total(self, what: str, *arguments: Any) -> Any:
         """The sum of the shards' answers."""
-        found = self.prior.tasks.total(_answer, (self.shared, what, arguments), self._question())
+        found = self.prior.tasks.total(_answer, (self.shared, what, arguments), self._request())
         self._terms = found[:2]
         return found[2:]
 
     @cached_property
-    def _terms(self) -> tuple[float, float]:
+    def _terms(self) -> Any:
         """What the tasks add to evidence and log determinant; every other answer comes with it."""
-        found: tuple[float, float] = self.prior.tasks.total(_answer, (self.shared, "", ()), self._question())
-        return found
+        return self.prior.tasks.total(_answer, (self.shared, "", ()), self._request())
 
     @property
     def log_determinant(self) -> float:
@@ -229,28 +227,22 @@ class TwoPassPosterior:
 
     def of_task(self, t: int) -> Any:
         """What the second pass knows of one task, computed here on the host from its rows."""
-        shared, own = Shared(to_host(self.shared.LB), to_host(self.shared.a)), self._question().part(slice(t, t + 1))
+        shared, own = Shared(to_host(self.shared.LB), to_host(self.shared.a)), self._request().part(slice(t, t + 1))
         (known,) = self.prior.tasks.on_host().only(t).each(_second, shared, own)
         return known
 
     def predict(self, X: Array, task: Codes, full: bool = False) -> Prediction:
         """Functions at new rows. A shared function's residual at a new input is independent of the rest."""
-        bounds = self.prior.tasks.bounds
-        asked = self._ask("at_new", full, new=(X, task))
-        parts = [(rows_of(task, at), p) for at, p in zip(bounds, asked, strict=True) if p is not None]
-        if len(parts) == 1:  # one place knows all of it; on a device it stays there to the end
-            mean, second = parts[0][1][:2]
-            if not full:
-                return Prediction(to_host(mean), to_host(second))
-            covariance = to_host(parts[0][1][2] + second @ second.T)
-            return Prediction(to_host(mean), np.diagonal(covariance).clip(0.0), covariance)
+        asked = zip(self.prior.tasks.bounds, self._ask("at_new", full, new=(X, task)), strict=True)
+        parts = [(rows_of(task, at), p) for at, p in asked if p is not None]
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for at, p in parts:
-            mean[at], variance[at] = p[0], 0.0 if full else p[1]
-        if not full:
-            return Prediction(mean, variance)
-        J, covariance = np.zeros((len(X), len(self.shared.a))), np.zeros((len(X), len(X)))
+            mean[at], variance[at] = to_host(p[0]), 0.0 if full else to_host(p[1])
+        if not full or not parts:
+            return Prediction(mean, variance, np.zeros((0, 0)) if full else None)
+        J = namespace(parts[0][1][1]).concatenate([p[1] for _, p in parts])  # where it is known, to the end
+        order = np.argsort(np.concatenate([at for at, _ in parts]))
+        covariance = to_host(J @ J.T)[np.ix_(order, order)]
         for at, p in parts:
-            J[at], covariance[np.ix_(at, at)] = p[1], p[2]
-        covariance += J @ J.T
+            covariance[np.ix_(at, at)] += to_host(p[2])
         return Prediction(mean, np.diagonal(covariance).clip(0.0), covariance)

@@ -32,26 +32,21 @@ class Gaussian:
     It is the sites that a covariance is conditioned on, made where the rows lie: what travels is the noise.
     """
 
-    cells: Cells | None  # None on the way
+    cells: Any  # None on the way
     noise: Array  # (M,)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"cells": self.cells, "noise": self.noise}
 
-    @property
-    def _rows(self) -> Cells:
-        assert self.cells is not None  # has arrived
-        return self.cells
-
     @cached_property
     def tau(self) -> Array:
         """Precision of each site."""
-        return self._rows.count / self.noise[self._rows.task]
+        return self.cells.count / self.noise[self.cells.task]
 
     @cached_property
     def nu(self) -> Array:
         """Precision times mean of each site."""
-        return self.tau * self._rows.y
+        return self.tau * self.cells.y
 
     def part(self, tasks: slice, rows: slice) -> Gaussian:
         """The noise of some tasks."""
@@ -71,13 +66,13 @@ class Gaussian:
 
     def log_normalisers(self, tau: Array) -> Array:
         """The same, task by task."""
-        c = self._rows
+        c = self.cells
         by_rows = np.bincount(c.task, np.log(tau), minlength=len(self.noise))
         return np.asarray(0.5 * by_rows + within_cells(c.dof, c.scatter, self.noise)[0] + c.log_count)
 
     def by_parameters(self, by_variance: Array) -> Array:
         """Derivative by log noise of each task, from the adjoint of every cell's variance 1/tau."""
-        c = self._rows
+        c = self.cells
         by_cells = np.bincount(c.task, by_variance / self.tau, minlength=len(self.noise))
         return np.asarray(by_cells + within_cells(c.dof, c.scatter, self.noise)[1])
 

@@ -211,5 +211,4 @@ def fewer_rows(setup: Setup) -> Setup | None:
         return None
     rows = np.maximum(rows, min(TELLING_ROWS, min(EXACT_ROWS, half) // M))
     rows[setup.primary] = max(rows[0], START_ROWS)
-    few: Setup | None = on_few_rows(setup, setup.tasks.on_host(), rows)
-    return few
+    return on_few_rows(setup, setup.tasks.on_host(), rows)

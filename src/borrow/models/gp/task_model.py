@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,7 @@ FLAT, NEARER = float(np.log(1e3)), float(np.log(10.0))
 #: Of two models of labels that are averaged, one that is less probable than this is left out.
 NEGLIGIBLE = 0.05
 
+S = TypeVar("S", bound="TaskModel")
 Bounds = Mapping[str, tuple[Array, Array]]
 
 
@@ -282,7 +283,7 @@ class Ascent(QuasiNewton):
         return hyper.maximise_by_blocks(self.objective, start, bounds, self.blocks, steps, tol, options["patience"])
 
 
-def on_few_rows(setup: Any, tasks: Tasks[Shard], per_task: int | Codes) -> Any:
+def on_few_rows(setup: S, tasks: Tasks[Shard], per_task: int | Codes) -> S | None:
     """A model on at most so many rows of every task, evenly spaced, with all pairs written out: where a search begins.
 
     It computes where `tasks` do. None where that leaves out no row.
@@ -290,4 +291,4 @@ def on_few_rows(setup: Any, tasks: Tasks[Shard], per_task: int | Codes) -> Any:
     few = thin(setup.cells, np.maximum(per_task, 1))
     if len(few.y) >= len(setup.cells.y):
         return None
-    return replace(setup, tasks=tasks.here(few), design=Design.from_cells(few, tasks.device))
+    return replace(setup, tasks=tasks.here(few), design=Design.from_cells(few, tasks.device))  # type: ignore[type-var]

@@ -102,15 +102,16 @@ def base_kernel_of(given: Any, X: Any, scales: Array) -> Kernel:
 
 def base_objective(kernel: Kernel, X: Any, tasks: Tasks[Any]) -> Objective:
     """log evidence of all tasks as independent functions of one kernel and noise: K = kappa, mu = 0."""
-    cells = thin(tasks.cells, ROWS_FOR_KERNEL)
-    if tasks.batched and not sparse.issparse(X):
-        at_inputs = replace(cells, X=X[cells.X[:, 0].astype(np.intp)])
-        return _objective_by_blocks(kernel, tasks.with_cells(at_inputs))
-    tasks = tasks.with_cells(cells, lambda own, _: in_groups(own))
+    cells, in_blocks = thin(tasks.cells, ROWS_FOR_KERNEL), tasks.batched and not sparse.issparse(X)
+    if in_blocks:
+        tasks = tasks.with_cells(replace(cells, X=X[cells.X[:, 0].astype(np.intp)]))
+    else:
+        tasks = tasks.with_cells(cells, lambda own, _: in_groups(own))
 
     def objective(values: Values) -> tuple[float, Values]:
         at, noise = kernel.with_theta(values["kernel"]), float(np.exp(values["noise"][0]))
-        total, by_theta, by_noise = tasks.total(_independent, (at, noise, X))
+        found = _by_blocks(tasks, at, noise) if in_blocks else tasks.total(_independent, (at, noise, X))
+        total, by_theta, by_noise = found
         return total, {"kernel": by_theta, "noise": np.array([by_noise])}
 
     return objective
@@ -127,18 +128,14 @@ def _independent(shard: GroupShard, common: tuple[Kernel, float, Any]) -> tuple[
     return total, by_theta, by_noise
 
 
-def _objective_by_blocks(kernel: Kernel, tasks: Tasks[Shard]) -> Objective:
-    """The same objective where tasks of about one size are one block."""
+def _by_blocks(tasks: Tasks[Shard], kernel: Kernel, noise: float) -> tuple[float, Array, float]:
+    """The same of all tasks, those of about one size in one block."""
     M = tasks.cells.n_tasks
-
-    def objective(values: Values) -> tuple[float, Values]:
-        at, noise = kernel.with_theta(values["kernel"]), np.full(M, float(np.exp(values["noise"][0])))
-        fit = exact(SharedCovariance(tasks, [], [], np.zeros((M, 0)), [at] * M), Gaussian(tasks.cells, noise))
-        adjoints, by = fit.gradient()
-        theta = sum((g for g in adjoints.specific if g is not None), np.zeros(kernel.n_theta))
-        return fit.evidence, {"kernel": theta, "noise": np.array([by["noise"].sum()])}
-
-    return objective
+    prior = SharedCovariance(tasks, [], [], np.zeros((M, 0)), [kernel] * M)
+    fit = exact(prior, Gaussian(tasks.cells, np.full(M, noise)))
+    adjoints, by = fit.gradient()
+    theta = sum((g for g in adjoints.specific if g is not None), np.zeros(kernel.n_theta))
+    return fit.evidence, theta, float(by["noise"].sum())
 
 
 def fit_base(

@@ -113,8 +113,7 @@ class Active(Stacked):
     @cached_property
     def X(self) -> Array:
         """(d, p), where matrices are computed."""
-        inputs: Array = self.tasks.put(self.tasks.cells.X)
-        return inputs
+        return self.tasks.put(self.tasks.cells.X)
 
 
 def select(

@@ -115,8 +115,7 @@ def fewer_rows(setup: Setup) -> Setup | None:
     many, enough = (MANY, FEW) if isinstance(setup.infer, ExactInference) else (MANY_LABELS, FEW_LABELS)
     if setup.path != "dense" or len(setup.cells.y) <= many:
         return None
-    few: Setup | None = on_few_rows(setup, setup.tasks, -(-enough // setup.M))
-    return few
+    return on_few_rows(setup, setup.tasks, -(-enough // setup.M))
 
 
 def optimise(setup: Setup, values: Values, scales: Array, prior: str | None, max_iter: int) -> Optimum:
