@@ -41,7 +41,7 @@ class ShardPrior:
 
     def __init__(self, parameters: LowRankParameters, shard: Shard) -> None:
         cells, carrier = shard.cells, parameters.carriers[0]
-        self.design = shard.once("design", lambda: Design.from_cells(cells))
+        self.design = shard.made_once("design", lambda: Design.from_cells(cells))
         self.R, self.intercept = parameters.R, parameters.intercept
         self.carrier = carrier.on(shard.device)
         self.carried = CarriedRows(self.carrier, shard.put(self.design.inputs))

@@ -54,7 +54,7 @@ class ShardPrior:
         self.columns = columns_of(parameters.carriers, self.basis_of)
         self.specific = parameters.specific
         forms = layouts.forms_of(self.specific, shard.batched)
-        self.layout = shard.once(str(forms), lambda: layouts.by_size(starts, forms)).placed(shard.put)
+        self.layout = shard.made_once(str(forms), lambda: layouts.by_size(starts, forms)).placed(shard.put)
         X = self.X = self.layout.rows_at_places(shard.X)
         self.carriers = [c.on(shard.device) for c in parameters.carriers]
         self.carried = [CarriedRows(c, X) for c in self.carriers]

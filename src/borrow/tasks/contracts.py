@@ -50,7 +50,7 @@ class Shard(Placed, Protocol):
     def X(self) -> Array:
         """The inputs where matrices are computed."""
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def made_once(self, name: str, make: Callable[[], T]) -> T:
         """What depends on the rows alone, made when it is first asked for."""
 
     def put_alone(self, array: T) -> T:

@@ -58,7 +58,7 @@ class TaskShard(AtPlace):
     cache: ShardCache = field(default_factory=ShardCache)
     always: CacheKey = field(default_factory=CacheKey)
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def made_once(self, name: str, make: Callable[[], T]) -> T:
         """What depends on the rows alone, whatever the hyper-parameters, made when it is first asked for."""
         found: T | None = self.cache.get(name, self.always)
         return self.cache.keep(name, self.always, make()) if found is None else found

@@ -33,7 +33,13 @@ from borrow.data.table import Table
 from borrow.inference import priors
 from borrow.inference.adf import LEAST_PRECISION
 from borrow.inference.ep import LOG_VARIANCE, ep
-from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, direction, hyper_uncertainty, with_unknown_level
+from borrow.inference.hyper_uncertainty import (
+    MOST_ROWS,
+    HyperUncertainty,
+    direction,
+    hyper_uncertainty,
+    with_unknown_level,
+)
 from borrow.inference.likelihoods import Probit, within_cells
 from borrow.inference.priors import Prior
 from borrow.kernels import Kernel
