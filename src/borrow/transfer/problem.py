@@ -52,7 +52,7 @@ class Fits(dict[tuple[Any, ...], tuple[Any, list[warnings.WarningMessage]]]):
     def __reduce__(self) -> tuple[Any, ...]:
         return Fits, ()
 
-    def once(self, key: tuple[Any, ...], fit: Callable[[], Any]) -> Any:
+    def fitted_once(self, key: tuple[Any, ...], fit: Callable[[], Any]) -> Any:
         """What `fit` returned when this key was first asked for; what it warned of then is told each time."""
         said: list[warnings.WarningMessage] = []
         try:
@@ -133,7 +133,7 @@ class Problem:
         model = self.build(key, primary, seed, alone=alone, own=self.more)
         if self.fits is None:
             return self.fitted(model)
-        found = self.fits.once((key, primary, getattr(model, "only", None)), lambda: self.fitted(model))
+        found = self.fits.fitted_once((key, primary, getattr(model, "only", None)), lambda: self.fitted(model))
         return found if found.task == model.task else self._named(model, found.fitted_)
 
     def build(self, key: str, primary: Any, seed: int, **settings: Any) -> Any:

@@ -53,7 +53,7 @@ from borrow.numerics.warned import log
 from borrow.tasks.contracts import Shard, Tasks
 
 #: What a free K^f has to gain for each task beyond the first that shares, times the log of the rows of a task, in nats.
-COST = 0.25
+COST = 0.4
 #: The penalty on the correlations is so much weaker than without own functions, which shrink them already.
 STRENGTH = 0.1
 #: A task's own fit in a batch ends where two steps in a row gain less than this each.
