@@ -3,8 +3,8 @@
     python benchmarks/studies/sharing_cost.py [--draws 8]
 
 Seven switches, 16 settings of a primary and 32 or 64 of ten other tasks, targets of main effects and a few pairs: what
-all have in common is a share of the variance, or nothing, or the others' targets are shuffled. Error of the symmetric GP
-over that of no transfer on the settings that the primary was not measured at, for each price (`sharing.COST`).
+all have in common is a share of the variance, or nothing, or targets of the others are shuffled. Error of the symmetric
+GP over that of no transfer on settings that the primary was not measured at, for each price (`sharing.COST`).
 """
 
 from __future__ import annotations
