@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import borrow
 from borrow.cli import columns, compare, fit, info, predict, report, suggest
 from borrow.cli.app import main
-from borrow.transfer import problem
+from borrow.transfer import ledger, problem
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 FIT = ["--target", "score", "--task", "school", "--primary", "St Mary", "--ignore", "note,passed"]
@@ -129,6 +129,69 @@ def test_a_comparison_with_its_model_and_report_reads_the_table_once(place, tmp_
     good("compare", place / "scores.csv", *FIT, "--methods", "pooled", "--folds", 2, *files)
     assert read == ["read_table", "read_target"]
     assert borrow.store.load(tmp_path / "m.borrow").predict([[3.0, 11]], tasks="St Mary").shape == (1,)
+
+
+@pytest.mark.parametrize("method", ["mean", "ridge", "ridge_tasks"])
+def test_a_reference_predicts_and_says_nothing_of_the_function(method, place, tmp_path):
+    good("fit", place / "scores.csv", *FIT, "-m", method, "--save", tmp_path / "m")
+    frame = pl.read_csv(good("predict", tmp_path / "m", place / "new.csv", "--only").stdout.encode())
+    X = schools().head(9).select("hours", "age", "school")
+    mean, std = borrow.store.load(tmp_path / "m").predict(X, return_std=True)
+    np.testing.assert_allclose(frame["mean"], mean)
+    np.testing.assert_allclose(frame["std_measurement"], std)
+    np.testing.assert_allclose(frame["high"] - frame["mean"], 1.6448536269514722 * std)
+    assert frame["std_function"].is_null().all()
+    refused = run("predict", tmp_path / "m", place / "new.csv", "--function")
+    assert refused.exit_code == 2
+    assert "does not tell the function from the noise" in refused.stderr
+
+
+@pytest.mark.parametrize("target", ["score", "passed"])
+def test_a_model_that_chose_is_shown_with_its_table(target, place, tmp_path):
+    table = schools().with_columns(form=pl.Series(["a", "b", None, "c"] * 9))
+    table.with_columns(pl.when(pl.col("hours") > 1).then(target)).write_csv(tmp_path / "t.csv")
+    call = ["--target", target, "--task", "school", "--primary", "Hill", "-x", "hours,form", "-m", "auto"]
+    good("fit", tmp_path / "t.csv", *call, "--save", tmp_path / "m")
+    files = ["--data", tmp_path / "t.csv", "--output", tmp_path / "page.html"]
+    found = json.loads(good("report", tmp_path / "m", *files, "--json").stdout)
+    assert (found["data"]["target"], found["data"]["features"]) == (target, ["hours", "form"])
+    assert found["predictions"]["form"] == "effects"
+    assert found["parts"][0]["verdict"]["answer"] == borrow.store.load(tmp_path / "m").verdict_.answer
+    table.with_columns(hours=pl.col("hours") + 1).write_csv(tmp_path / "t.csv")
+    assert "is not the table" in run("report", tmp_path / "m", *files).stderr
+
+
+@pytest.mark.parametrize("option", ["--group", "--time"])
+def test_a_comparison_by_groups_or_times_is_shown_with_its_table(option, tmp_path):
+    schools().with_columns(when=pl.Series(range(36)) // 4).write_csv(tmp_path / "t.csv")
+    call = [*FIT, option, "when", "--methods", "pooled", "--folds", 3]
+    good("compare", tmp_path / "t.csv", *call, "--store", tmp_path / "run", "--report", tmp_path / "first.html")
+    good("report", tmp_path / "run", "--data", tmp_path / "t.csv", "-o", tmp_path / "second.html")
+    first, second = (borrow.report.read(tmp_path / f"{name}.html") for name in ("first", "second"))
+    assert first["predictions"] == second["predictions"]
+    assert second["predictions"]["form"] == "map"
+    found = borrow.Comparison.read(tmp_path / "run")
+    assert (found.group, found.time) == (("when", None) if option == "--group" else (None, "when"))
+    about, lines = ledger.read(tmp_path / "run")
+    older = {name: value for name, value in about.items() if name not in ("group", "time", "targets")}
+    ledger.check_about(older)
+    older = borrow.Comparison.of_lines(older, lines)
+    assert (older.group, older.time, older.verdict()) == (None, None, found.verdict())
+
+
+def test_columns_of_targets_in_any_order_are_known_again_and_a_model_that_chose_answers_for_its_primary(tmp_path):
+    table = schools().with_columns(north=pl.col("score"), east=pl.col("score") + pl.col("age"))
+    table.select("hours", "north", "east").write_csv(tmp_path / "t.csv")
+    call = [tmp_path / "t.csv", "--targets", "north,east", "--primary", "north"]
+    good("compare", *call, "--methods", "pooled", "--folds", 2, "--store", tmp_path / "run")
+    good("report", tmp_path / "run", "--data", tmp_path / "t.csv", "-o", tmp_path / "page.html")
+    assert borrow.report.read(tmp_path / "page.html")["predictions"]["form"] == "curve"
+    good("fit", *call, "-m", "auto", "--save", tmp_path / "m")
+    model = borrow.store.load(tmp_path / "m")
+    assert len(model.members_) > 1
+    frame = pl.read_csv(good("predict", tmp_path / "m", tmp_path / "t.csv", "--only").stdout.encode())
+    want = model.predict(table.select("hours"), tasks=["north"] * 36)
+    np.testing.assert_allclose(frame["mean"], want)
 
 
 def test_output_as_parquet_tabs_and_alone(model, place, tmp_path):

@@ -35,6 +35,8 @@ from borrow.report.predictions import effects, predictions
 from borrow.transfer.compare import compare
 from borrow.transfer.folds import score_labels
 from borrow.transfer.problem import read_problem
+from borrow.transfer.references import LogisticReference, RidgeReference
+from borrow.transfer.verdict import Verdict
 
 SAMPLES = ["regression", "hostile", "curve", "surface", "classification", "every_task"]
 
@@ -308,6 +310,42 @@ def test_an_auto_estimator_brings_its_comparison():
     assert found["parts"][0]["verdict"]["answer"] == model.verdict_.answer
     assert found["predictions"]["form"] == "map"
     assert Predictor.of(model).primary == "b"
+
+
+def test_a_reference_that_is_advised_is_drawn_alike_from_everywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(Verdict, "method", "ridge")
+    frame = pd.DataFrame(make_table(d=1)).rename(columns={"task": "who"}).round(3)
+    found = compare(frame, "y", "who", "a", ["pooled"], cv=(3, 1), store=tmp_path / "run")
+    said = report.summary(found, table=frame)
+    assert said["predictions"]["label"] == "ridge on the primary"
+    assert said["predictions"]["panels"][0]["low"] is None  # it has no distribution of functions
+    assert said["predictions"]["panels"][0]["alone"]["low"] is not None
+    page.render(said)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    files = ["--data", f"{tmp_path}/t.csv", "--output", f"{tmp_path}/page.html"]
+    told = CliRunner().invoke(main, ["report", f"{tmp_path}/run", *files, "--json"])
+    assert json.loads(told.stdout)["predictions"] == said["predictions"]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("form", ["mean", "ridge", "tasks"])
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_references_have_no_bands(form, d, kind):
+    found = read_problem(make_table(d=d, kind=kind), "y", "task")
+    reference = RidgeReference if kind == "regression" else LogisticReference
+    model = found.fitted(reference(form=form, only="a" if form != "tasks" else None))
+    drawn = to_json(predictions(Predictor.of(model), content.points_of(found), "a", "y", None, []))
+    assert strict(drawn) == drawn
+    assert "Band" not in str(drawn)
+
+
+@pytest.mark.parametrize("given", [{"features": ["x"]}, {}])
+def test_groups_of_a_wide_table_are_known_again(given):
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, 24)
+    table = {"x": x, "day": np.arange(24) // 3, "two": np.cos(x), "one": np.sin(3 * x)}
+    found = borrow.compare(table, targets=["two", "one"], primary="one", group="day", methods=["pooled"], cv=2, **given)
+    assert report.summary(found, table=table)["predictions"]["form"] == "curve"
 
 
 REGRESSORS = ["SingleTaskGP", "PooledGP", "MultiTaskGP", "HierarchicalGP", "MultiTaskRBF", "MultiTaskIVM", "FocusedGP"]

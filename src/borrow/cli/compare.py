@@ -192,7 +192,6 @@ def run(
             rope=rope,
         )
     with library_warnings() as more:
-        parts = explained(found, problem) if save is not None or report is not None else {}
         if save is not None:
             about = {
                 "target": target,
@@ -203,7 +202,7 @@ def run(
                 "rows": to_json(list(found.rows.items())),
                 "encoding": encoding_of(problem.encoder),
             }
-            borrow.store.save(parts["model"], save, about)
+            borrow.store.save(advised(found, problem), save, about)
         if report is not None:
             call = command_line(
                 "compare",
@@ -221,7 +220,7 @@ def run(
                 time=time,
                 unseen=None if unseen == "error" else unseen,
             )
-            borrow.report.write(report, borrow.report.summary(**parts, command=call))
+            borrow.report.write(report, borrow.report.summary(found, table=problem, command=call))
     warned[:] = dict.fromkeys([*seen, *warned, *more])
     written = {name.removeprefix("--"): str(path) for name, path in files.items() if path is not None}
     result = {
@@ -253,16 +252,13 @@ def described(found: borrow.Comparison) -> dict[str, Any]:
     return {**shown, "rows": list(found.rows.items())}
 
 
-def explained(found: borrow.Comparison, problem: Any) -> dict[str, Any]:
-    """What a report shows: with one primary also the method to use, fitted to all rows."""
+def advised(found: borrow.Comparison, problem: Any) -> Any:
+    """The method to use for the primary, fitted to all rows."""
     from borrow.transfer.unseen import UnseenProblem
 
-    parts: dict[str, Any] = {"comparison": found, "table": problem}
-    if len(found.primaries) > 1:
-        return parts
     population = found.unseen == "population"
     rows = UnseenProblem.of(problem, None) if population else replace(problem, fits=found.fits)
-    return {**parts, "model": rows.fit(found.verdict().method, found.primaries[0], found.seed)}
+    return rows.fit(found.verdict().method, found.primaries[0], found.seed)
 
 
 def lines_of(found: borrow.Comparison, result: dict[str, Any]) -> Iterator[Any]:

@@ -136,7 +136,8 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
         X, y, task = table.frame.select(table.features).head(blocks.shape[1]), pl.DataFrame(blocks.T, table.wide), None
     if method == "auto":
         automatic = borrow.AutoRegressor if kind == "regression" else borrow.AutoClassifier
-        model = automatic(task=task, primary=primary, random_state=seed).fit(X, y)
+        named = y if table.wide else pl.Series(table.target, y.tolist())  # what is compared is known by its name
+        model = automatic(task=task, primary=primary, random_state=seed).fit(X, named)
     else:
         X, encoder = encode_frame(X, task)
         model = with_encoder(build(kind, method, task, primary, seed).fit(X, y), encoder)

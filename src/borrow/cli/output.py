@@ -306,6 +306,11 @@ class SafeTable(Table):
         for row in rows:
             self.add_row(*row)
 
+    def fits(self) -> bool:
+        """Whether every cell has room beside the others, in one line."""
+        console = SafeConsole()
+        return self.__rich_measure__(console, console.options.update(width=sys.maxsize)).maximum <= console.width
+
     def add_row(self, *cells: Any, **more: Any) -> None:
         """Add one row of cells with their control characters visible."""
         super().add_row(*map(visible, cells), **more)

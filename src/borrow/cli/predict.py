@@ -66,6 +66,8 @@ def run(
             fail(f"--unseen {unseen!r}: expected error or population")
         for part in (model, getattr(model, "model_", model)):  # an automatic one answers by the one that it chose
             part.set_params(unseen=unseen)
+    if function and not getattr(model, "tells_noise", True):
+        fail(f"--function: {type(model).__name__} does not tell the function from the noise; leave out --function")
     reader = RowReader(model, data, delimiter, task, task_is, primary=stored_primary(model, model_file))
     answers = Answers(model, float(ndtri(0.5 + level / 2.0)), not function, prefix)
     with library_warnings() as warned:
@@ -243,6 +245,7 @@ class Answers:
         mean, function = model.predict(*arguments, return_std=True)
         measurement = np.sqrt(function**2 + model.noise_at(*arguments))
         half = self.z * (measurement if self.noise else function)
+        function = function if model.tells_noise else np.full_like(mean, np.nan)
         found = {
             "mean": mean,
             "std_function": function,

@@ -10,7 +10,6 @@ import typer
 import borrow
 from borrow.cli import options as o
 from borrow.cli.columns import open_table
-from borrow.cli.compare import explained
 from borrow.cli.output import (
     UNBROKEN,
     check_files,
@@ -54,7 +53,7 @@ def run(
 
 
 def of_comparison(path: Path, data: str | None, delimiter: str | None, order: list[str] | None) -> dict[str, Any]:
-    """A stored comparison; with its table also what a report of `borrow compare` shows."""
+    """A stored comparison, and its table where that is given."""
     if path.is_dir():
         fail(f"{str(path)!r} is a folder; give a file of `borrow compare --store`, or a saved model")
     found = borrow.Comparison.read(path)
@@ -62,15 +61,25 @@ def of_comparison(path: Path, data: str | None, delimiter: str | None, order: li
         fail(f"{str(path)!r} holds no result yet; run the comparison again, it goes on from there")
     if data is None:
         return {"comparison": found}
+    return {"comparison": found, "table": as_compared(found, path, data, delimiter, order)}
+
+
+def as_compared(found: borrow.Comparison, path: Path, data: str, delimiter: str | None, order: list[str] | None) -> Any:
+    """The table that was compared, read as it was then."""
     from borrow.transfer.problem import TASK, VALUE, read_problem
 
     wide = (found.target, found.task) == (VALUE, TASK) and not {VALUE, TASK} <= set(open_source(data).columns)
-    target, task, targets = (None, None, found.tasks) if wide else (found.target, found.task, None)
-    table = open_table(data, delimiter, target, task, found.features, drop_missing=None, targets=targets, order=order)
+    target, task, targets = (None, None, found.targets or found.tasks) if wide else (found.target, found.task, None)
+    keep = {name: what for name, what in ((found.group, "group"), (found.time, "time")) if name is not None}
+    table = open_table(
+        data, delimiter, target, task, found.features, drop_missing=None, targets=targets, keep=keep, order=order
+    )
     for rows in (table.frame, table.frame.drop_nulls(found.features)):  # all, or without those of --drop-missing
-        problem = read_problem(rows, found.target, found.task, found.features, found.kind)
+        problem = read_problem(
+            rows, found.target, found.task, found.features, found.kind, group=found.group, time=found.time
+        )
         if problem.digest() == found.digest:
-            return explained(found, problem)
+            return problem
     fail(f"{table.name} is not the table that {str(path)!r} compared; give that one, or leave out --data")
 
 
@@ -78,11 +87,15 @@ def of_model(path: Path, data: str | None, delimiter: str | None, order: list[st
     """A saved model, with its comparison where it has one; or with the table that it was fitted to."""
     model, about = load_model(path), borrow.store.describe(path)
     parts: dict[str, Any] = {"model": model, "target": about.get("target")}
+    found = getattr(model, "comparison_", None)  # of a model that chose
     if data is None:
-        return {**parts, "comparison": getattr(model, "comparison_", None)}
+        return {**parts, "comparison": found}
     schema = model.fitted_.schema
-    if "target" not in about or schema.names is None or schema.wide is not None:
+    named = "target" in about and schema.names is not None and schema.wide is None
+    if not named or (found is not None and found.target != about["target"]):
         fail(f"{str(path)!r} does not say which columns it was fitted to; leave out --data")
+    if found is not None:
+        return {**parts, "comparison": found, "table": as_compared(found, path, data, delimiter, order)}
     task = schema.task if isinstance(schema.task, str) else None
     inputs = [str(n) for n in schema.inputs]
     table = open_table(data, delimiter, about["target"], task, inputs, drop_missing=None, order=order)

@@ -14,7 +14,7 @@ from borrow.cli import options as o
 from borrow.cli.columns import as_numbers, find_label, in_lines
 from borrow.cli.output import BOLD, DIM, SafeTable, check_files, fail, in_full, library_warnings, number, print_result
 from borrow.cli.predict import RowReader, load_model, stored_primary, write_table
-from borrow.data.labels import did_you_mean
+from borrow.data.labels import counted, did_you_mean
 
 EXAMPLE = "borrow suggest model.borrow candidates.csv --n 3"
 #: What a row is chosen for.
@@ -114,11 +114,17 @@ def lines_of(found: Any, n_candidates: int, priced: bool) -> list[Any]:
         **{name: name for name in after},
     }
     inputs = [c for c in found if c not in ("rank", "row", "task", *numbers)]
-    more = f" {len(inputs) - MOST_INPUTS} more inputs are not shown (--json)." if len(inputs) > MOST_INPUTS else ""
-    right = {c: c for c in inputs[:MOST_INPUTS]} | {c: n for c, n in numbers.items() if priced or "cost" not in c}
-    ways = {c: in_full if c in inputs else number for c in right}
-    rows = [[str(r["rank"]), str(r["row"]), str(r["task"]), *(f(r[c]) for c, f in ways.items())] for r in found.rows()]
+    gains = {c: n for c, n in numbers.items() if priced or "cost" not in c}
+
+    def of(shown: list[str]) -> SafeTable:
+        ways = {**dict.fromkeys(shown, in_full), **dict.fromkeys(gains, number)}
+        first = ("rank", "row", "task")
+        rows = [[*(str(r[c]) for c in first), *(f(r[c]) for c, f in ways.items())] for r in found.rows()]
+        return SafeTable(first, [*shown, *gains.values()], rows, 2)
+
+    n = next((n for n in range(min(len(inputs), MOST_INPUTS), 0, -1) if of(inputs[:n]).fits()), min(len(inputs), 1))
+    left = counted(len(inputs) - n, "more input")
+    more = f" {left} {'is' if len(inputs) - n == 1 else 'are'} not shown (--json)." if len(inputs) > n else ""
     meant = f"{numbers[gain].capitalize()}: {MEANT[gain]}."
     explained = f"Row: position among the candidates, the first is 0. {meant}{more}"
-    table = SafeTable(["rank", "row", "task"], list(right.values()), rows, 2)
-    return [(f"What to measure next, of {n_candidates:,} candidates:", BOLD), table, (explained, DIM)]
+    return [(f"What to measure next, of {n_candidates:,} candidates:", BOLD), of(inputs[:n]), (explained, DIM)]

@@ -222,6 +222,9 @@ class OnWorkers(TaskEstimator):
 class NumberEstimator(RegressorMixin, TaskEstimator):
     """What every estimator of numbers has. Abstract."""
 
+    #: Whether `predict` gives the deviation of the function; if not, that of a measurement, asked for noise or not.
+    tells_noise: ClassVar[bool] = True
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions; of the primary's rows alone where the model has a primary."""
         return float(super().score(*self._scored(X, y, sample_weight)))

@@ -70,6 +70,8 @@ class Predictor:
         """
         rows, tasks = InputRows(X), [task] * len(X)
         if self.regression:
+            if not self.model.tells_noise:
+                return np.asarray(self.model.predict(rows, tasks=tasks), dtype=float), None
             mean, second = self.model.predict(rows, tasks=tasks, return_std=not full, return_cov=full)
             return np.asarray(mean, dtype=float), np.asarray(second, dtype=float)
         p = self.model.predict_proba(rows, tasks=tasks)[:, -1]
@@ -82,6 +84,8 @@ class Predictor:
         """Mean of the function, or the probability, and the edges of its central band; None where there is no band."""
         if self.regression:
             mean, std = self.ask(X, task)
+            if std is None:
+                return mean, None, None
             half = ndtri(0.5 + level / 2.0) * std
             return mean, mean - half, mean + half
         rows, tasks = InputRows(X), [task] * len(X)

@@ -198,10 +198,11 @@ def _about(predictor: Predictor | None) -> dict[str, str] | None:
 def _problem_of(comparison: Comparison, table: Any) -> Problem:
     """The data that were compared, from a table that is long or wide as it was then."""
     names: dict[str, Any] = {"target": comparison.target, "task": comparison.task}
+    kept = {"group": comparison.group, "time": comparison.time}
     if (*names.values(),) == (VALUE, TASK) and not isinstance(table, Problem):
         long = {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}
-        names = names if long else {"targets": comparison.tasks}
-    problem = read_problem(table, features=comparison.features, kind=comparison.kind, **names)
+        names = names if long else {"targets": comparison.targets or comparison.tasks}
+    problem = read_problem(table, features=comparison.features, kind=comparison.kind, **names, **kept)
     if (digest := problem.digest()) != comparison.digest:
         raise ValueError(
             f"table is not the data that were compared: its digest is {digest[:12]}\u2026 and that of the "
@@ -219,7 +220,7 @@ def _models(
         return (None if model is None else Predictor.of(model)), None
     key = verdict.method if model is None else key_of(getattr(model, "model_", model)) or ""
     alone = None
-    if model is None and call_of(comparison.kind, key, comparison.task, verdict.primary) is None:
+    if model is None and key in comparison.own:
         return None, None  # the user's own estimator is the user's
     if problem is not None and model is None:
         model = problem.fit(key, verdict.primary, comparison.seed)

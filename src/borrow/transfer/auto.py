@@ -47,7 +47,7 @@ class _Auto(TaskEstimator):
         """Compare on the primary's rows, then fit the methods that have weight to all rows."""
         X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
-        problem, seed = as_problem(rows, schema), read_seed(self.random_state)
+        problem, seed = as_problem(rows, replace(schema, encoder=encoder), target_name(y)), read_seed(self.random_state)
         _, _, own = choose(problem.kind, int(problem.seen.sum()), self.methods)
         primary = schema.labels[primary_code(self.primary, schema.labels)]
         comparison = self._compare(problem, primary, seed)
@@ -115,7 +115,7 @@ class _Auto(TaskEstimator):
     def _ask(self, method: str, X: Any, tasks: Any, *more: Any) -> list[tuple[float, Any]]:
         """What every member answers, with its weight; where nothing names a task, the primary is meant."""
         schema = self._fit_of().schema
-        if tasks is None and len(schema.labels) > 1 and schema.wide is None:
+        if tasks is None and len(schema.labels) > 1:
             meant = schema.task is None or (as_frame(X) is not None and lacks_task(X, schema))
             tasks = self.primary_ if meant else None
         return [(w, getattr(self.members_[key], method)(X, tasks, *more)) for key, w in self.weights_.items()]
@@ -244,12 +244,19 @@ class AutoClassifier(LabelEstimator, _Auto):
         return p[..., 1] - p[..., 0] if p.shape[-1] == 2 else p
 
 
-def as_problem(rows: Rows, schema: Schema) -> Problem:
+def target_name(y: Any) -> str:
+    """The name of the column that y was, where it says so, so that what is compared is known by it."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else "y"
+
+
+def as_problem(rows: Rows, schema: Schema, target: str = "y") -> Problem:
     """Rows that were read for `fit`, as a problem to compare on; they hold labels where the schema has classes."""
     names = schema.names if schema.names is not None else [f"column {j}" for j in range(rows.X.shape[1])]
     kind, y, classes, labels = "regression", rows.y, (), [json_label(v) for v in rows.labels]
     if schema.classes is not None:
         kind, classes = "classification", tuple(json_label(c) for c in schema.classes)
         y = np.array([classes[int(v) % len(classes)] if np.isfinite(v) else None for v in rows.y], dtype=object)
-    about = kind, "y", "task" if schema.task is None else str(schema.task), tuple(map(str, names))
-    return Problem(*about, rows.X, y, tuple(labels[t] for t in rows.task), sort_labels(labels), classes)
+    about = kind, target, "task" if schema.task is None else str(schema.task), tuple(map(str, names))
+    of_rows = rows.X, y, tuple(labels[t] for t in rows.task)
+    return Problem(*about, *of_rows, sort_labels(labels), classes, encoder=schema.encoder)

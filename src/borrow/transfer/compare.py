@@ -56,7 +56,7 @@ from borrow.transfer.methods import (
     entry,
     method_for,
 )
-from borrow.transfer.problem import Fits, Problem, json_label, read_problem
+from borrow.transfer.problem import TASK, VALUE, Fits, Problem, json_label, read_problem
 from borrow.transfer.unseen import UnseenProblem, choose_unseen
 
 #: Up to so many secondaries `leave_out="auto"` says what each is worth, where rows are left out in closed form; in
@@ -208,6 +208,9 @@ def compare(
         notes=notes,
         unseen=unseen,
         rope=float(rope),
+        group=problem.group,
+        time=problem.time,
+        targets=list(dict.fromkeys(problem.tasks)) if (problem.target, problem.task) == (VALUE, TASK) else [],
     )
     about = planned.about()
     settings = {

@@ -73,6 +73,8 @@ class Comparison:
     encoding : what became of columns that were no plain numbers, one line each.
     unseen : "population" where every task was held out whole in turn, for a primary that stands for a task never seen.
     rope : half the width of the region of practical equivalence, as a part of the error without the other data.
+    group, time : columns that said which rows belong together, and what came when; None where none did.
+    targets : columns that were a task each, in their order; of a wide table.
 
     Examples
     --------
@@ -111,6 +113,9 @@ class Comparison:
     notes: list[list[Any]] = field(default_factory=list)
     unseen: str = "error"
     rope: float = ROPE
+    group: str | None = None
+    time: str | None = None
+    targets: list[Any] = field(default_factory=list)
 
     @cached_property
     def fits(self) -> Fits:

@@ -57,6 +57,8 @@ ABOUT: dict[str, Any] = {
     **{f"{name}?": [[LABEL]] for name in PAIRS},
     "unseen?": {"error", "population"},
     "rope?": NUMBER,
+    **{f"{name}?": (str, type(None)) for name in ("group", "time")},
+    "targets?": [LABEL],
 }
 ELSEWHERE = ("mean elsewhere", "std elsewhere")  # of a fit to all rows
 JOB: dict[str, Any] = {

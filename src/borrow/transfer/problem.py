@@ -89,6 +89,8 @@ class Problem:
     encoder: Any = field(default=None, repr=False, compare=False)
     groups: tuple[Any, ...] | None = None  # of every row: what is measured together, and held out together
     times: tuple[float, ...] | None = None  # of every row, as numbers
+    group: str | None = None  # the columns that these were
+    time: str | None = None
     wanted: Array | None = field(default=None, repr=False, compare=False)  # inputs that will be asked for
     more: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # estimators of the user's own
     fits: Fits | None = field(default=None, repr=False, compare=False)  # to these rows; None keeps none
@@ -224,7 +226,7 @@ def read_problem(
         if target is not None or task is not None:
             raise ValueError("targets has a column per task; leave out target and task")
         target, task = VALUE, TASK
-        frame, columns = _long(frame, columns, list(targets), features)
+        frame, columns = _long(frame, columns, list(targets), features, [c for c in (group, time) if c is not None])
     if target is None or task is None:
         raise ValueError("give target= and task=, or targets= where every task has a column of its own")
     _require([target], "target", columns)
@@ -279,6 +281,8 @@ def read_problem(
         encoder,
         None if group is None else tuple(json_label(v) for v in _labels(columns, group, n, "group")),
         None if time is None else read_times(columns[time], time),
+        group,
+        time,
     )
 
 
@@ -397,14 +401,17 @@ def _columns(table: Any) -> tuple[Any, dict[str, Any]]:
     return frame, {c: frame.get_column(c) for c in frame.columns}
 
 
-def _long(frame: Any, columns: Mapping[str, Any], targets: list[str], features: Any) -> tuple[Any, dict[str, Any]]:
-    """One row per input and task of a table that has one column of targets per task."""
+def _long(
+    frame: Any, columns: Mapping[str, Any], targets: list[str], features: Any, aside: list[str]
+) -> tuple[Any, dict[str, Any]]:
+    """One row per input and task of a table that has one column of targets per task; columns `aside` are kept."""
     _require(targets, "targets", columns)
     if len(set(targets)) < max(len(targets), 2):
         raise ValueError(f"targets={targets!r}: expected at least two different columns, one per task")
     names = [c for c in columns if c not in targets] if features is None else features
     names = [names] if isinstance(names, str) else list(names)
     _require(names, "features", columns)
+    names = list(dict.fromkeys([*names, *(c for c in aside if c in columns and c not in targets)]))
     if clash := [n for n in names if n in (VALUE, TASK, *targets)]:
         raise ValueError(f"the input column {clash[0]!r} has the name of a target or of a column made here; rename it")
     if frame is not None:

@@ -67,6 +67,26 @@ class _Simple(TaskEstimator):
         return rows.labelled()[0], schema, attributes | ({"classes_": schema.classes} if is_classifier(self) else {})
 
 
+class _Numbers(NumberEstimator):
+    """Abstract. Know how far observations are from what is predicted, and do not tell the function from the noise."""
+
+    tells_noise = False
+
+    def noise_at(self, X: Any, tasks: Any = None) -> Array:
+        """Zero at each row: the deviation that `predict` gives has the noise in it."""
+        return np.zeros(np.shape(self.predict(X, tasks)))
+
+
+class _Labels(LabelEstimator):
+    """Abstract. Give probabilities, and have no distribution of them."""
+
+    def probability_quantiles(self, X: Any, levels: Any = (), tasks: Any = None) -> None:
+        """None: the probabilities have no bands."""
+
+    def probability_covariance(self, X: Any, tasks: Any = None) -> None:
+        """None: as above."""
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Reference(_Simple):
     """Abstract. Fit lines, answer for every task."""
@@ -100,7 +120,7 @@ class _Reference(_Simple):
 
 @stored("ridge-reference", state="fitted_")
 @dataclass(eq=False, repr=False)
-class RidgeReference(NumberEstimator, _Reference):
+class RidgeReference(_Numbers, _Reference):
     """The mean or a line of each task by itself, or lines that tasks share; see the top of this page.
 
     Parameters
@@ -145,7 +165,7 @@ class RidgeReference(NumberEstimator, _Reference):
     def predict(
         self, X: Any, tasks: Any = None, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
-        """The line, and the spread of observations about it: it does not tell the function from the noise."""
+        """The line, and the spread of observations about it."""
         values, std = self._values(X, tasks)
         if not (return_std or return_cov):
             return values[..., 0]
@@ -168,7 +188,7 @@ def dual_ridge(K: Array, y: Array, tasks: list[Codes]) -> tuple[float, Array, Ar
 
 @stored("logistic-reference", state="fitted_")
 @dataclass(eq=False, repr=False)
-class LogisticReference(LabelEstimator, _Reference):
+class LogisticReference(_Labels, _Reference):
     """Shares of the classes or a logistic regression of each task by itself, or slopes that tasks share.
 
     Parameters
@@ -256,7 +276,7 @@ class _Wrapped(_Simple):
 
 
 @dataclass(eq=False, repr=False)
-class WrappedRegressor(NumberEstimator, _Wrapped):
+class WrappedRegressor(_Numbers, _Wrapped):
     """A regressor of scikit-learn as a method of a comparison.
 
     Parameters
@@ -270,7 +290,7 @@ class WrappedRegressor(NumberEstimator, _Wrapped):
     def predict(
         self, X: Any, tasks: Any = None, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
-        """Its predictions, and the spread of observations about them: it does not tell function from noise."""
+        """Its predictions, and the spread of observations about them."""
         Z, (model, std) = self._new(X, tasks), self._fit_of().model
         if not (return_std or return_cov):
             return model.predict(Z)
@@ -279,7 +299,7 @@ class WrappedRegressor(NumberEstimator, _Wrapped):
 
 
 @dataclass(eq=False, repr=False)
-class WrappedClassifier(LabelEstimator, _Wrapped):
+class WrappedClassifier(_Labels, _Wrapped):
     """A classifier of scikit-learn as a method of a comparison.
 
     Parameters
