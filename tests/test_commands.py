@@ -179,7 +179,7 @@ def test_a_comparison_by_groups_or_times_is_shown_with_its_table(option, tmp_pat
     assert (older.group, older.time, older.verdict()) == (None, None, found.verdict())
 
 
-def test_columns_of_targets_in_any_order_are_known_again_and_a_model_that_chose_answers_for_its_primary(tmp_path):
+def test_columns_of_targets_in_any_order_are_known_again_and_a_model_that_chose_answers_for_each(tmp_path):
     table = schools().with_columns(north=pl.col("score"), east=pl.col("score") + pl.col("age"))
     table.select("hours", "north", "east").write_csv(tmp_path / "t.csv")
     call = [tmp_path / "t.csv", "--targets", "north,east", "--primary", "north"]
@@ -190,8 +190,10 @@ def test_columns_of_targets_in_any_order_are_known_again_and_a_model_that_chose_
     model = borrow.store.load(tmp_path / "m")
     assert len(model.members_) > 1
     frame = pl.read_csv(good("predict", tmp_path / "m", tmp_path / "t.csv", "--only").stdout.encode())
-    want = model.predict(table.select("hours"), tasks=["north"] * 36)
-    np.testing.assert_allclose(frame["mean"], want)
+    for task in ("north", "east"):
+        mean, std = model.predict(table.select("hours"), tasks=[task] * 36, return_std=True, include_noise=True)
+        np.testing.assert_allclose(frame[f"{task}_mean"], mean)
+        np.testing.assert_allclose(frame[f"{task}_std_measurement"], std)
 
 
 def test_output_as_parquet_tabs_and_alone(model, place, tmp_path):
@@ -426,6 +428,17 @@ def test_tables_fit_the_terminal(model, place, width):
     for call in (["info", place / "scores.csv"], ["suggest", model[0], place / "candidates.csv"]):
         lines = re.sub(r"\x1b\[[0-9;]*m", "", good(*call, env=env).stdout).splitlines()
         assert max(map(len, lines)) <= max(int(width), len(str(place)) + 40)
+
+
+@pytest.mark.parametrize(("width", "left"), [("80", "2 more inputs are not"), ("110", "1 more input is not")])
+def test_inputs_that_have_no_room_are_left_out_and_no_number_is_cut(width, left, tmp_path):
+    table = schools().select("school", "score", *(pl.col("hours").alias(f"an input, number {i}") for i in range(4)))
+    table.write_csv(tmp_path / "t.csv")
+    good("fit", tmp_path / "t.csv", *FIT[:6], "--save", tmp_path / "m")
+    told = good("suggest", tmp_path / "m", tmp_path / "t.csv", env={"COLUMNS": width}).stdout
+    assert f"{left} shown" in " ".join(told.split())
+    assert all(re.search(r"\d$", line) for line in told.splitlines()[2:7])
+    assert told.splitlines()[1].endswith("reduction  remaining")
 
 
 def test_small_benchmark_of_reading_runs_and_writes_nothing(tmp_path, monkeypatch, capsys):

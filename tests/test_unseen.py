@@ -209,6 +209,11 @@ def test_the_report_asks_about_a_task_never_seen(held_out, tmp_path):
     assert "--unseen population" in page
 
 
+def test_a_report_where_nothing_tells_tasks_apart():
+    found = borrow.compare(HOSPITALS, "response", "site", methods=["pooled"], unseen="population", cv=3)
+    assert borrow.report.summary(found)["parts"][0]["verdict"]["method"] is None
+
+
 def test_labels_of_tasks_never_seen():
     table = HOSPITALS.drop(columns="response").assign(up=np.where(Y > 0.0, "yes", "no"))
     found = borrow.compare(table, "up", "site", methods=["ivm"], unseen="population", cv=3)

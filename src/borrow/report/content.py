@@ -299,7 +299,7 @@ def part_of(comparison: Comparison, verdict: Any, problem: Problem | None) -> di
             f"predicted it as one never seen: {cv_words(comparison)}, settings found anew in each."
         )
     rho = {r["task"]: r["rho"] for r in relations_to(primary, comparison.relations)}
-    shown = verdict.best or NO_TRANSFER
+    shown = verdict.best or comparison.alone[0]
     secondaries = [{**row, "rho": rho.get(row["task"])} for row in verdict.secondaries.rows()]
     return {
         "primary": str(primary),

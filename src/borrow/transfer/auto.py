@@ -113,9 +113,15 @@ class _Auto(TaskEstimator):
         return weights, weights_in_words(weights)
 
     def _ask(self, method: str, X: Any, tasks: Any, *more: Any) -> list[tuple[float, Any]]:
-        """What every member answers, with its weight; where nothing names a task, the primary is meant."""
+        """What every member answers, with its weight; where nothing names a task, the primary is meant.
+
+        Fitted to a wide y it answers in columns then, a task each, also by members that would for the primary alone.
+        """
         schema = self._fit_of().schema
-        if tasks is None and len(schema.labels) > 1:
+        if tasks is None and schema.wide is not None and True not in more[1:2]:  # no covariance
+            each = [self._ask(method, X, schema.labels[t], *more) for t in schema.wide]
+            return [(w, side_by_side([found[k][1] for found in each])) for k, (w, _) in enumerate(each[0])]
+        if tasks is None and len(schema.labels) > 1 and schema.wide is None:
             meant = schema.task is None or (as_frame(X) is not None and lacks_task(X, schema))
             tasks = self.primary_ if meant else None
         return [(w, getattr(self.members_[key], method)(X, tasks, *more)) for key, w in self.weights_.items()]
@@ -242,6 +248,13 @@ class AutoClassifier(LabelEstimator, _Auto):
         """Log odds, positive for `classes_[1]`; log probabilities, one column each, where there are more than two."""
         p = np.log(np.maximum(self.predict_proba(X, tasks), np.finfo(float).tiny))
         return p[..., 1] - p[..., 0] if p.shape[-1] == 2 else p
+
+
+def side_by_side(answers: list[Any]) -> Any:
+    """Answers for one task each, with their deviations if there are such, as a column per task."""
+    if isinstance(answers[0], tuple):
+        return tuple(np.stack(parts, axis=1) for parts in zip(*answers, strict=True))
+    return np.stack(answers, axis=1)
 
 
 def target_name(y: Any) -> str:
