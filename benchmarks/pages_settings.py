@@ -106,6 +106,9 @@ ORDINARY = {
     "random forest": "the same with the task as a column, 200 trees; of leaves of 1, 3, 8 rows, shares of columns "
     "0.33, 1 by five folds",
     "GPBoost": "a linear model with a random intercept and a random slope per column and task; targets scaled by task",
+    "MixedLM": "the same by statsmodels, slopes of the six columns that correlate most with the targets",
+    "stacked GPs": "`SingleTaskGP*` of each secondary; its predictions are further columns of “ridge alone”",
+    "BoTorch": "`MultiTaskGP` at its defaults, inputs within 0 to 1; tables of up to 400 rows",
 }
 
 

@@ -247,6 +247,37 @@ def ordinary() -> str:
     return table(["scenario", "draws", *SHOWN], rows) + by_method(result, cells.values(), SHOWN)
 
 
+def every_method() -> str:
+    """What each method comes to over all scenarios that it can take: error, worst cases, bands, density, seconds."""
+    result = load("ordinary")
+    cells = [r for r in result["as they are"]["scenarios"] if r["version"] == "now" and "ratio" in r]
+    alone = {r["scenario"]: r for r in cells if r["method"] == "no transfer"}
+    rows = []
+    for r in sorted(result["as they are"]["overall"], key=lambda r: r["ratio"]):
+        mine = [c for c in cells if c["method"] == r["method"]] if r["version"] == "now" else []
+        if not mine:
+            continue
+        bands = [c for c in mine if "coverage" in c]
+        gain = [c["log density"] - alone[c["scenario"]]["log density"] for c in bands]
+        draws = sorted({c["draws"] for c in mine})
+        rows.append(
+            [
+                r["method"],
+                f"{len(mine)} of {len(alone)}",
+                " to ".join(str(n) for n in dict.fromkeys((draws[0], draws[-1]))),
+                f"{r['ratio']:.2f}",
+                f"{r['worst scenario'][0]:.2f} ({r['worst scenario'][1]})",
+                f"{r['worst draw'][0]:.2f}",
+                f"{100 * sum(c['coverage'] for c in bands) / len(bands):.0f} %" if bands else "–",
+                f"{sum(gain) / len(gain):+.2f}" if bands and r["method"] != "no transfer" else "–",
+                f"{sum(c['seconds'] for c in mine) / len(mine):.2g}",
+            ]
+        )
+    names = ["method", "scenarios", "draws each", "geometric mean", "worst scenario", "worst draw", "90 % bands hold"]
+    names += ["log density less no transfer's", "seconds per fit"]
+    return table(names, rows) + by_method(result, cells, tuple(r[0] for r in rows))
+
+
 def shuffled() -> str:
     """The same where the targets of every secondary are shuffled: median and worst of the draws."""
     result = load("ordinary")
@@ -355,6 +386,7 @@ def clusters() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "which model": which_model,
     "ordinary": ordinary,
+    "every method": every_method,
     "shuffled": shuffled,
     "rare labels": rare_labels,
     "averages": averages,

@@ -218,6 +218,31 @@ def stacked(draw: Draw) -> Any:
     return answer(model, draw.kind, columns(draw.X_test))
 
 
+def botorch(draw: Draw) -> Any:
+    """BoTorch's MultiTaskGP at its defaults: a lengthscale per column, correlations of tasks above zero.
+
+    Inputs are put within the range of the training rows, as its documentation asks; it scales targets by task itself.
+    Regression only, and up to `MOST_BOTORCH` rows: a fit takes minutes.
+    """
+    import torch
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import MultiTaskGP
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    A, B = with_task_column(draw)
+    low, width = draw.X.min(axis=0), np.ptp(draw.X, axis=0)
+    width[width == 0] = 1.0
+    for Z in (A, B):
+        Z[:, :-1] = (Z[:, :-1] - low) / width
+    torch.manual_seed(SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MultiTaskGP(torch.tensor(A), torch.tensor(draw.y[:, None], dtype=torch.double), task_feature=-1)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        with torch.no_grad():
+            return model.posterior(torch.tensor(B)).mean.numpy().ravel()
+
+
 #: By name; what each can do is in `can`.
 ALTERNATIVES: dict[str, Callable[[Draw], Any]] = {
     "mean": mean,
@@ -228,11 +253,16 @@ ALTERNATIVES: dict[str, Callable[[Draw], Any]] = {
     "MixedLM": mixed_model,
     "GPBoost": gpboost,
     "stacked GPs": stacked,
+    "BoTorch": botorch,
 }
+#: Rows above which a fit of BoTorch takes more than some minutes.
+MOST_BOTORCH = 400
 
 
 def can(name: str, draw: Draw) -> bool:
     """Whether an alternative is made for such a draw."""
     if name == "stacked GPs":
         return draw.primary is not None
+    if name == "BoTorch":
+        return draw.kind == "regression" and len(draw.y) <= MOST_BOTORCH
     return name != "MixedLM" or draw.kind == "regression"
