@@ -228,11 +228,19 @@ def test_sparse_matrices_are_written_by_their_class():
         objects.encode(len)
 
 
-def test_settings_that_are_missing_are_named():
-    page, arrays = objects.encode(borrow.PooledGPRegressor())
+def test_a_setting_that_is_newer_than_the_file_has_its_default():
+    page, arrays = objects.encode(borrow.PooledGPRegressor(max_iter=7))
     entry = next(e for e in page["entries"] if e.get("class", "").endswith("PooledGPRegressor"))
+    assert objects.decode(page, arrays, 1000).max_iter == 7
     del entry["fields"]["max_iter"]
-    with pytest.raises(PageError, match=r"lacks the settings \['max_iter'\]"):
+    assert objects.decode(page, arrays, 1000).max_iter == borrow.PooledGPRegressor().max_iter
+
+
+def test_fields_that_are_missing_and_have_no_default_are_named():
+    page, arrays = objects.encode(Linear(1.0) + Linear(2.0))
+    entry = next(e for e in page["entries"] if "parts" in e.get("fields", {}))
+    del entry["fields"]["parts"]
+    with pytest.raises(PageError, match=r"the fields \['parts'\] of Sum do not agree"):
         objects.decode(page, arrays, 1000)
 
 

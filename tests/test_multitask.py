@@ -291,7 +291,8 @@ def test_merged_replicates_weights_and_means_are_the_rows(normalize_y):
     weighted = model.fit(X, y, tasks=task, sample_weight=k)
     assert weighted.path_ == "complete"
     evidence, answers = weighted.log_marginal_likelihood_, weighted.predict(grid, at, return_std=True)
-    written = model.fit(np.repeat(X, k, axis=0), np.repeat(y, k), tasks=np.repeat(task, k))
+    with pytest.warns(UserWarning, match="48 rows are 15 different ones and exact copies of them"):
+        written = model.fit(np.repeat(X, k, axis=0), np.repeat(y, k), tasks=np.repeat(task, k))
     assert evidence == pytest.approx(written.log_marginal_likelihood_, abs=1e-8)
     for one, other in zip(answers, written.predict(grid, at, return_std=True), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-10)

@@ -47,8 +47,8 @@ from borrow.models.focused import model as focused
 from borrow.models.focused import relations as focused_relations
 from borrow.models.focused import starts as focused_alone
 from borrow.models.focused.estimators import FocusedGPClassifier
+from borrow.models.focused.starts import fit_own
 from borrow.models.gp.estimators import PooledGPClassifier, SingleTaskGPClassifier
-from borrow.models.gp.model import fit_single
 from borrow.numerics import optimise as hyper
 from results import ROOT, Records, commits_of, settings_of, with_earlier, write_result
 
@@ -116,10 +116,10 @@ def own_centred(own: float, setup: focused.Setup, scales: np.ndarray) -> hyper.O
     )
 
 
-def fit_own_centred(own: float, cells: Any, kernel: Any, *more: Any) -> Any:
+def fit_own_centred(own: float, tasks: Any, kernel: Any, *more: Any) -> Any:
     """The fit of a task by itself; only the kernels of secondaries are sums."""
     *rest, infer = more
-    return fit_single(cells, kernel, *rest, replace(infer, log_variance=own) if isinstance(kernel, Sum) else infer)
+    return fit_own(tasks, kernel, *rest, replace(infer, log_variance=own) if isinstance(kernel, Sum) else infer)
 
 
 def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def losses(problem: Problem, shuffled: int | None, variant: dict[str, Any]) -> d
         stack.enter_context(patch.object(focused_relations, "LOG_ODDS", settings["odds"]))
         if settings["own"] is not None:
             stack.enter_context(patch.object(focused, "hyper_priors", partial(own_centred, settings["own"])))
-            stack.enter_context(patch.object(focused_alone, "fit_single", partial(fit_own_centred, settings["own"])))
+            stack.enter_context(patch.object(focused_alone, "fit_own", partial(fit_own_centred, settings["own"])))
         stack.enter_context(patch.object(EPClassifier, "_inference", infer))
         X, y = p.X[p.own], p.y[p.own]
         data = binary_data(X, 2.0 * y - 1.0, np.array([0, len(y)]), ("primary",), (X[:0],), scales)
