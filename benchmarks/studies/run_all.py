@@ -44,7 +44,7 @@ PLAN = (
     Study("studies/leen2011_synthetic.py --jobs 1 --first 20 --gaps contiguous --counts 0 16 24", 2),
     Study("studies/leen2011_synthetic.py --jobs 1 --first 100 --draws 20 --gaps contiguous --tried", 10),
     Study("studies/bands.py --draws 25", 23),
-    Study("studies/ablations.py --draws 3", 4),
+    Study("studies/ablations.py --draws 6", 8),
     Study("studies/bonilla2008_figure1.py --data compiler --jobs 1", 8),
     Study("studies/yu2005_text.py --others 10", 8),
     Study("studies/yu2005_new_topics.py", 9, "studies/yu2005_text.py --others 10"),
