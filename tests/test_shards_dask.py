@@ -178,7 +178,7 @@ def test_bytes_moved_do_not_depend_on_the_rows_of_a_task(bench, client):
         objective(values)
         count = lambda: bench.counted() + sum(client.run(bench.counted).values())  # noqa: E731
         marks = [count()]
-        for _ in range(4):
+        for _ in range(12):
             objective(values)
             marks.append(count())
         found.append(min(np.diff(marks)))  # heartbeats come and go

@@ -51,6 +51,7 @@ PLAN = (
     Study("studies/yu2005_text.py --first 100 --draws 3 --others 0", 1),
     Study("studies/lawrence2004_vowels.py", 8),
     Study("studies/leen2011_negative_transfer.py", 6),
+    Study("studies/sharing_cost.py", 6),
     Study("studies/lawrence2004_regression.py", 6),
     Study("studies/yu2005_toy.py", 4),
     Study("studies/compare_kill.py", 5),
