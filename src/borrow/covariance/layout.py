@@ -262,11 +262,6 @@ class Design(Stacked):
             self._layouts[forms] = by_size(self.starts, forms)
         return self._layouts[forms]
 
-    @cached_property
-    def task(self) -> Codes:
-        """Task code of every row, found once."""
-        return super().task
-
     def gather(self, A: Any) -> Array:
         """(n, n) summed over the rows at each pair of distinct inputs, (N, N)."""
         n = len(A)

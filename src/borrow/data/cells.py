@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,9 @@ class Stacked:
         """How many tasks there are, those without a row included."""
         return len(self.starts) - 1
 
-    @property
+    @cached_property
     def task(self) -> Codes:
-        """Task code of every row."""
+        """Task code of every row, found once."""
         return np.repeat(np.arange(self.n_tasks), np.diff(self.starts))
 
     def of(self, t: int) -> slice:

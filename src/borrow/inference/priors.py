@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from borrow.kernels import Kernel
 from borrow.numerics.linalg import Array
-from borrow.numerics.optimise import Values
+from borrow.numerics.optimise import Values, pack, unpack
 
 # Priors, in the units of scaled targets and column scales; see docs/notation.md.
 LEVEL_SD = 1.0  # log lengthscale, common to all columns, around log sqrt(d) column scales
@@ -173,10 +173,10 @@ class NamedPriors:
         """The log density, and its derivatives by name."""
         total, by = 0.0, Values()
         for names, prior in self.parts:
-            value, gradient = prior.log_density(np.concatenate([values[n] for n in names]))
+            own = {n: values[n] for n in names}
+            value, gradient = prior.log_density(pack(own))
             total += value
-            ends = np.cumsum([values[n].size for n in names])[:-1]
-            by |= dict(zip(names, np.split(gradient, ends), strict=True))
+            by |= unpack(gradient, own)
         return total, by
 
     def curvature(self, values: Values) -> Array:

@@ -16,6 +16,9 @@ GROUPS = {
     False: ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 
+#: Version 1 says that there is no limit by a number of bytes beyond any memory.
+NO_LIMIT = 2.0**62
+
 
 def keep_pages() -> None:
     """Let the C library keep what small matrices free for the next ones, instead of giving it back to the system.
@@ -44,18 +47,20 @@ def container_free(root: Path = Path("/")) -> float:
             continue
         mount, *files = GROUPS[controllers == ""]
         for group in (PurePosixPath(path), *PurePosixPath(path).parents):  # a limit holds for all that is below it
-            free = min(free, _left(root / mount / str(group).lstrip("/"), *files))
+            free = min(free, _left(f"{root}/{mount}{group}/", *files))
     return free
 
 
-def _left(folder: Path, limit: str, use: str, cache: str) -> float:
+def _left(folder: str, limit: str, use: str, cache: str) -> float:
     """What one group leaves; infinite where it sets no limit, or is not to be seen from inside a container."""
     try:
-        allowed, used = (folder / limit).read_text().strip(), float((folder / use).read_text())
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        if (allowed := float(Path(folder + limit).read_text().replace("max", "inf"))) >= NO_LIMIT:
+            return inf
+        used = float(Path(folder + use).read_text())
+        stat = dict(line.split() for line in Path(folder + "memory.stat").read_text().splitlines())
     except OSError:
         return inf
-    return inf if allowed == "max" else max(float(allowed) - used + float(stat.get(cache, 0)), 0.0)
+    return max(allowed - used + float(stat.get(cache, 0)), 0.0)
 
 
 def require(n_bytes: float, what: str, remedy: str, free: float | None = None, where: str = "") -> None:

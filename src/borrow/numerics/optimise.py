@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ def pack(values: Mapping[str, Array]) -> Array:
 
 def unpack(vector: Array, like: Mapping[str, Array]) -> Values:
     """The vector cut up again into arrays of the shapes of `like`."""
-    parts = np.split(vector, np.cumsum([v.size for v in like.values()])) if like else []
-    return {name: part.reshape(v.shape) for (name, v), part in zip(like.items(), parts, strict=False)}
+    ends = accumulate(v.size for v in like.values())
+    return {n: vector[end - v.size : end].reshape(v.shape) for (n, v), end in zip(like.items(), ends, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -96,12 +96,9 @@ def stack_rows(rows: Rows, cells: Cells, scaling: Scaling, input_scales: Array) 
     mean = y[first] + np.bincount(group, weight * k * (y - y[first][group])) / precision
     scatter: Array = np.bincount(group, weight * k * (y - mean[group]) ** 2).astype(float)
     leave = LeaveOut(cell[first], mean, precision, np.minimum(k[first], precision), scatter)
-    scaled = {
-        "X": cells.X / input_scales,
-        "y": scaling.scaled(cells.y, cells.task),
-        "scatter": cells.scatter / scaling.scale**2,
-    }
-    return Stack(**{**vars(cells), **scaled}, rows=leave)
+    y, scatter = scaling.scaled(cells.y, cells.task), cells.scatter / scaling.scale**2
+    scaled = replace(cells, X=cells.X / input_scales, y=y, scatter=scatter)
+    return Stack(**vars(scaled), rows=leave)
 
 
 def stack_inputs(X: Array, task: Codes, weight: Array, n_tasks: int, columns: Codes | None = None) -> Stack:
