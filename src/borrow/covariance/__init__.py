@@ -1,9 +1,9 @@
 """Covariances over all tasks. Each conditions on diagonal Gaussian sites and owns the algebra that makes it cheap."""
 
 from borrow.covariance.contracts import Adjoints, Covariance, Moments, Posterior, Prediction, Sites
-from borrow.covariance.dense import DensePosterior, DenseTasks, evidence_of_rows
-from borrow.covariance.inducing import LOG_2PI, Basis, choose_inducing, spread_inducing
-from borrow.covariance.kronecker import CompleteTasks
+from borrow.covariance.dense import DensePosterior, DenseTasks, evidence_of_rows, gaussian_evidence
+from borrow.covariance.inducing import LOG_2PI, Basis, choose_inducing, spread_inducing, unit_noise
+from borrow.covariance.kronecker import CompletePosterior, CompleteTasks
 from borrow.covariance.layout import Design
 from borrow.covariance.lowrank import LowRankTasks
 from borrow.covariance.shared import SharedCovariance, SharedPosterior
@@ -12,6 +12,7 @@ __all__ = [
     "LOG_2PI",
     "Adjoints",
     "Basis",
+    "CompletePosterior",
     "CompleteTasks",
     "Covariance",
     "DensePosterior",
@@ -26,5 +27,7 @@ __all__ = [
     "Sites",
     "choose_inducing",
     "evidence_of_rows",
+    "gaussian_evidence",
     "spread_inducing",
+    "unit_noise",
 ]

@@ -43,5 +43,9 @@ class Inference(Protocol):
     def log_variance(self) -> float:
         """Where the prior of a kernel's log variance is centred, in the units of this likelihood."""
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether targets are numbers with Gaussian noise, whose variances are hyper-parameters; labels if not."""
+
     def __call__(self, prior: Covariance, tasks: Tasks[Shard], values: Values, start: Sites | None = None) -> Result:
         """The result at these hyper-parameters, `values` by the name of each block."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -172,6 +172,7 @@ class EPInference:
     max_sweeps: int = 100
     tol: float = 1e-6
     log_variance: float = LOG_VARIANCE  # where the prior of a kernel's log variance is centred
+    gaussian: ClassVar[bool] = False
 
     def __call__(self, prior: Covariance, tasks: Tasks[Shard], values: Values, start: Sites | None = None) -> EP:
         """Posterior and evidence; `start` of an earlier result, to warm-start from."""

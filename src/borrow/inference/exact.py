@@ -46,6 +46,7 @@ class ExactInference:
     """Exact inference as the models call it: `values["noise"]` holds the log noise of each task."""
 
     log_variance: ClassVar[float] = 0.0  # where the prior of a kernel's log variance is centred, for scaled targets
+    gaussian: ClassVar[bool] = True
 
     def __call__(self, prior: Covariance, tasks: Tasks[Shard], values: Values, start: Sites | None = None) -> Exact:
         """Posterior and evidence; there is nothing to warm-start."""

@@ -17,8 +17,7 @@ from borrow.estimators.classifier import EPClassifier, at_final_tolerance, warn_
 from borrow.estimators.gp import GPEstimator
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
-from borrow.inference import ExactInference, Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, OtherModel, UncertaintyByTask
+from borrow.inference import HyperUncertainty, Inference, OtherModel, UncertaintyByTask
 from borrow.models.focused.model import Setup, condition, model_uncertainty, objective_of, task_weights
 from borrow.models.focused.relatedness import relatedness
 from borrow.models.focused.scoring import FocusedAscent
@@ -117,8 +116,7 @@ class FocusedGP(GPEstimator, OnWorkers):
     def _warn(self, setup: Setup, labels: tuple[Hashable, ...]) -> None:
         """Say where the primary has no row, and where what is borrowed is approximate."""
         if len(setup.secondaries) and not len(setup.cells.y[setup.cells.of(setup.primary)]):
-            numbers = isinstance(setup.infer, ExactInference)
-            how = "in their average units" if numbers else "with even odds where they say nothing"
+            how = "in their average units" if setup.infer.gaussian else "with even odds where they say nothing"
             warn(
                 f"the primary task {labels[setup.primary]!r} has no labelled row: it is predicted from the other tasks "
                 f"alone, {how}, and the sign of each relation is an assumption"

@@ -50,7 +50,7 @@ import numpy.typing as npt
 
 from borrow.covariance import Basis, DenseTasks, Design, SharedCovariance
 from borrow.estimators.gp import EXACT
-from borrow.inference import EPInference, Inference, Result, priors
+from borrow.inference import Inference, Result, priors
 from borrow.inference.hyper_uncertainty import MOST_ROWS, HyperUncertainty, UncertaintyByTask, direction
 from borrow.kernels import Kernel
 from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncertainty_by_task
@@ -160,7 +160,7 @@ class WeightPrior:
     def __call__(self, values: Values) -> tuple[float, Values]:
         """The log density, and its derivatives by name."""
         setup = self.setup
-        own = float(setup.specific[setup.primary] is not None and isinstance(setup.infer, EPInference))
+        own = float(setup.specific[setup.primary] is not None and not setup.infer.gaussian)
         value, by_theta, by_rho = self._one(setup.kernel, setup.Z, values["kernel"], values["rho"], own)
         by: Values = {"kernel": by_theta, "rho": by_rho}
         if setup.background is not None and setup.background_Z is not None:

@@ -19,8 +19,7 @@ import numpy as np
 
 from borrow.covariance.dense import gaussian_evidence
 from borrow.data.cells import Cells, thin
-from borrow.inference import priors
-from borrow.inference.likelihoods import within_cells
+from borrow.inference import priors, within_cells
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup, condition
 from borrow.models.focused.relations import Search, drop_all_unless_worth_it

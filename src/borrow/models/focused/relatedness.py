@@ -39,12 +39,9 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import expit, logit
 
-from borrow.covariance import DensePosterior, SharedPosterior
-from borrow.covariance.dense import gaussian_evidence
-from borrow.covariance.inducing import unit_noise
+from borrow.covariance import DensePosterior, SharedPosterior, gaussian_evidence, unit_noise
 from borrow.data.labels import places_of
 from borrow.data.table import HALF, Table
-from borrow.inference import ExactInference
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel, Sum
 from borrow.models.focused.model import Setup, task_weights
@@ -259,7 +256,7 @@ class Profile:
         C = observed_curvature(ascent, values) if exact else curvature(ascent.objective, values)
         self.S = _believed_inverse(C)
         M = len(ascent.setup.secondaries)
-        most = MOST_WORK * (1.0 if isinstance(ascent.setup.infer, ExactInference) else 0.1)
+        most = MOST_WORK * (1.0 if ascent.setup.infer.gaussian else 0.1)
         self.affordable = M <= MOST_SECONDARIES and M * float(len(ascent.setup.cells.y)) ** 3 <= most
         bounds = bounds_of(values, ascent.setup.cells)
         self.low, self.high = (

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from borrow.covariance import DensePosterior, SharedPosterior
-from borrow.inference import EPInference, priors
+from borrow.inference import priors
 from borrow.models.focused.model import Setup, condition
 from borrow.models.focused.scoring import FocusedAscent
 from borrow.models.focused.starts import OwnFits, regression_start, targets_of
@@ -62,7 +62,7 @@ class Search:
     @property
     def priced(self) -> bool:
         """Whether relations are weighed against none: there are some, with a prior, and a primary that is fitted."""
-        asked = RELATION_COST > 0 or isinstance(self.setup.infer, EPInference)
+        asked = RELATION_COST > 0 or not self.setup.infer.gaussian
         relations = self.ascent.sd is not None and len(self.setup.secondaries) > 0
         return asked and relations and self.alone.primary is not None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from borrow.inference import ExactInference
 from borrow.models.focused.model import Setup, focused_objective, priors_of
 from borrow.models.gp.task_model import Ascent, Bounds
 from borrow.numerics.linalg import Array
@@ -73,7 +72,7 @@ def blocks_of(setup: Setup) -> list[Array]:
     by_size: dict[int, list[list[int]]] = {}
     for t, part in enumerate(parts):
         block = weight.get(t, []) + list(range(own + part.start, own + part.stop))
-        block += [noise + t] if isinstance(setup.infer, ExactInference) else []
+        block += [noise + t] if setup.infer.gaussian else []
         by_size.setdefault(len(block), []).append(block)
     return [np.arange(n)[None, :], *(np.array(each) for size, each in by_size.items() if size)]
 

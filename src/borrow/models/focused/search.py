@@ -20,7 +20,6 @@ from borrow.covariance import Design, choose_inducing, spread_inducing
 from borrow.covariance.inducing import MOST
 from borrow.data.scaling import TaskData
 from borrow.estimators.settings import is_matrix, is_whole
-from borrow.inference import EPInference, ExactInference
 from borrow.models.focused.model import Setup, condition, task_weights
 from borrow.models.focused.primary import (
     give_own_part,
@@ -75,7 +74,7 @@ def with_inducing(how: Any, data: TaskData, setup: Setup, values: Values) -> Set
     left = 0.0  # asked for: nothing to be said
     rest = np.vstack([data.cells.X[data.cells.of(int(t))] for t in setup.secondaries] or [first[:0]])
     if auto:
-        labels = isinstance(setup.infer, EPInference)
+        labels = not setup.infer.gaussian
         Z, left = spread_inducing(kernel, first, rest, LABEL_MOST if labels else len(first) + MOST)
         if labels and len(Z) == LABEL_MOST and len(first):
             Z, left = spread_inducing(kernel, first, rest, 0)
@@ -113,7 +112,7 @@ def optimise(
         setup = with_inducing(inducing, data, setup, {**alone.values, **alone.finest(setup)})
     given = {**alone.values, "rho": values["rho"]} if estimator.rho is not None else None
     candidates = starts(setup, alone, check_random_state(estimator.random_state), estimator.n_restarts, given)
-    labels = isinstance(setup.infer, EPInference)
+    labels = not setup.infer.gaussian
     warmup = LABEL_WARMUP_ITERATIONS if labels else WARMUP_ITERATIONS
     bounds = bounds_of(candidates[0], setup.cells)
     search = Search(FocusedAscent(setup, scales, estimator.prior, sd, rough=True), bounds, alone, max_iter)
@@ -203,7 +202,7 @@ def fewer_rows(setup: Setup) -> Setup | None:
     The primary has as many as the starts look at: every relation is to it, and so is the part of its own. None where
     the model is exact as it is, and where tasks have no rows to spare.
     """
-    if setup.design is not None or setup.background is not None or not isinstance(setup.infer, ExactInference):
+    if setup.design is not None or setup.background is not None or not setup.infer.gaussian:
         return None
     M, half = len(setup.specific), len(setup.cells.y) // 2
     rows = np.full(M, SEARCH_ROWS // M)

@@ -13,7 +13,7 @@ from borrow.data.labels import list_labels, sort_labels
 from borrow.data.scaling import TaskData
 from borrow.estimators.gp import EXACT, default_kernel
 from borrow.estimators.settings import numbers_by_label
-from borrow.inference import ExactInference, Inference
+from borrow.inference import Inference
 from borrow.kernels import Constant
 from borrow.models.focused.model import Setup
 from borrow.models.gp.task_model import own_kernels
@@ -106,7 +106,7 @@ def check_memory(setup: Setup) -> None:
         return setup.tasks.require(what, remedy, host=17.0 * n * n)
     sizes = np.diff(setup.cells.starts).astype(float)
     m = len(setup.Z) + (0 if setup.background_Z is None else len(setup.background_Z))
-    kept, worked = (3.6, 3.2) if isinstance(setup.infer, ExactInference) else (4.0, 4.8)
+    kept, worked = (3.6, 3.2) if setup.infer.gaussian else (4.0, 4.8)
     kept *= 2.0 if sizes.sum() < SMALL_BLOCK else 1.0  # small matrices stay until the next are there
     most = max(sizes[setup.primary] ** 2, np.sort(sizes[setup.secondaries] ** 2)[-2:].sum())
     own = np.array([k is not None for k in setup.specific]) * sizes * STRETCH

@@ -23,7 +23,7 @@ from sklearn.utils import gen_batches
 from borrow.covariance import Design
 from borrow.data.cells import Codes, spaced, thin
 from borrow.estimators.gp import EXACT
-from borrow.inference import EPInference, Inference, Result
+from borrow.inference import Inference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
 from borrow.models.focused.scoring import SCORING_WARMUP, FocusedAscent
@@ -171,7 +171,7 @@ def starts(
 
 def targets_of(setup: Setup, alone: OwnFits) -> list[Array]:
     """What each secondary is regressed by: its targets; for labels, what its own posterior makes of them."""
-    labels = isinstance(setup.infer, EPInference)
+    labels = not setup.infer.gaussian
     return [
         to_host(alone.secondary(setup, int(t)).marginals()[0])
         if labels and t in alone.found

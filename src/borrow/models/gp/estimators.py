@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance import choose_inducing
-from borrow.covariance.contracts import Prediction
+from borrow.covariance import Prediction, choose_inducing
 from borrow.data.cells import Codes, Rows
 from borrow.data.read import Schema
 from borrow.data.scaling import TaskData, build
@@ -19,8 +18,7 @@ from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, whole
-from borrow.inference import ExactInference, Inference, Result
-from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask
+from borrow.inference import HyperUncertainty, Inference, Result, UncertaintyByTask
 from borrow.kernels import Kernel
 from borrow.models.gp.model import (
     INDUCING_INPUTS,
@@ -129,7 +127,7 @@ class SingleTaskGP(PlainGP):
         sizes = np.diff(tasks.cells.starts).astype(float)
         check_memory(tasks.only(int(sizes.argmax())), infer, None, float(sizes @ sizes))
         kernel = default_kernel(data.column_scales, self.kernel, "kernel")
-        unnamed = isinstance(infer, ExactInference) and len(data.labels) == 1 and self.only is None
+        unnamed = infer.gaussian and len(data.labels) == 1 and self.only is None
         each = []
         for t, label in enumerate(data.labels):
             own = {n: v[t : t + 1] for n, v in likelihood.items()}

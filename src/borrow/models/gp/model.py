@@ -23,8 +23,7 @@ import numpy as np
 from borrow.covariance import Basis, SharedCovariance, choose_inducing
 from borrow.data.cells import Cells
 from borrow.estimators.gp import EXACT
-from borrow.inference import ExactInference, Inference, Result
-from borrow.inference.exact import exact
+from borrow.inference import Gaussian, Inference, Result, exact, priors
 from borrow.inference.hyper_uncertainty import (
     MOST_ROWS,
     HyperUncertainty,
@@ -32,15 +31,6 @@ from borrow.inference.hyper_uncertainty import (
     direction,
     hyper_uncertainty,
     with_unknown_level,
-)
-from borrow.inference.likelihoods import Gaussian
-from borrow.inference.priors import (
-    GaussianPrior,
-    Prior,
-    independent_noise_prior,
-    independent_priors,
-    kernel_prior,
-    noise_prior,
 )
 from borrow.kernels import Kernel
 from borrow.kernels.compose import TaskKernels
@@ -256,8 +246,8 @@ def bounds_of(start: Values, cells: Cells) -> dict[str, tuple[Array, Array]]:
 
 def single_priors(kernel: Kernel, scales: Array, noise: bool = True, log_variance: float = 0.0) -> Objective:
     """The priors that every GP estimator puts on its kernel and noise."""
-    priors: dict[str, Prior] = {"kernel": kernel_prior(kernel, scales, log_variance)}
-    return independent_priors({**priors, "noise": noise_prior()} if noise else priors)
+    chosen: dict[str, priors.Prior] = {"kernel": priors.kernel_prior(kernel, scales, log_variance)}
+    return priors.independent_priors({**chosen, "noise": priors.noise_prior()} if noise else chosen)
 
 
 def single_uncertainty(
@@ -297,11 +287,11 @@ def uncertainty_by_task(
     return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)
 
 
-def single_lengthscales(values: Values, kernel: Kernel, name: str = "kernel") -> list[Values]:
+def single_lengthscales(values: Values, kernel: Kernel) -> list[Values]:
     """Moves of one lengthscale each, where a kernel has several; of groups of them where they are very many."""
     at = np.flatnonzero(kernel.mask_of("lengthscale"))
     groups = np.array_split(at, min(len(at), MOST_SINGLES)) if len(at) > 1 else []
-    return [direction(values, **{name: np.isin(np.arange(kernel.n_theta), g)}) for g in groups]
+    return [direction(values, kernel=np.isin(np.arange(kernel.n_theta), g)) for g in groups]
 
 
 def explore(
@@ -343,7 +333,7 @@ def check_memory(tasks: Tasks[Shard], infer: Inference, m: int | None, kept: flo
     if m is not None:
         what, numbers = f"a GP of {m:,} inducing inputs on {n:,} distinct rows", 2.7 * n * m
         return tasks.require(what, "give fewer inducing inputs, or thin the rows", host=numbers, device=numbers)
-    worked = (1.0 if isinstance(infer, ExactInference) else 2.0) + 2.7 * (n < SMALL_BLOCK)
+    worked = (1.0 if infer.gaussian else 2.0) + 2.7 * (n < SMALL_BLOCK)
     tasks.require(
         f"an exact GP on a task of {n:,} distinct rows",
         "thin the rows, average replicates, or use PooledGPRegressor, which is sparse",
@@ -387,13 +377,13 @@ def fit_each(
 def _fit_shard(shard: Shard, how: tuple[Any, ...], starts: list[tuple[Kernel | None, Values]]) -> list[OwnFit | None]:
     """The tasks of one shard; those whose kernels have one form are one batch, labels never."""
     fit_one, scales, prior, max_iter, infer, tol = how
-    tasks, sizes, together = shard.tasks(), np.diff(shard.cells.starts), isinstance(infer, ExactInference)
+    tasks, sizes = shard.tasks(), np.diff(shard.cells.starts)
     found: list[OwnFit | None] = [None] * len(starts)
     groups: dict[Any, list[int]] = {}
     for t, (template, likelihood) in enumerate(starts):
         if template is None or not sizes[t]:
             continue
-        form = template.form() if shard.batched and together and sizes[t] < ALONE_ROWS else None
+        form = template.form() if shard.batched and infer.gaussian and sizes[t] < ALONE_ROWS else None
         if form is None:
             found[t] = fit_one(tasks.only(t), template, likelihood, scales, prior, max_iter, infer)
         else:
@@ -438,9 +428,12 @@ class Batch:
         self.tasks, self.template = tasks, template
         self.T, n = len(tasks.cells.starts) - 1, template.n_theta
         self.parts = [slice(t * n, (t + 1) * n) for t in range(self.T)]
-        self.priors: list[tuple[slice, GaussianPrior]] = []
+        self.priors: list[tuple[slice, priors.GaussianPrior]] = []
         if prior is not None:
-            self.priors = [(slice(0, n), kernel_prior(template, scales)), (slice(n, n + 1), independent_noise_prior(1))]
+            self.priors = [
+                (slice(0, n), priors.kernel_prior(template, scales)),
+                (slice(n, n + 1), priors.independent_noise_prior(1)),
+            ]
 
     def evidence(self, x: Array) -> tuple[Array, Any]:
         """Of every task, and the way to its derivatives."""

@@ -31,9 +31,7 @@ import numpy as np
 from borrow.covariance import Adjoints, Design
 from borrow.data.cells import Cells, Codes, thin
 from borrow.estimators.settings import by_label
-from borrow.inference import ExactInference, Inference, Result, priors
-from borrow.inference.hyper_uncertainty import OtherModel, with_unknown_level
-from borrow.inference.likelihoods import Gaussian
+from borrow.inference import Gaussian, Inference, OtherModel, Result, priors, with_unknown_level
 from borrow.kernels import Kernel, resolve
 from borrow.kernels.compose import TaskKernels
 from borrow.models.gp.model import Evidence
@@ -114,7 +112,7 @@ class TaskModel(ABC):
         own = [k for k in self.specific if k is not None]
         of_kernels = priors.kernel_priors([self.kernel, *own], scales, self.infer.log_variance)
         chosen: dict[str | tuple[str, ...], priors.Prior] = {("kernel", "specific") if own else "kernel": of_kernels}
-        if isinstance(self.infer, ExactInference):
+        if self.infer.gaussian:
             n = len(self.cells.starts) - 1
             chosen["noise"] = priors.noise_prior() if self.noise_in_common else priors.independent_noise_prior(n)
         return chosen

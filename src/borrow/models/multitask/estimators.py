@@ -19,8 +19,7 @@ from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
 from borrow.estimators.regressor import FittedRegression, GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, one_of, positive
-from borrow.inference import Inference
-from borrow.inference.hyper_uncertainty import HyperUncertainty, OtherModel, UncertaintyByTask
+from borrow.inference import HyperUncertainty, Inference, OtherModel, UncertaintyByTask
 from borrow.kernels import Kernel
 from borrow.models.gp.task_model import NoTransfer
 from borrow.models.multitask.em import maximise_by_em

@@ -40,13 +40,19 @@ from typing import Any
 
 import numpy as np
 
-from borrow.covariance import Adjoints, Basis, CompleteTasks, DenseTasks, Design, LowRankTasks, SharedCovariance
-from borrow.covariance.kronecker import CompletePosterior
+from borrow.covariance import (
+    Adjoints,
+    Basis,
+    CompletePosterior,
+    CompleteTasks,
+    DenseTasks,
+    Design,
+    LowRankTasks,
+    SharedCovariance,
+)
 from borrow.estimators.gp import EXACT
-from borrow.inference import Inference, Result, priors
-from borrow.inference.hyper_uncertainty import HyperUncertainty, UncertaintyByTask, direction
-from borrow.kernels import Constant, Kernel
-from borrow.kernels.compose import Product, Sum
+from borrow.inference import HyperUncertainty, Inference, Result, UncertaintyByTask, direction, priors
+from borrow.kernels import Constant, Kernel, Product, Sum
 from borrow.models.gp.model import Evidence, explore, single_lengthscales, uncertainty_by_task
 from borrow.models.gp.task_model import TaskModel
 from borrow.models.multitask.task_covariance import Form, LowRank, SharingTasks

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from borrow.data.cells import Cells
-from borrow.inference import ExactInference
 from borrow.inference.priors import independent_priors
 from borrow.kernels import Kernel
 from borrow.models.gp.model import bounds_of, smooth_and_rough
@@ -102,17 +101,17 @@ def _fits_at_Z(shard: Shard, common: tuple[Kernel, Array], noise: Array) -> Arra
 
 def starts_of(setup: Setup, values: Values) -> list[Values]:
     """Where the search begins: K^f as it is in `values`, or from the data, at the kernel given and at a rougher one."""
-    out = []
+    starts, form = smooth_and_rough(setup.kernel, values), setup.form
+    if form.start(np.eye(setup.M)).keys() <= values.keys():
+        return starts
     noise = np.exp(np.broadcast_to(values.get("noise", np.zeros(1)), setup.M))
-    for start in smooth_and_rough(setup.kernel, values):
-        C = start_correlation(setup, setup.kernel.with_theta(start["kernel"]), noise)
-        out.append({**start, **{n: v for n, v in setup.form.start(C).items() if n not in values}})
-    return out
+    kernels = [setup.kernel.with_theta(start["kernel"]) for start in starts]
+    return [s | form.start(start_correlation(setup, k, noise)) for s, k in zip(starts, kernels, strict=True)]
 
 
 def fewer_rows(setup: Setup) -> Setup | None:
     """The model on some rows of every task, where there are many and all pairs are written out."""
-    many, enough = (MANY, FEW) if isinstance(setup.infer, ExactInference) else (MANY_LABELS, FEW_LABELS)
+    many, enough = (MANY, FEW) if setup.infer.gaussian else (MANY_LABELS, FEW_LABELS)
     if setup.path != "dense" or len(setup.cells.y) <= many:
         return None
     return on_few_rows(setup, setup.tasks, -(-enough // setup.M))

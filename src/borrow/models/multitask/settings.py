@@ -16,7 +16,7 @@ from borrow.data.labels import list_labels, places_of
 from borrow.data.scaling import TaskData, column_scales
 from borrow.estimators.gp import default_kernel
 from borrow.estimators.settings import is_matrix, is_whole
-from borrow.inference import ExactInference, Inference
+from borrow.inference import Inference
 from borrow.kernels import Kernel
 from borrow.models.gp.task_model import own_kernels
 from borrow.models.multitask.model import Setup, choose_path, correlation_kernel
@@ -86,11 +86,10 @@ def prepare(estimator: Any, data: TaskData, tasks: Tasks[Shard], infer: Inferenc
         plain = default_kernel(data.column_scales, None, "specific_kernel", tied=True)
         specific = own_kernels(own, data.labels, plain, default=None)
     design = Design.from_cells(tasks.cells, tasks.device)
-    merged = isinstance(infer, ExactInference)
-    path = choose_path(design, form, intercept, specific, estimator.inducing is not None, merged)
+    path = choose_path(design, form, intercept, specific, estimator.inducing is not None, infer.gaussian)
     Z = inducing_inputs(estimator.inducing, kernel, design.inputs)
     setup = Setup(tasks, design, kernel, form, path, Z, intercept, specific, infer=infer)
-    check_memory(setup, merged)
+    check_memory(setup)
     values: Values = {"kernel": kernel.theta}
     if intercept:
         values["intercept"] = np.log([INTERCEPT_VARIANCE])
@@ -99,12 +98,12 @@ def prepare(estimator: Any, data: TaskData, tasks: Tasks[Shard], infer: Inferenc
     return setup, {**values, **start}
 
 
-def check_memory(setup: Setup, merged: bool) -> None:
+def check_memory(setup: Setup) -> None:
     """Refuse what would not fit; how many matrices there are at once on each path was measured."""
     n, N = len(setup.design.X), len(setup.design.inputs)
     shared, device = 0.0, None
     if setup.path == "dense":
-        host, device = ((6.0 if merged else 8.0) + 3.0 * (n < SMALL_BLOCK)) * n * n, MATRICES * n * n
+        host, device = ((6.0 if setup.infer.gaussian else 8.0) + 3.0 * (n < SMALL_BLOCK)) * n * n, MATRICES * n * n
     elif setup.path == "complete":
         host = 9.5 * N * N
     else:

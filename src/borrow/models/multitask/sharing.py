@@ -31,10 +31,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from borrow.inference import ExactInference, Inference
+from borrow.inference import Inference
 from borrow.inference.priors import log_choices
-from borrow.kernels import Constant, Kernel
-from borrow.kernels.compose import Product
+from borrow.kernels import Constant, Kernel, Product
 from borrow.models.gp.model import OwnFit, bounds_of, fit_each, fit_single, single_priors, smooth_and_rough
 from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer
 from borrow.models.multitask.model import Setup, choose_path, condition, priors_of
@@ -131,7 +130,7 @@ def no_transfer_beside(chosen: Setup, best: Optimum, scales: Array, own: Kernel,
     1 of a task that left, and 0 where it is less than `NEGLIGIBLE`.
     """
     members = list(_members(chosen))
-    if isinstance(chosen.infer, ExactInference) or not members:
+    if chosen.infer.gaussian or not members:
         return None
     probability = np.ones(chosen.M)
     probability[members] = expit(-gains_of_sharing(chosen, best, scales, own, alone)[members])
@@ -216,8 +215,7 @@ def alike_setup(setup: Setup, own: Kernel, members: Sequence[int]) -> Setup:
     everyone = len(members) == setup.M
     form = Uniform(setup.M, setup.form.strength, setup.infer.log_variance, None if everyone else tuple(members))
     specific = [] if everyone else [None if t in members else own for t in range(setup.M)]
-    merged = isinstance(setup.infer, ExactInference)
-    path = choose_path(setup.design, form, False, specific, False, merged)
+    path = choose_path(setup.design, form, False, specific, False, setup.infer.gaussian)
     return replace(setup, form=form, specific=specific, path=path)
 
 
@@ -277,7 +275,7 @@ def gains_of_sharing(setup: Setup, best: Optimum, scales: Array, own: Kernel, al
     task's own evidence, and what the priors change by: closed form.
     """
     left = [without(setup, best.values, {t}, own, alone) for t in range(setup.M)]
-    if not isinstance(setup.infer, ExactInference) or setup.path == "complete":
+    if not setup.infer.gaussian or setup.path == "complete":
         return np.array([best.objective - _value(*fewer, scales) for fewer in left])
     given_others: Any = condition(best.values, setup).posterior
     gains, now = np.zeros(setup.M), _log_prior(setup, best.values, scales)
