@@ -69,13 +69,13 @@ class DenseTasks(Rebuilt):
         return self.scaled(one, self.between(one))
 
     def between(self, w: Array) -> Array:
-        """w_i B[t_i, t_j] w_j."""
+        """The task covariance between all pairs of rows in units of the sites, w_i B[t_i, t_j] w_j."""
         wBw = self.at_tasks(w[:, None] * as_type_of(w, self.B[self.task]))
         wBw *= w
         return wBw
 
     def scaled(self, w: Array, wBw: Array) -> Array:
-        """w K w, from `between`."""
+        """The prior covariance of all rows in units of the sites, w K w; `wBw` is what `between` made."""
         A = wBw * self.Kx_at_rows
         if self.intercept:
             for t in range(len(self.B)):

@@ -148,8 +148,7 @@ class SecondPass:
         bresidual = first.by_input(np.einsum("tp,tp->t", R, R)[d.task] * noise)
         left = 1.0 - first.kappa * first.weight
         by_task = np.bincount(d.task, beta, minlength=d.n_tasks)
-        by_intercept = np.sum(by_task**2 + left**2 * at_task - first.weight * left)
-        intercept = 0.5 * float(by_intercept) if c else 0.0
+        intercept = 0.5 * float(np.sum(by_task**2 + left**2 * at_task - first.weight * left)) if c else 0.0
         by_basis = prior.carried.pullback(bV, as_type_of(V, bresidual), inducing)
         return [first.sites.by_parameters(noise)], [bR], [], intercept, *by_basis
 

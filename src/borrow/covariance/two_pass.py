@@ -47,7 +47,7 @@ class Shared:
         return linalg.inverse_from_factor(self.LB)
 
     def beside(self, X: Array) -> Shared:
-        """The same where X is."""
+        """The same posterior where X lies, on a device or on the host."""
         return Shared(as_type_of(X, self.LB), as_type_of(X, self.a)) if is_tensor(X) != is_tensor(self.LB) else self
 
 
@@ -129,8 +129,7 @@ def _answer(shard: Shard, common: tuple[Shared, str, tuple[Any, ...]], request: 
             return None
         arguments = (*request.new, *arguments)
     second = _second(shard, shared, request)
-    answer = getattr(second, what)(*arguments) if what else ()
-    return *second.terms, *answer
+    return *second.terms, *(getattr(second, what)(*arguments) if what else ())
 
 
 class TwoPassCovariance:

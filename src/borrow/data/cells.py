@@ -155,8 +155,7 @@ def merge(
     scatter = _sums(task, precision * (y - mean[cell]) ** 2, n_tasks)
     dof = _sums(task, weight, n_tasks) - _sums(by_task, np.ones(len(first)), n_tasks)
     log_count = 0.5 * (_sums(task, weight * np.log(replicates), n_tasks) - _sums(by_task, np.log(count), n_tasks))
-    starts = np.searchsorted(by_task, np.arange(n_tasks + 1))
-    return Cells(X[first], mean, count, starts, dof, scatter, log_count)
+    return Cells(X[first], mean, count, np.searchsorted(by_task, np.arange(n_tasks + 1)), dof, scatter, log_count)
 
 
 def begins(X: Array, code: Codes) -> npt.NDArray[np.bool_]:

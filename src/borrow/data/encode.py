@@ -499,8 +499,7 @@ def decide_levels(name: Hashable, values: Any, max_levels: int) -> Levels:
 
 def _ordered_of(name: Hashable, values: Any, levels: tuple[str, ...]) -> Decision:
     """A column of levels as their places in the order given."""
-    found = {v for v in read_levels(values) if v != MISSING}
-    if unknown := sorted(found.difference(levels)):
+    if unknown := sorted({*read_levels(values)}.difference(levels, [MISSING])):
         raise ValueError(
             f"column {name!r} holds {list_labels(unknown)}; its order has the levels {list_labels(levels)}"
         )

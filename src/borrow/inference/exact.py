@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from borrow.covariance.contracts import Adjoints, Covariance, Posterior, Sites
+from borrow.covariance.contracts import Adjoints, Covariance, Sites
 from borrow.inference.likelihoods import Gaussian
 from borrow.numerics.optimise import Values
 from borrow.numerics.stored import stored
@@ -26,8 +26,7 @@ class Exact:
     @cached_property
     def evidence(self) -> float:
         """Of the rows as they were given. Ask for the gradient first where both are wanted: one pass gives both."""
-        posterior: Posterior = self.posterior
-        return posterior.evidence + self.likelihood.log_normaliser(self.posterior.sites.tau)
+        return float(self.posterior.evidence + self.likelihood.log_normaliser(self.posterior.sites.tau))
 
     def gradient(self, inducing: bool = False) -> tuple[Adjoints, Values]:
         """Adjoints of the covariance and the derivative by log noise of each task."""

@@ -271,6 +271,5 @@ def student_points(K: int) -> Array:
     for _ in range(40):  # the root of ratio^(K + 1) = ratio + 1
         ratio = (1.0 + ratio) ** (1.0 / (K + 1.0))
     n = PAIRS * max(2, K - 1)
-    uniform = (0.5 + np.multiply.outer(np.arange(1, n + 1), ratio ** -np.arange(1.0, K + 1.0))) % 1.0
-    points = stdtrit(DOF, uniform)
+    points = stdtrit(DOF, (0.5 + np.multiply.outer(np.arange(1, n + 1), ratio ** -np.arange(1.0, K + 1.0))) % 1.0)
     return np.concatenate([points, -points])

@@ -116,7 +116,7 @@ def solve_lower_transposed(L: Array, B: Array) -> Array:
 
 
 def solve(L: Array, B: Array) -> Array:
-    """(L L')^-1 B."""
+    """The solution (L L')^-1 B of a system whose matrix has this factor."""
     return solve_lower_transposed(L, solve_lower(L, B))
 
 
@@ -177,8 +177,7 @@ def symmetric_eigen(A: Array) -> tuple[Array, Array]:
 
 def cholesky_pullback(L: Array, bL: Array) -> Array:
     """Adjoint of a symmetric A from its factor's: 1/2 L^-T (low + low') L^-1, low = tril(L'bL), half its diagonal."""
-    mirrored = symmetric_from_lower(np.tril(L.T @ bL))
-    return 0.5 * right_solve(solve_lower_transposed(L, mirrored), L)
+    return 0.5 * right_solve(solve_lower_transposed(L, symmetric_from_lower(np.tril(L.T @ bL))), L)
 
 
 def symmetric_from_lower(P: Array) -> Array:

@@ -74,10 +74,8 @@ def free_entries(x: Array, g: Array, low: Array, high: Array) -> Any:
     return ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
 
 
-def with_prior(objective: Objective, log_prior: Objective | None) -> Objective:
+def with_prior(objective: Objective, log_prior: Objective) -> Objective:
     """Evidence plus log prior."""
-    if log_prior is None:
-        return objective
 
     def total(values: Values) -> tuple[float, Values]:
         evidence, by_evidence = objective(values)
@@ -132,8 +130,7 @@ def maximise(
     )
     message = str(result.message)
     # 'ABNORMAL' is a line search that found nothing better within rounding: the end of what there is to gain.
-    ended = "LIMIT" not in message.upper()
-    outcome = -float(result.fun), int(result.nit), int(result.nfev), ended, message
+    outcome = -float(result.fun), int(result.nit), int(result.nfev), "LIMIT" not in message.upper(), message
     return _optimum(result.x, low, high, start, outcome)
 
 

@@ -46,7 +46,7 @@ from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Constant, Kernel, Sum
 from borrow.models.focused.model import Setup, task_weights
 from borrow.models.focused.scoring import FocusedAscent, observed_curvature
-from borrow.models.gp.model import bounds_of, fit_single
+from borrow.models.gp.model import bounds_of, fit_single, likelihood_of
 from borrow.numerics import linalg
 from borrow.numerics.linalg import Array, NotPositiveDefiniteError
 from borrow.numerics.optimise import Values, curvature, pack, second_differences, unpack
@@ -172,8 +172,7 @@ class Relation:
 
     def common(self, x: Array) -> float:
         """Share of the primary's prior variance that is in common with the others: all but its own part."""
-        log_odds = self.common_odds(x)[0]
-        return float(expit(log_odds))
+        return float(expit(self.common_odds(x)[0]))
 
     def common_odds(self, x: Array) -> tuple[float, Array]:
         """Log odds of that share, log v - log of the variance of its own part, and their derivatives."""
@@ -195,7 +194,7 @@ class Relation:
         return float(np.arcsinh(x[self.rho] * np.exp(-self.q(x))))
 
     def put(self, x: Array, z: float) -> Array:
-        """The same with this relation, by another rho."""
+        """The hyper-parameters with the rho that makes the relation z."""
         moved = x.copy()
         moved[self.rho] = np.sinh(z) * np.exp(self.q(x))
         return moved
@@ -217,13 +216,13 @@ class RelationByRho(Relation):
         return float(x[self.rho])
 
     def put(self, x: Array, z: float) -> Array:
-        """The same with another rho."""
+        """The hyper-parameters with this rho."""
         moved = x.copy()
         moved[self.rho] = z
         return moved
 
     def slope(self, x: Array) -> Array:
-        """One, by rho."""
+        """Derivatives of rho by all hyper-parameters: one by itself."""
         by = np.zeros_like(x)
         by[self.rho] = 1.0
         return by
@@ -276,8 +275,7 @@ class Profile:
         a, newton = relation.slope(x), self.S @ g
         Sa = self.S @ a
         step = newton + Sa * ((z - relation.z(x)) - a @ newton) / (a @ Sa)
-        new = np.clip(x + np.clip(step, -LONGEST_MOVE, LONGEST_MOVE), self.low, self.high)
-        return relation.put(new, z)
+        return relation.put(np.clip(x + np.clip(step, -LONGEST_MOVE, LONGEST_MOVE), self.low, self.high), z)
 
     def settled(self, relation: Relation, x: Array, z: float, steps: int = 1) -> tuple[float, Array, Array]:
         """Value, derivatives and hyper-parameters after some more steps at the same z, where they gain."""
@@ -318,13 +316,12 @@ class Profile:
         setup, ascent, t = self.ascent.setup, self.ascent, relation.t
         part, values = setup.specific_parts[t], {n: v.copy() for n, v in self.values.items()}
         values["rho"][relation.i] = 0.0
-        likelihood = {"noise": values["noise"][t : t + 1]} if "noise" in values else {}
         kernel = setup.specific_kernels(values)[t]  # a relation that is followed has one
         how = ascent.scales, ascent.prior, 100, setup.infer
-        alone = fit_single(setup.tasks.only(t), kernel, likelihood, *how)
+        alone = fit_single(setup.tasks.only(t), kernel, likelihood_of(values, t), *how)
         values["specific"][part] = alone.kernel.theta
-        if likelihood:
-            values["noise"][t] = alone.likelihood["noise"][0]
+        for name, value in alone.likelihood.items():
+            values[name][t] = value[0]
         return pack(values)
 
     def related(self, relation: Relation, path: Path) -> Array:
@@ -335,7 +332,7 @@ class Profile:
         return pack(self.ascent.maximise(start, bounds, TRIES).values)
 
     def known(self, relation: Relation) -> RelationInterval:
-        """How sure a relation is."""
+        """Standard error, interval and odds of a relation, by the paths along it where these are affordable."""
         setup, x, t = self.ascent.setup, self.x, relation.t
         if not len(setup.cells.y[setup.cells.of(t)]):
             return RelationInterval()

@@ -39,7 +39,7 @@ from borrow.models.focused.relations import (
 )
 from borrow.models.focused.scoring import BLOCK_WARMUP, SCORING_WARMUP, FocusedAscent
 from borrow.models.focused.starts import START_ROWS, fit_alone, starts
-from borrow.models.gp.model import bounds_of, fit_single
+from borrow.models.gp.model import bounds_of, fit_single, likelihood_of
 from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer, on_few_rows
 from borrow.numerics.optimise import WARMUP, Optimum, Values
 from borrow.numerics.warned import log
@@ -185,7 +185,7 @@ def as_no_transfer(search: Search, best: Optimum, given: Values) -> tuple[Setup,
     """
     setup, values = without_own_part(search.setup, best.values)
     ascent, t = search.on(setup).ascent, setup.primary
-    noise = {"noise": given["noise"][[t]]} if "noise" in given else {}  # labels have none
+    noise = likelihood_of(given, t)
     how = ascent.scales, ascent.prior, search.max_iter, setup.infer
     kernel, own, optimum, _ = fit_single(setup.tasks.only(t), setup.kernel.with_theta(given["kernel"]), noise, *how)
     values["kernel"] = kernel.theta

@@ -27,7 +27,7 @@ from borrow.inference import Inference, Result
 from borrow.kernels import Kernel
 from borrow.models.focused.model import Setup
 from borrow.models.focused.scoring import SCORING_WARMUP, FocusedAscent
-from borrow.models.gp.model import OwnFit, bounds_of, condition_single, fit_each, smooth_and_rough
+from borrow.models.gp.model import OwnFit, bounds_of, condition_single, fit_each, likelihood_of, smooth_and_rough
 from borrow.numerics.linalg import Array, to_host
 from borrow.numerics.optimise import Values
 from borrow.tasks.contracts import Shard, Tasks
@@ -76,8 +76,7 @@ class OwnFits:
         return out
 
     def _stretched(self, setup: Setup, stretch: float) -> Values:
-        more = stretch - self.stretch
-        out = {"kernel": self.values["kernel"] + more * setup.kernel.mask_of("lengthscale")}
+        out = {"kernel": self.values["kernel"] + (stretch - self.stretch) * setup.kernel.mask_of("lengthscale")}
         if setup.background is not None:
             out["background"] = setup.background.theta + stretch * setup.background.mask_of("lengthscale")
         return out
@@ -87,7 +86,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, prior: str | None, ma
     """Fit each task's own GP."""
     alone = deepcopy(values) | {n: np.zeros_like(values[n]) for n in ("rho", "loadings") if n in values}
     templates = [setup.kernel if t == setup.primary else k for t, k in enumerate(setup.specific)]
-    starts = [(k, {n: values[n][[t]] for n in ("noise",) if n in values}) for t, k in enumerate(templates)]
+    starts = [(k, likelihood_of(values, t)) for t, k in enumerate(templates)]
     each = fit_each(setup.tasks, fit_own, starts, scales, prior, max_iter, setup.infer, OWN_TOLERANCE)
     evidences = np.full(len(templates), np.nan)
     secondaries: dict[int, tuple[Kernel, Values]] = {}
@@ -144,7 +143,7 @@ def fit_own(
 def starts(
     setup: Setup, alone: OwnFits, random: np.random.RandomState, n_restarts: int, given: Values | None
 ) -> list[Values]:
-    """The starts listed above."""
+    """The starts that the head of this file lists."""
     if len(setup.secondaries) == 0:
         return [alone.values]
     rough, targets = {**alone.values, **alone.typical(setup)}, targets_of(setup, alone)
@@ -152,7 +151,7 @@ def starts(
         rough = background_start(rough, setup, alone)
     if alone.primary is None:
         return [regression_start(rough, setup, targets, None)] + ([given] if given else [])
-    own = {n: v[[setup.primary]] for n, v in alone.values.items() if n == "noise"}
+    own = likelihood_of(alone.values, setup.primary)
 
     def regressed_at(values: Values) -> Values:
         kernel = setup.kernel.with_theta(values["kernel"])

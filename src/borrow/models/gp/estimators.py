@@ -29,6 +29,7 @@ from borrow.models.gp.model import (
     condition_single,
     fit_on_rows,
     fit_single,
+    likelihood_of,
     single_objective,
     single_uncertainty,
 )
@@ -88,7 +89,7 @@ class SingleTaskFit(GPFit):
 
     @property
     def expected_noise(self) -> Any:
-        """That of each task's own GP."""
+        """The noise of a new observation of each task, as its own GP expects it."""
         return UncertaintyByTask(self.uncertainties, self.noise).noise
 
     def evidence_of_relations(self, t: int) -> float:
@@ -130,10 +131,9 @@ class SingleTaskGP(PlainGP):
         unnamed = infer.gaussian and len(data.labels) == 1 and self.only is None
         each = []
         for t, label in enumerate(data.labels):
-            own = {n: v[t : t + 1] for n, v in likelihood.items()}
             where = "" if unnamed else f" of task {label!r}"
             more = data.column_scales, infer, data.centred
-            each.append(self._fit_rows(tasks.only(t), kernel, own, *more, where=where))
+            each.append(self._fit_rows(tasks.only(t), kernel, likelihood_of(likelihood, t), *more, where=where))
         return SingleTaskFit(
             data.cells,
             float(sum(fit.evidence for _, fit, _ in each)),
@@ -280,8 +280,7 @@ class PooledGPRegressor(GPRegressor, PooledGP):
             raise ValueError("noise is a dict by task; a pooled GP has one noise for all rows: give a number")
         each = build(rows, self.normalize_y)
         y, task = each.scaling.scaled(rows.y, rows.task), np.zeros_like(rows.task)
-        pooled = replace(rows, y=y, task=task, labels=("all tasks",))
-        data = build(pooled, False)
+        data = build(replace(rows, y=y, task=task, labels=("all tasks",)), False)
         least = None if each.cells.least_noise is None else each.cells.least_noise.min(keepdims=True)
         cells = replace(data.cells, least_noise=least)
         return replace(data, cells=cells, scaling=each.scaling, centred=each.centred)

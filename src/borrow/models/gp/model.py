@@ -175,6 +175,11 @@ class Learnt(NamedTuple):
         return np.exp(self.likelihood.get("noise", np.zeros(1)))
 
 
+def likelihood_of(values: Values, t: int) -> Values:
+    """The likelihood's own parameters of one task: its log noise; labels have none."""
+    return {n: values[n][t : t + 1] for n in ("noise",) if n in values}
+
+
 def smooth_and_rough(kernel: Kernel, start: Values) -> list[Values]:
     """The start, and one with a fifth of the kernel's lengthscales: a rough function can be taken for a smooth one."""
     return [start, {**start, "kernel": start["kernel"] + np.log(0.2) * kernel.mask_of("lengthscale")}]
@@ -204,8 +209,7 @@ def fit_single(
     else:
         reach = 2.0 + np.ptp(tasks.cells.X, axis=0) / scales  # pseudo-inputs may leave the data, but not by far
         bounds["Z"] = (start["Z"] - reach, start["Z"] + reach)
-        tol = CREEPING_TOL * len(tasks.cells.y)
-        optimum = maximise(objective, start, bounds, max_iter, tol, **CREEPING)
+        optimum = maximise(objective, start, bounds, max_iter, CREEPING_TOL * len(tasks.cells.y), **CREEPING)
         Z = optimum.values["Z"] * scales
     own = {n: optimum.values[n] for n in likelihood}
     return Learnt(kernel.with_theta(optimum.values["kernel"]), own, optimum, Z)
@@ -281,7 +285,7 @@ def uncertainty_by_task(
     """That of tasks that share nothing, each as of a single-task GP; none of a task without a kernel or a row."""
     parts: list[HyperUncertainty | None] = [None] * len(kernels)
     for t, kernel in enumerate(kernels):
-        own, alone = {n: values[n][t : t + 1] for n in ("noise",) if n in values}, tasks.only(t)
+        own, alone = likelihood_of(values, t), tasks.only(t)
         if kernel is not None and len(alone.cells.y):
             parts[t] = single_uncertainty(alone, Learnt(kernel, own, KEPT), scales, prior, infer, centred)
     return UncertaintyByTask(parts, np.exp(values["noise"]) if "noise" in values else None)

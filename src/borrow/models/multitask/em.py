@@ -157,8 +157,7 @@ def em_step(values: Values, setup: Setup, scales: Array, prior: str | None) -> V
     S = S + S.T
     S += setup.M * K
     del K, bK
-    theta = update_kernel(values, setup, S, scales, prior, 5)
-    return {**values, "kernel": theta}
+    return {**values, "kernel": update_kernel(values, setup, S, scales, prior, 5)}
 
 
 def maximise_by_em(

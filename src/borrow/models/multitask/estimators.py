@@ -440,5 +440,4 @@ class MultiTaskGPClassifier(EPClassifier, MultiTaskGP):
 
 def _relabel(rows: Rows, labels: tuple[Hashable, ...]) -> Rows:
     """The same rows among more tasks."""
-    codes = encode(rows.labels, labels)
-    return replace(rows, task=codes[rows.task], labels=labels)
+    return replace(rows, task=encode(rows.labels, labels)[rows.task], labels=labels)

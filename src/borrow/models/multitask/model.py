@@ -91,8 +91,7 @@ class Setup(TaskModel):
     def directions_of_tasks(self, values: Values, V: Array) -> Values:
         """By the parameters phi of K^f: (dK^f/dphi)[t_i, :] V_i."""
         moves = self.form.changes(values)
-        rows = [V[self.cells.of(t)] @ moves[:, t].T for t in range(self.M)]
-        return {self.form.scored: np.concatenate(rows)}
+        return {self.form.scored: np.concatenate([V[self.cells.of(t)] @ moves[:, t].T for t in range(self.M)])}
 
 
 def choose_path(

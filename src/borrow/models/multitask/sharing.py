@@ -34,7 +34,15 @@ from scipy.special import expit
 from borrow.inference import Inference
 from borrow.inference.priors import log_choices
 from borrow.kernels import Constant, Kernel, Product
-from borrow.models.gp.model import OwnFit, bounds_of, fit_each, fit_single, single_priors, smooth_and_rough
+from borrow.models.gp.model import (
+    OwnFit,
+    bounds_of,
+    fit_each,
+    fit_single,
+    likelihood_of,
+    single_priors,
+    smooth_and_rough,
+)
 from borrow.models.gp.task_model import NEGLIGIBLE, NoTransfer
 from borrow.models.multitask.model import Setup, choose_path, condition, priors_of
 from borrow.models.multitask.search import (
@@ -67,7 +75,7 @@ MOST_DENSE = 1500
 
 @dataclass(frozen=True)
 class OwnFits:
-    """Every task by itself."""
+    """What every task's fit by itself reached: hyper-parameters, objective and evidence."""
 
     theta: list[Array]
     noise: list[Array]  # empty arrays for labels
@@ -170,7 +178,7 @@ def _from_few_rows(
 
 def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_iter: int) -> OwnFits:
     """Fit every task by itself; one without rows keeps the kernel."""
-    starts = [(kernel, {n: v[t : t + 1] for n, v in values.items() if n == "noise"}) for t in range(setup.M)]
+    starts = [(kernel, likelihood_of(values, t)) for t in range(setup.M)]
     found = fit_each(setup.tasks, _fit_one, starts, scales, "auto", max_iter, setup.infer, TOGETHER)
     log_prior = single_priors(kernel, scales, "noise" in values, setup.infer.log_variance)
     each, by_prior = [], np.zeros(setup.M)
@@ -185,7 +193,7 @@ def fit_alone(setup: Setup, values: Values, scales: Array, kernel: Kernel, max_i
 def _fit_one(
     tasks: Tasks[Shard], kernel: Kernel, likelihood: Values, scales: Array, prior: str, max_iter: int, infer: Inference
 ) -> OwnFit:
-    """One task by itself."""
+    """The GP of one task that shares nothing, as `fit_each` asks for it."""
     _, own, optimum, _ = fit_single(tasks, kernel, likelihood, scales, prior, max_iter, infer)
     by_prior = single_priors(kernel, scales, bool(likelihood), infer.log_variance)(optimum.values)[0]
     return OwnFit(optimum.values["kernel"], own, optimum.objective - by_prior, optimum.n_iter, optimum.converged)
@@ -200,14 +208,12 @@ def sharing_setup(setup: Setup, own: Kernel, members: Sequence[int], strength: f
 
 def _strength(setup: Setup) -> float:
     """Of the penalty on K^f, for each task in it."""
-    tasks = len(setup.form.members) if isinstance(setup.form, SharingTasks) else setup.M
     assert setup.form.strength is not None  # nothing is chosen by evidence without priors
-    return setup.form.strength / max(tasks, 1)
+    return setup.form.strength / max(len(_members(setup)), 1)
 
 
 def _members(setup: Setup) -> tuple[int, ...]:
-    assert isinstance(setup.form, (SharingTasks, Uniform))  # made here
-    return tuple(range(setup.M)) if setup.form.members is None else setup.form.members
+    return tuple(range(setup.M) if setup.form.members is None else setup.form.members)
 
 
 def alike_setup(setup: Setup, own: Kernel, members: Sequence[int]) -> Setup:

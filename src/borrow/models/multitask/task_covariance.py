@@ -27,7 +27,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -149,6 +149,7 @@ class Form(ABC):
 
     rank: int | None  # of the factor R, where it has fewer columns than tasks
     strength: float | None  # of the prior; None: there is none
+    members: Any  # the tasks that share, ascending, where some may not; None: all
     of_matrix: Callable[[Array], Values]  # the parameters of a matrix given, where a form can be found for any
     scored: str = ""  # the name of its parameters where scoring steps are written for it; these need
     changes: Callable[[Values], Array]  # (P, M, M): the derivatives of K^f by the parameters, and
@@ -171,7 +172,7 @@ class Form(ABC):
         return (0.0, {}) if self.strength is None else self.prior_of_strength(values, self.strength)
 
     def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
-        """The prior, where it is on."""
+        """The log density of the prior of this strength and its derivatives; there is none unless a form has one."""
         return 0.0, {}
 
     def growth(self, values: Values) -> Values:
@@ -269,7 +270,7 @@ class FreeForm(FactorForm):
 
     @property
     def members(self) -> Sequence[int]:  # type: ignore[override]
-        """All tasks."""
+        """The tasks that share: all of them."""
         return range(self.M)
 
 
@@ -378,20 +379,20 @@ class Uniform(Form):
         return Parts(R @ R.T + np.diag(own), R, own)
 
     def pullback(self, values: Values, adjoints: Adjoints) -> Values:
-        """By log a and log b."""
+        """Derivatives of the evidence by log a and log b."""
         a, b = np.exp(values["uniform"])
         here = self._here()
         bR = by_factor(adjoints, np.sqrt(a) * here[:, None])
         return {"uniform": np.array([0.5 * np.sqrt(a) * (here @ bR[:, 0]), b * (here @ by_diagonal(adjoints))])}
 
     def changes(self, values: Values) -> Array:
-        """By log a and log b."""
+        """Derivatives of K^f by log a and log b."""
         a, b = np.exp(values["uniform"])
         here = self._here()
         return np.stack([a * np.multiply.outer(here, here), np.diag(b * here)])
 
     def curvature(self, values: Values, strength: float) -> Array:
-        """Of log-normal variances."""
+        """Minus the second derivatives of the prior: those of log-normal variances."""
         return np.eye(2) / VARIANCE_SD**2
 
     def _here(self) -> Array:
@@ -405,7 +406,7 @@ class Uniform(Form):
         return {"uniform": self.log_variance + np.log([a, 1.0 - a])}
 
     def prior_of_strength(self, values: Values, strength: float) -> tuple[float, Values]:
-        """Log-normal variances."""
+        """The prior of a and b: log-normal variances."""
         return log_normal("uniform", values, self.log_variance)
 
     def names(self, labels: tuple[Hashable, ...]) -> dict[str, list[str]]:

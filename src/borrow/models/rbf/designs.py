@@ -330,8 +330,7 @@ def target_scaling(cells: Cells, normalize: bool) -> Scaling:
     if not normalize:
         return Scaling(np.zeros(M), np.ones(M), 0.0)
     scaling = scale(cells, np.diff(cells.starts) + cells.dof, True, ())
-    center = float(np.average(cells.y, weights=cells.count))
-    return Scaling(np.full(M, center), scaling.scale, scaling.log_volume)
+    return Scaling(np.full(M, np.average(cells.y, weights=cells.count)), scaling.scale, scaling.log_volume)
 
 
 def typical_distance(stack: Stack) -> float:

@@ -66,10 +66,15 @@ class Basis:
         return Basis(self.centers[:n], self.widths[:n])
 
 
+def gaussian_unit(square: Array, width: float | Array) -> Array:
+    """A unit of (1) at these squared distances from its centre: exp(-|x - c|²/2σ²)."""
+    return np.exp(-0.5 * square / width**2)  # eq. 1
+
+
 def activations(X: Array, basis: Basis) -> Array:
-    """φ(x) of (1), the constant first: (N + 1, n), Gaussian units exp(-|x - c|²/2σ²)."""
+    """φ(x) of (1): (N + 1, n), the constant first, then the units."""
     out = np.ones((len(basis.widths) + 1, len(X)))
-    out[1:] = np.exp(-0.5 * squared_distances(basis.centers, X) / basis.widths[:, None] ** 2)  # eq. 1
+    out[1:] = gaussian_unit(squared_distances(basis.centers, X), basis.widths[:, None])
     return out
 
 
@@ -171,7 +176,7 @@ def grow(
         width, rho = candidates.width, ridge
         if bounds is not None:
             width = tuned_width(recursion, square, residual, ridge, width, bounds, unsupervised)  # step 6
-        phi = recursion.root * np.exp(-0.5 * square / width**2)
+        phi = recursion.root * gaussian_unit(square, width)
         chosen.append(best)
         widths.append(width)
     return Path(recursion, Basis(candidates.X[chosen], np.array(widths)), np.array(trace), converged)
@@ -193,7 +198,7 @@ def tuned_width(
     """
 
     def gains(widths: Array) -> Array:
-        F = recursion.root * np.exp(-0.5 * square / widths[:, None] ** 2)
+        F = recursion.root * gaussian_unit(square, widths[:, None])
         Q = recursion.pivots(F, recursion.project(F)[0], ridge).T
         return determinant_gains(Q, ridge) if unsupervised else error_reductions(recursion.sums(F * residual).T, Q)
 

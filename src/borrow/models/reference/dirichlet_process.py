@@ -220,7 +220,7 @@ class Average(LogOdds):
 
     @property
     def state(self) -> State:
-        """That of the likeliest."""
+        """What the last sweep of the likeliest fit left."""
         return self.likeliest.state
 
     def decision(self, X: Array, task: Codes) -> Array:

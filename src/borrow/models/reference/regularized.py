@@ -106,8 +106,7 @@ def held_out(K: Array, y: Array, C: float, tol: float, random_state: Any) -> Arr
     if folds < 2:
         return None
     split = StratifiedKFold(folds, shuffle=True, random_state=check_random_state(random_state))
-    margins: Array = cross_val_predict(_machine(C, tol), K, y, cv=split, method="decision_function")
-    return margins
+    return np.asarray(cross_val_predict(_machine(C, tol), K, y, cv=split, method="decision_function"))
 
 
 def sigmoid(margins: Array | None, y: Array) -> tuple[float, float]:
@@ -149,8 +148,7 @@ class Margin(LogOdds):
         """The function f_t(x) of each row's task."""
         if len(self.X) == 0:
             return np.full(len(X), self.intercept)
-        K = coupled(self.kernel(X, self.X), task, self.task, self.mu)
-        return K @ self.coefficients + self.intercept
+        return coupled(self.kernel(X, self.X), task, self.task, self.mu) @ self.coefficients + self.intercept
 
     def decision(self, X: Array, task: Codes) -> Array:
         """Log odds of +1."""
