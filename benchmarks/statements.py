@@ -127,7 +127,7 @@ FEATURES: dict[str, dict[str, Items]] = {
         "weighed predictions": {"transfer/auto.py": "AutoRegressor.predict_quantiles AutoRegressor.noise_at"},
         "references and estimators of the user's own": {
             "transfer/references.py": "",
-            "transfer/methods.py": "Variant call_of _own",
+            "transfer/methods.py": "call_of _own",
         },
         "groups, times, wanted inputs, minutes": {
             "transfer/inputs.py": "",

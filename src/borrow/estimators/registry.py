@@ -6,8 +6,8 @@ its entry. An estimator from outside is registered in the same way and is then f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, TypeVar
 
@@ -34,8 +34,8 @@ class Entry:
     not help need not hurt it: "the other data hurt" is said where all such methods lose. `not_in_auto` says why
     `methods="auto"` leaves it out, and `no_new_task` why it cannot answer for a task never seen. `role` is what
     comparisons and reports ask it for: how the tasks go with the primary ("relations"), how each two go together
-    ("pairs"), or what can be said of all tasks "as one". An estimator without a key is public and stands in no
-    comparison.
+    ("pairs"), or what can be said of all tasks "as one". `settings` are those that make the estimator this method. An
+    estimator without a key is public and stands in no comparison.
     """
 
     estimator: type
@@ -50,6 +50,7 @@ class Entry:
     not_in_auto: str = ""
     no_new_task: str = ""
     role: Literal["", "relations", "pairs", "as one"] = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -264,6 +264,30 @@ class TaskRegressor(NumberEstimator):
         at = np.argsort(np.argsort(places_of(labels))[t], kind="stable")  # tasks as they are shown
         return Table({"task": [labels[i] for i in t[at]], **{n: v[at].tolist() for n, v in columns.items()}})
 
+    def left_out_at(self, X: Array, y: Array, label: Hashable) -> tuple[Array, Array]:
+        """Mean and standard deviation (of an observation) at rows of one task of the fit, each without its input.
+
+        Rows of one input go together, as in `leave_one_out`. Where rows of several tasks are merged, one row y is taken
+        away: with the function N(m, v) there, removing the site 1/noise leaves
+        N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
+        """
+        fitted: Any = self._fit_of()
+        cells, code = fitted.model.cells, fitted.schema.labels.index(label)
+        if cells.n_tasks < len(fitted.schema.labels):
+            noise, m = self.noise_[label], self.predict(X, tasks=label)
+            v = np.diagonal(self.covariance_at(X, np.full(len(X), code)))
+            rest = np.maximum(1.0 - v / noise, 1e-12)
+            return (m - v / noise * y) / rest, np.sqrt(v / rest + noise)
+        found = self.leave_one_out()
+        mine = np.flatnonzero([t == label for t in found["task"]])
+        place = {x.tobytes(): i for i, x in zip(mine, self._cell_inputs()[cells.task == code] + 0.0, strict=True)}
+        at = [place[x.tobytes()] for x in X + 0.0]
+        return np.asarray(found["mean"])[at], np.asarray(found["std"])[at]
+
+    def _cell_inputs(self) -> Array:
+        """The inputs of every distinct row of the fit."""
+        return np.asarray(self._fit_of().model.cells.X)
+
 
 #: Precision of a row that is as good as not there.
 NOTHING = 1e-300

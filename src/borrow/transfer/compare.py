@@ -47,13 +47,12 @@ from borrow.transfer.inputs import read_wanted, replicates_note, shift_weights
 from borrow.transfer.ledger import Ledger, open_ledger, refuse_odd_lines
 from borrow.transfer.methods import (
     ALONE,
-    LABELS,
     MOST_ROWS_ALONE,
     NO_TRANSFER,
     REFERENCES,
     choose,
+    declared,
     drops,
-    entry,
     method_for,
 )
 from borrow.transfer.problem import TASK, VALUE, Fits, Problem, json_label, read_problem
@@ -314,7 +313,8 @@ def has_closed_form(problem: Problem, method: str) -> bool:
     """Whether one fit predicts each row without it, and nothing else has to be held out with it."""
     if problem.kind != "regression" or problem.groups is not None or problem.times is not None:
         return False
-    return method in LABELS and method not in REFERENCES and hasattr(entry(problem.kind, method).estimator, "inputs_of")
+    found = declared(problem.kind, method)
+    return found is not None and hasattr(found.estimator, "left_out_at")
 
 
 class _Work:

@@ -224,31 +224,10 @@ def of_all_rows(model: Any, problem: Problem, primary: Any) -> dict[str, Any]:
 
 
 def left_out(model: Any, problem: Problem, primary: Any) -> tuple[Array, Array, Array]:
-    """Targets of the primary's rows, and mean and standard deviation (of an observation) of each without its input.
-
-    Where tasks are told apart the estimator's own `leave_one_out` answers. GPs have rows of one input together there;
-    other estimators have all rows, in the table's order. A pooled GP merges rows of several tasks at one input: with
-    the function N(m, v) there, removing one row y takes the site 1/noise away, so that the rest is
-    N((m - v y/noise)/(1 - v/noise), v/(1 - v/noise)).
-    """
+    """Targets of the primary's rows, and mean and standard deviation (of an observation) of each without its input."""
     rows = problem.rows_of(primary)
-    X, y = problem.X[rows], problem.y[rows]
-    code = list(model.fitted_.schema.labels).index(primary)
-    found = model.leave_one_out()
-    if primary in found["task"]:
-        mine = np.flatnonzero([t == primary for t in found["task"]])
-        if hasattr(model, "inputs_of"):
-            cells = model.fitted_.model.cells
-            inputs = cells.X[cells.task == code]
-            if hasattr(model, "X_"):  # the hierarchical GP's cells hold the numbers of its inputs
-                inputs = model.X_[inputs[:, 0].astype(np.intp)]
-            place = {x.tobytes(): i for i, x in enumerate(inputs + 0.0)}
-            mine = mine[[place[x.tobytes()] for x in X + 0.0]]
-        return y, np.asarray(found["mean"])[mine], np.asarray(found["std"])[mine]
-    noise, m = model.noise_[primary], model.predict(X, tasks=primary)
-    v = np.diagonal(model.covariance_at(X, np.full(len(rows), code)))
-    rest = np.maximum(1.0 - v / noise, 1e-12)
-    return y, (m - v / noise * y) / rest, np.sqrt(v / rest + noise)
+    y = problem.y[rows]
+    return y, *model.left_out_at(problem.X[rows], y, primary)
 
 
 def score_numbers(y: Array, mean: Array, std: Array, scoring: str) -> dict[str, Any]:

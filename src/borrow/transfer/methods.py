@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -15,42 +15,34 @@ from borrow.estimators import registry
 from borrow.estimators.registry import Entry
 from borrow.transfer.references import LogisticReference, RidgeReference, WrappedClassifier, WrappedRegressor
 
-
-@dataclass(frozen=True)
-class Variant:
-    """A method that is an estimator with settings of its own: one of the registry, or without `key` a reference.
-
-    `about` is a line for readers who do not know it.
-    """
-
-    label: str
-    settings: Mapping[str, Any]
-    about: str
-    key: str = ""
-    most_rows: float = inf
-
-
-#: Methods that everybody knows, and that are there in every comparison.
-REFERENCES = {
-    "mean": Variant(
-        "mean of the primary", {"form": "mean"}, "the mean of the primary's rows, whatever the inputs: a reference"
-    ),
-    "ridge": Variant(
-        "ridge on the primary", {"form": "ridge"}, "a straight line through the primary's rows: a reference"
-    ),
-    "ridge_tasks": Variant(
-        "ridge with a slope per task",
-        {"form": "tasks", "only": None},
-        "a straight line per task, drawn towards one that all share: a reference",
-        most_rows=1500,
-    ),
+#: Methods that everybody knows, and that are there in every comparison: what `Entry` says of their estimator.
+REFERENCES: dict[str, dict[str, Any]] = {
+    "mean": {
+        "label": "mean of the primary",
+        "settings": {"form": "mean"},
+        "about": "the mean of the primary's rows, whatever the inputs: a reference",
+    },
+    "ridge": {
+        "label": "ridge on the primary",
+        "settings": {"form": "ridge"},
+        "about": "a straight line through the primary's rows: a reference",
+    },
+    "ridge_tasks": {
+        "label": "ridge with a slope per task",
+        "settings": {"form": "tasks", "only": None},
+        "about": "a straight line per task, drawn towards one that all share: a reference",
+        "most_rows": 1500,
+    },
 }
-VARIANTS = {
-    "rank1": Variant(
-        "symmetric GP of rank 1",
-        {"rank": 1, "diagonal": "free", "intercept": True},
-        "as the symmetric GP, with one function in common and a level and a function of each task's own",
+#: Methods that are another one with settings of their own: which, and what `Entry` says differently.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "rank1": (
         "symmetric",
+        {
+            "label": "symmetric GP of rank 1",
+            "settings": {"rank": 1, "diagonal": "free", "intercept": True},
+            "about": "as the symmetric GP, with one function in common and a level and a function of each task's own",
+        },
     )
 }
 #: No transfer, which is in every comparison; all that does without the other data; and lines that do with them.
@@ -66,9 +58,9 @@ class MethodLabels(Mapping[str, str]):
     def _now(self) -> dict[str, str]:
         models.load()
         found = registry.methods()
-        labels = {NO_TRANSFER: found.pop(NO_TRANSFER), **{k: r.label for k, r in REFERENCES.items()}}
+        labels = {NO_TRANSFER: found.pop(NO_TRANSFER), **{k: r["label"] for k, r in REFERENCES.items()}}
         for key, label in found.items():
-            labels |= {key: label, **{k: v.label for k, v in VARIANTS.items() if v.key == key}}
+            labels |= {key: label, **{k: own["label"] for k, (of, own) in VARIANTS.items() if of == key}}
         return labels
 
     def __getitem__(self, key: str) -> str:
@@ -91,12 +83,8 @@ def label_of(key: str) -> str:
 
 def about_of(key: str) -> str:
     """A line for readers who do not know a method; empty for one of the user's own."""
-    variant = (REFERENCES | VARIANTS).get(key)
-    return (
-        next((e.about for e in registry.entries() if e.key == key and e.about), "")
-        if variant is None
-        else variant.about
-    )
+    found = (declared(kind, key) for kind in ("regression", "classification"))
+    return next((e.about for e in found if e is not None and e.about), "")
 
 
 def method_for(role: str) -> str:
@@ -117,8 +105,10 @@ def entry(kind: str, key: str) -> Entry:
 def declared(kind: str, key: str) -> Entry | None:
     """What is known of a method, for targets of this kind; None where there is none, and of the user's own."""
     if key in REFERENCES:
-        return Entry(RidgeReference if kind == "regression" else LogisticReference, key)
-    return registry.by_key(VARIANTS[key].key if key in VARIANTS else key, kind)
+        return Entry(RidgeReference if kind == "regression" else LogisticReference, key, **REFERENCES[key])
+    of, own = VARIANTS.get(key, (key, {}))
+    found = registry.by_key(of, kind)
+    return found and replace(found, key=key, **own)
 
 
 def drops(kind: str, key: str) -> bool:
@@ -141,8 +131,7 @@ def call_of(
     if key in REFERENCES or key not in LABELS:
         return None
     found = entry(kind, key)
-    settings = {"task": task, **{n: primary for n in names if found.takes(n)}}
-    settings |= {**(VARIANTS[key].settings if key in VARIANTS else {}), **more}
+    settings = {"task": task, **{n: primary for n in names if found.takes(n)}, **found.settings, **more}
     return f"borrow.{found.name}({', '.join(f'{k}={v!r}' for k, v in settings.items())})"
 
 
@@ -171,22 +160,17 @@ def build(
         settings["only"] = primary
     elif found.takes("primary"):
         settings["primary"] = primary
-    variant = (REFERENCES | VARIANTS).get(key)
-    settings |= {} if variant is None else variant.settings
-    return found.estimator(**settings, **({} if unseen == "error" else {"unseen": unseen}))
+    settings |= {**found.settings, **({} if unseen == "error" else {"unseen": unseen})}
+    return found.estimator(**settings)
 
 
 def key_of(model: Any) -> str | None:
     """The method that an estimator is; None where it is none."""
     if isinstance(model, (RidgeReference, LogisticReference)):
-        return next(key for key, r in REFERENCES.items() if r.settings["form"] == model.form)
-    found = registry.entry_of(model)
-    if found is None:
-        return None
-    for key, variant in VARIANTS.items():
-        if variant.key == found.key and all(getattr(model, k) == v for k, v in variant.settings.items()):
-            return key
-    return found.key
+        return next(key for key, r in REFERENCES.items() if r["settings"]["form"] == model.form)
+    key = None if (found := registry.entry_of(model)) is None else found.key
+    same = (k for k, (of, own) in VARIANTS.items() if of == key and own["settings"].items() <= vars(model).items())
+    return next(same, key)
 
 
 def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str], dict[str, Any]]:
@@ -196,7 +180,9 @@ def choose(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[str, str
     No transfer and the references are always there.
     """
     skipped = {
-        key: f"{rows:,} rows are many for one joint matrix" for key, r in REFERENCES.items() if rows > r.most_rows
+        key: f"{rows:,} rows are many for one joint matrix"
+        for key, r in REFERENCES.items()
+        if rows > r.get("most_rows", inf)
     }
     always = {NO_TRANSFER, *(key for key in REFERENCES if key not in skipped)}
     if not (isinstance(methods, str) and methods == "auto"):

@@ -162,6 +162,11 @@ class RidgeReference(_Numbers, _Reference):
         ]
         return Table({name: [v for part in parts for v in part[name]] for name in parts[0]})
 
+    def left_out_at(self, X: Array, y: Array, label: Any) -> tuple[Array, Array]:
+        """Mean and spread for all rows of one task in the order of the fit, each predicted without it."""
+        t, model = self._fit_of().schema.labels.index(label), self._fit_of().model
+        return model.left_out[t][1], np.full(len(y), model.std[t])
+
     def predict(
         self, X: Any, tasks: Any = None, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:

@@ -194,6 +194,10 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
             variance *= fit.stretch[columns]
         return mean, np.sqrt((variance + include_noise * fit.state.noise) * scale**2)
 
+    def _cell_inputs(self) -> Array:
+        """The inputs that the cells hold the numbers of."""
+        return np.asarray(self.X_[super()._cell_inputs()[:, 0].astype(np.intp)])
+
     def inputs_of(self, t: int) -> Array:
         """The inputs of all tasks, which the learnt prior has in common."""
         return np.asarray(self.X_.toarray() if sparse.issparse(self.X_) else self.X_)
