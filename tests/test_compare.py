@@ -871,6 +871,11 @@ def test_quick_look_is_the_closed_form_and_says_that_it_is_optimistic():
     assert all(note.startswith("optimistic") for note in found["note"])
 
 
+def test_quick_look_refuses_an_estimator_without_a_closed_form():
+    with pytest.raises(ValueError, match="methods names 'mine', which has no closed form for a row left out"):
+        borrow.quick_look(TABLE, "y", "who", "a", ["pooled", ("mine", Ridge())])
+
+
 def test_a_problem_is_read_once_for_comparison_and_quick_look(monkeypatch):
     """What was read is taken as a table, whatever else is given; nothing is read a second time."""
     read = read_problem(TABLE, "y", "who")

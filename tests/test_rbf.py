@@ -1,7 +1,5 @@
 """The RBF regressor as people use it: forms of data, labels, sizes, errors that say what to do."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -223,13 +221,6 @@ def test_selection_prefers_what_the_fit_has_not_seen():
     model = MultiTaskRBFRegressor(basis="unsupervised", max_basis=12)
     model.fit(X, np.where(near, Y, np.nan), tasks=TASK)
     assert (NEW[model.select(NEW, 12, tasks=NEW_TASK), 0] > 0).mean() > 0.8
-
-
-def test_pickled_model_predicts_and_selects_the_same():
-    model = MultiTaskRBFRegressor(max_basis=8).fit(X, Y, tasks=TASK)
-    again = pickle.loads(pickle.dumps(model))
-    assert_array_equal(again.predict(NEW, tasks=NEW_TASK), model.predict(NEW, tasks=NEW_TASK))
-    assert_array_equal(again.select(NEW, 5, tasks=NEW_TASK), model.select(NEW, 5, tasks=NEW_TASK))
 
 
 SETTINGS = {

@@ -142,7 +142,9 @@ def test_a_large_table_is_told_which_methods_suit_it_by_what_they_declare(outsid
     assert capsys.readouterr().err == ""
     tell_large(table, "hierarchical", None)
     tell_large(table, "focused", "a")
-    joint, own = capsys.readouterr().err.splitlines()
+    tell_large(table, "rank1", None)
+    joint, own, variant = capsys.readouterr().err.splitlines()
+    assert variant == joint
     assert joint.endswith(
         "3,001 rows in all may take long and much memory; --method pooled, rbf, ivm or outside suits many rows"
     )

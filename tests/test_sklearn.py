@@ -103,21 +103,6 @@ def test_pipeline_passes_the_task_column_through(opposite, output, task):
     np.testing.assert_allclose(model.fit(given, y).predict(given), plain, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "model", [*BOTH, borrow.PooledGPRegressor("subject"), SYMMETRIC], ids=lambda m: type(m).__name__
-)
-def test_pickle_and_clone(model, opposite):
-    table, y = opposite
-    fitted = clone(model).set_params(kernel=borrow.kernels.Matern(1.0, 1.0, nu=1.5)).fit(table, y)
-    again = pickle.loads(pickle.dumps(fitted))
-    for one, other in zip(fitted.predict(table, return_std=True), again.predict(table, return_std=True), strict=True):
-        np.testing.assert_array_equal(one, other)
-    copy = clone(again)
-    assert not hasattr(copy, "tasks_")
-    assert copy.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(copy.fit(table, y).predict(table), fitted.predict(table))
-
-
 def test_pickled_focused_model_still_knows_its_relations(opposite):
     fitted = clone(BOTH[0]).fit(*opposite)
     again = pickle.loads(pickle.dumps(fitted))
@@ -131,24 +116,6 @@ def test_score_is_that_of_the_rows_own_tasks(opposite):
     assert model.score(table, y) > 0.95
     swapped = table.assign(subject=table["subject"].map({"up": "down", "down": "up"}))
     assert model.score(swapped, y) < -1.0
-
-
-PATHS = {
-    "dense": {},
-    "low rank": {"rank": 1, "inducing": 5},
-    "blocks": {"task_covariance": "diagonal"},
-}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_pickled_symmetric_model_answers_alike_on_every_path(path, opposite):
-    table, y = opposite
-    fitted = borrow.MultiTaskGPRegressor("subject", **PATHS[path]).fit(table, y)
-    assert fitted.path_ == path
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.predict(table), fitted.predict(table))
-    assert repr(again.leave_one_out()) == repr(fitted.leave_one_out())
-    np.testing.assert_array_equal(again.task_covariance_, fitted.task_covariance_)
 
 
 def test_grid_search_over_forms_of_the_task_covariance(opposite):

@@ -199,6 +199,8 @@ ESTIMATORS = [
     borrow.PooledGPRegressor(optimizer=None),
     borrow.FocusedGPRegressor(primary="a", optimizer=None, random_state=0),
     borrow.MultiTaskGPRegressor(optimizer=None, random_state=0),
+    borrow.MultiTaskGPRegressor(rank=1, inducing=5, random_state=0),
+    borrow.MultiTaskGPRegressor(task_covariance="diagonal", kernel=Matern(1.0, 1.0, nu=1.5), random_state=0),
     borrow.HierarchicalGPRegressor(optimizer=None, covariance_strength=1.0, random_state=0),
     borrow.MultiTaskIVMRegressor(optimizer=None, random_state=0),
     borrow.MultiTaskRBFRegressor(random_state=0),
@@ -208,6 +210,9 @@ ESTIMATORS = [
     borrow.MultiTaskGPClassifier(optimizer=None, random_state=0),
     borrow.HierarchicalGPClassifier(optimizer=None, covariance_strength=1.0, random_state=0),
     borrow.MultiTaskIVMClassifier(optimizer=None, random_state=0),
+    borrow.SharedStructureClassifier(random_state=0),
+    borrow.DirichletProcessClassifier(random_state=0),
+    borrow.RegularizedMultiTaskClassifier(random_state=0),
 ]
 LABELS = ["a", "b", "c"]
 

@@ -137,14 +137,14 @@ def run(
 
     files = {"--store": stored, "--save": save, "--report": report}
     check_files({"DATA": data, **({} if wanted is None else {"--wanted": wanted})}, files)
-    verdict = {
+    without_quick = {
         **files,
         "--wanted": wanted,
         "--minutes": minutes,
         "--rope": rope if rope != 0.02 else None,
         "--unseen": unseen if unseen != "error" else None,
     }
-    idle = " and ".join(name for name, value in verdict.items() if value is not None)
+    idle = " and ".join(name for name, value in without_quick.items() if value is not None)
     refuse(
         {
             f"--quick gives no verdict and keeps nothing: leave out {idle}": quick and bool(idle),

@@ -96,13 +96,12 @@ def run(
 
 def tell_large(table: Table, method: str, primary: Any) -> None:
     """Say a word before the wait: exact methods take the cube of the rows of a task, or of all tasks."""
-    from borrow import models
-    from borrow.estimators import registry
+    from borrow.transfer.methods import LABELS, declared
 
-    models.load()
-    matrix = {e.key: e.matrix for e in registry.entries()}
+    kinds = ("classification", "regression")
+    matrix = {key: found.matrix for key in LABELS for kind in kinds if (found := declared(kind, key)) is not None}
     of_this = matrix.get(method, "task") if method or primary is not None else "all"
-    joint, suited = of_this == "all", [key for key, rows in matrix.items() if key is not None and rows == "few"]
+    joint, suited = of_this == "all", [key for key, rows in matrix.items() if rows == "few"]
     counts = [table.frame.height] if joint or table.task is None else table.frame[table.task].value_counts()["count"]
     if max(counts) > MANY and of_this != "few":
         tell(
@@ -161,10 +160,10 @@ def fit_table(table: Table, primary: Any, method: str, kind: str, seed: int) -> 
 
 def related(model: Any) -> list[dict[str, Any]]:
     """How the tasks are related, where the model says so; for more than two classes, of the first against the rest."""
-    inner = getattr(model, "model_", model)
-    found = inner.relatedness() if hasattr(inner, "relatedness") else None
-    table = found[0] if isinstance(found, list) else found
-    return [] if table is None else to_json(table.rows())
+    from borrow.estimators.view import relation_tables
+
+    found = relation_tables(getattr(model, "model_", model))
+    return to_json(found[0].rows()) if found else []
 
 
 def lines_of(about: dict[str, Any]) -> Iterator[Any]:

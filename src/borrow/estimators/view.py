@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from borrow.data.labels import list_labels
 from borrow.data.read import InputRows, read_inputs
+from borrow.data.table import Table
 from borrow.numerics.linalg import Array
 
 #: Tasks that are drawn into one figure; points of a curve, and of each side of a map.
@@ -131,11 +132,15 @@ def task_correlations(model: Any) -> tuple[list[Any], Array] | None:
     found = getattr(model, "task_correlations_", None)
     if isinstance(found, np.ndarray) and len(labels) > 1:  # a list: one per class
         return labels, found
-    related = model.relatedness() if hasattr(model, "rho_") else None
-    if related is None or isinstance(related, list):  # a list: one per class
-        return None
-    c = np.asarray(related["correlation"], dtype=float)
-    return (list(related["task"]), through_one(c)) if len(c) > 1 and np.isfinite(c).all() else None
+    related = relation_tables(model)
+    c = np.asarray(related[0]["correlation"] if len(related) == 1 else (), dtype=float)
+    return (list(related[0]["task"]), through_one(c)) if len(c) > 1 and np.isfinite(c).all() else None
+
+
+def relation_tables(model: Any) -> list[Table]:
+    """What a model says of how the tasks go with its primary: a table per class of several; none where it is silent."""
+    found = model.relatedness() if hasattr(model, "relatedness") else []
+    return found if isinstance(found, list) else [found]
 
 
 def through_one(with_primary: Array) -> Array:

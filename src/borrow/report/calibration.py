@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from borrow.data.table import HALF
+
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 #: Rows a bin must have, and how many bins there are at most.
 LEAST, BINS = 8, 6
@@ -96,8 +98,8 @@ def bins_of(probability: Any, true: Any, repeats: int) -> list[dict[str, Any]]:
     return bins
 
 
-def wilson(share: float, n: float, z: float = 1.959963984540054) -> tuple[float, float]:
+def wilson(share: float, n: float) -> tuple[float, float]:
     """95 % interval of a share of n (Wilson 1927)."""
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    middle = (share + HALF * HALF / (2 * n)) / (1 + HALF * HALF / n)
+    half = HALF / (1 + HALF * HALF / n) * np.sqrt(share * (1 - share) / n + HALF * HALF / (4 * n * n))
     return float(max(middle - half, 0.0)), float(min(middle + half, 1.0))

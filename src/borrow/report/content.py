@@ -20,7 +20,7 @@ from borrow.data.encode import Ordered
 from borrow.data.plain import to_json
 from borrow.data.read import as_frame, columns_of
 from borrow.data.written import scale_of
-from borrow.estimators.view import Points, Predictor, remembered, task_correlations, through_one
+from borrow.estimators.view import Points, Predictor, relation_tables, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
 from borrow.report import calibration, misses
@@ -375,9 +375,9 @@ def _span(verdict: Any) -> str:
 
 def _model_parts(predictor: Predictor) -> list[dict[str, Any]]:
     """A model without a comparison: what it knows of the relations, where it knows any."""
-    found: Any = predictor.model.relatedness() if hasattr(predictor.model, "relatedness") else {}
-    found = found[0] if isinstance(found, list) else found  # of several classes
-    rows = found.rows() if "correlation" in found else []
+    rows = [
+        row for table in relation_tables(predictor.model)[:1] for row in table.rows()
+    ]  # of several classes the first
     own = [row["rows"] for row in rows if row["task"] == predictor.primary]
     others = [of_correlation(row) for row in rows if row["task"] != predictor.primary]
     if not own or not others:

@@ -25,16 +25,16 @@ ROW, DOUBLE, SQUARE, AXIS = 30.0, 36.0, 260.0, 44.0
 FAINTEST, DEEPEST = 0.06, 0.9
 #: How far apart, across in a thousand and down in pixels, the names of two points must stand to be read.
 APART = (90.0, 12.0)
-#: Places along a curve that say their value to a pointer.
-HOVERS = 40
+#: Places along a curve that say their value to a pointer; round numbers along an axis.
+HOVERS, MOST_TICKS = 40, 5
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from low to high, at most so many."""
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from low to high, at most `MOST_TICKS`."""
     if not high > low:
         return [low]
-    unit = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next(unit * k for k in (1, 2, 5, 10, 20) if (high - low) / (unit * k) <= most)
+    unit = 10.0 ** math.floor(math.log10((high - low) / MOST_TICKS))
+    step = next(unit * k for k in (1, 2, 5, 10, 20) if (high - low) / (unit * k) <= MOST_TICKS)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from borrow.data.plain import to_json
 from borrow.data.table import HALF, Table
+from borrow.estimators.view import relation_tables
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
@@ -86,10 +87,8 @@ def relations_in(model: Any, primary: Any) -> list[dict[str, Any]]:
 
     Of the several models of more than two classes, the strongest relation is taken.
     """
-    found = model.relatedness()
-    tables: list[Table] = found if isinstance(found, list) else [found]
     strongest: dict[Any, dict[str, Any]] = {}
-    for row in [row for table in tables for row in table.rows() if row["task"] != primary]:
+    for row in [row for table in relation_tables(model) for row in table.rows() if row["task"] != primary]:
         figures = of_correlation(row)
         entry = {name: to_json(figures[name]) for name in ("rho", *RELATION, "share")}
         old = strongest.get(row["task"])

@@ -311,10 +311,12 @@ def in_closed_form(problem: Problem, keys: list[str]) -> list[str]:
 
 def has_closed_form(problem: Problem, method: str) -> bool:
     """Whether one fit predicts each row without it, and nothing else has to be held out with it."""
-    if problem.kind != "regression" or problem.groups is not None or problem.times is not None:
-        return False
-    found = declared(problem.kind, method)
-    return found is not None and hasattr(found.estimator, "left_out_at")
+    return problem.groups is problem.times is None and leaves_out(problem.kind, method)
+
+
+def leaves_out(kind: str, method: str) -> bool:
+    """Whether the fits of a method say what they would predict for each row without it."""
+    return (found := declared(kind, method)) is not None and hasattr(found.estimator, "left_out_at")
 
 
 class _Work:
@@ -473,6 +475,8 @@ def quick_look(
         return Table({**{n: rough[n] for n in names}, "note": [COARSE] * len(rough["method"])})
     keys, _, _ = choose("regression", int(problem.seen.sum()), methods)
     keys = [key for key in keys if key not in REFERENCES]
+    if odd := [key for key in keys if not leaves_out("regression", key)]:
+        raise ValueError(f"methods names {list_labels(odd)}, which has no closed form for a row left out; use compare")
     main, error = read_primaries(problem, json_label(primary))[0], read_scoring(scoring, "regression")
     seed = read_seed(random_state)
     rows = []

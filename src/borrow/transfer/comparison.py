@@ -20,6 +20,7 @@ from borrow.transfer.attribute import Set, Worth, attribute, coalitions, near_co
 from borrow.transfer.decide import (
     CANNOT_TELL,
     LEVEL,
+    NO_DIFFERENCE,
     ROPE,
     SAME,
     TIE,
@@ -288,7 +289,7 @@ class Comparison:
         every = self.folds(primary, method)
         mine = [r for r in every if r["failure"] is None]
         alone = method == self.best_alone(primary)
-        gap = Interval(0.0, 0.0, 0.0, 0.0) if alone else self.difference(primary, method)
+        gap = NO_DIFFERENCE if alone else self.difference(primary, method)
         per_row = ("log_density", "coverage" if self.kind == "regression" else "calibration")
         means = dict.fromkeys(per_row, float("nan"))
         if mine:
@@ -425,7 +426,7 @@ class Comparison:
 
         def judge(values: np.ndarray[Any, Any]) -> Interval:
             found = of_rows(rows, scale * values, records, self._design)
-            return Interval(0.0, 0.0, 0.0, 0.0) if abs(found.mean) <= TIE * scale * none else found
+            return NO_DIFFERENCE if abs(found.mean) <= TIE * scale * none else found
 
         return attribute(others, losses, judge, self.seed), near_copies(others, losses)
 

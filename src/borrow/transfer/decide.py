@@ -170,6 +170,10 @@ class Interval(NamedTuple):
         return float(student.cdf((value - self.mean) / self.std_error, self.df)) if self.df > 0 else float("nan")
 
 
+#: Of two that are one and the same.
+NO_DIFFERENCE = Interval(0.0, 0.0, 0.0, 0.0)
+
+
 class Design(NamedTuple):
     """How rows count: their weights, and the cluster that each belongs to; rows not named count as one each."""
 
@@ -299,7 +303,7 @@ def related(
     `alone` the error of `other` in folds.
     """
     if not np.any(differences(*(np.asarray(r["losses"], dtype=float) for r in (one, other)))):
-        return Interval(0.0, 0.0, 0.0, 0.0)
+        return NO_DIFFERENCE
     seen, times = in_sight(one, other, design, power), 1.0 if root else float(power)  # logs of powers are that many
     moved = np.tanh(seen / BEND) * (1.0 + seen / BEND) ** -NARROWS
     law = Mixture(

@@ -40,14 +40,19 @@ HEADLINES = {
     PROBABLY_HURTS: "Telling tasks apart probably hurts where {} is predicted",
     HURTS: "Telling tasks apart hurts where {} is predicted",
 }
-#: References that know no tasks, and a line on each for readers.
+#: References that know no tasks: what is fitted to the inputs of all rows, and a line on each for readers.
 SHARES, LINES = "the same for every row, whatever the inputs", "straight lines through all rows, tasks as one"
-WORDS = {
-    "mean of all rows": SHARES,
-    "shares of all rows": SHARES,
-    "ridge on all rows": LINES,
-    "logistic regression on all rows": LINES,
+WITHOUT_TASKS: dict[str, dict[str, tuple[Any, str]]] = {
+    "regression": {
+        "mean of all rows": (make_pipeline(DummyRegressor()), SHARES),  # by itself it says that it is certain
+        "ridge on all rows": (make_pipeline(StandardScaler(), RidgeCV(PENALTIES)), LINES),
+    },
+    "classification": {
+        "shares of all rows": (DummyClassifier(), SHARES),
+        "logistic regression on all rows": (make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), LINES),
+    },
 }
+WORDS = {name: words for found in WITHOUT_TASKS.values() for name, (_, words) in found.items()}
 
 
 @dataclass(frozen=True)
@@ -105,23 +110,12 @@ def choose_unseen(kind: str, rows: int, methods: Any) -> tuple[list[str], dict[s
     cannot = {key: found.no_new_task for key in keys if (found := declared(kind, key)) and found.no_new_task}
     if not (isinstance(methods, str) and methods == "auto") and (odd := [m for m in methods if m in cannot]):
         raise ValueError(f"method {odd[0]!r} cannot answer for a task never seen: {cannot[odd[0]]}")
-    own = {name: (estimator, "primary") for name, (estimator, _) in {**references(kind), **own}.items()}
+    own = {name: (estimator, "primary") for name, (estimator, _) in {**WITHOUT_TASKS[kind], **own}.items()}
     pooled = method_for("as one")
     skipped = {key: why for key, why in skipped.items() if key not in (pooled, *REFERENCES)} | cannot
     apart = [key for key in keys if key not in (pooled, *cannot, *REFERENCES, *own)]
     alone = [pooled, *own]
     return [*alone, *apart], skipped, own, alone
-
-
-def references(kind: str) -> dict[str, Any]:
-    """What everybody knows, fitted to the inputs of all rows, without the task."""
-    if kind == "regression":
-        return {
-            "mean of all rows": (make_pipeline(DummyRegressor()), "primary"),  # by itself it says that it is certain
-            "ridge on all rows": (make_pipeline(StandardScaler(), RidgeCV(PENALTIES)), "primary"),
-        }
-    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    return {"shares of all rows": (DummyClassifier(), "primary"), "logistic regression on all rows": (line, "primary")}
 
 
 def headline_of(v: Verdict) -> str:
