@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -576,16 +575,16 @@ def test_calls_that_are_no_calls():
     with pytest.raises(ValueError, match="primary='c' is not a task; tasks are 'a', 'b'"):
         compare_module.read_primaries(problem, "c")
     for jobs in (None, 1, 3, -1):
-        check_allowed(SimpleNamespace(n_jobs=jobs), compare_module.ALLOWED)
+        check_allowed({"n_jobs": jobs}, compare_module.ALLOWED)
     for jobs in (0, 1.5, "two", True):
         with pytest.raises(ValueError, match="expected the number of fits at once"):
-            check_allowed(SimpleNamespace(n_jobs=jobs), compare_module.ALLOWED)
+            check_allowed({"n_jobs": jobs}, compare_module.ALLOWED)
     now = time.monotonic()
     assert now + 89.0 < compare_module.read_minutes(1.5) < now + 120.0
     assert compare_module.read_minutes(None) == np.inf
     for minutes in (0, -1.0, True, "2", float("nan")):
         with pytest.raises(ValueError, match="expected a positive number"):
-            check_allowed(SimpleNamespace(max_minutes=minutes), compare_module.ALLOWED)
+            check_allowed({"max_minutes": minutes}, compare_module.ALLOWED)
 
 
 # Mixtures. ------------------------------------------------------------------------------------------------------------

@@ -113,10 +113,6 @@ class Rows(NamedTuple):
     whole: Any  # which rows the model can answer for
     lines: Any  # of a text file that the rows stand in
 
-    def some(self, at: Any) -> tuple[Any, Any]:
-        """X and tasks of some rows."""
-        return self.X[at], None if self.tasks is None else self.tasks[at]
-
 
 class RowReader:
     """What a model needs of a file: its inputs and tasks, and a column of costs beside these.
@@ -230,13 +226,13 @@ class Answers:
         parts = []
         for some in (at[i : i + PORTION] for i in range(0, len(at), PORTION)):
             with in_lines(None if rows.lines is None else rows.lines[some]):
-                parts.append(self._some(rows.some(some)))
+                parts.append(self._some(rows.X[some], None if rows.tasks is None else rows.tasks[some]))
         found = {self.prefix + n: np.concatenate([p[n] for p in parts]).tolist() for n in parts[0]}
         order = pl.Series(np.cumsum(rows.whole) - 1).set(pl.Series(~rows.whole), None)
         return pl.DataFrame(found, strict=False).select(pl.all().gather(order)).fill_nan(None)
 
-    def _some(self, arguments: tuple[Any, Any]) -> dict[str, Any]:
-        """Columns for some of the rows: of a function and of a measurement where these are numbers."""
+    def _some(self, *arguments: Any) -> dict[str, Any]:
+        """Columns for some rows, by X and tasks: of a function and of a measurement where these are numbers."""
         model = self.model
         if hasattr(model, "predict_proba"):
             share = model.predict_proba(*arguments)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
+from borrow.estimators.settings import expect
 from borrow.kernels import SquaredExponential
 from borrow.numerics.linalg import Array
 
@@ -25,8 +26,7 @@ def two_tasks(kind: str = "numbers") -> tuple[list[list[float]], list[Any], list
     >>> tasks
     ['a', 'a', 'a', 'a', 'b', 'b', 'b', 'b']
     """
-    if kind not in ("numbers", "labels"):
-        raise ValueError(f"kind={kind!r}: expected 'numbers' or 'labels'")
+    expect(kind in ("numbers", "labels"), "kind", kind, "'numbers' or 'labels'")
     numbers = [0.1, 0.9, 0.8, 0.2, 1.2, 2.0, 1.9, 1.1]
     labels = ["no", "no", "yes", "yes", "no", "yes", "yes", "yes"]
     return [[0.0], [1.0], [2.0], [3.0]] * 2, numbers if kind == "numbers" else labels, list("aaaabbbb")
@@ -81,6 +81,7 @@ def focused_gap(
     >>> problem.X.shape, sorted(set(problem.tasks))
     ((300, 1), ['primary', 'secondary 01', 'secondary 02'])
     """
+    expect(gap in ("contiguous", "random"), "gap", gap, "'contiguous' or 'random'")
     random = check_random_state(random_state)
     grid = np.linspace(-5.0, 5.0, 100)[:, None]
     n_draws = max(n_draws, n_secondaries)
@@ -92,8 +93,6 @@ def focused_gap(
     hidden[25:75] = True
     if gap == "random":
         hidden = random.permutation(hidden)
-    elif gap != "contiguous":
-        raise ValueError(f"gap={gap!r}: expected 'contiguous' or 'random'")
     names = [f"secondary {m + 1:02d}" for m in range(n_secondaries)]
     y_primary = np.where(hidden, np.nan, f[0] + e[0])
     X = np.vstack([grid] * (1 + n_secondaries))
@@ -126,8 +125,7 @@ def transfer_family(
     >>> problem.X.shape[1], len(set(problem.tasks))
     (1, 2)
     """
-    if family not in FAMILIES:
-        raise ValueError(f"family={family!r}: expected one of {', '.join(FAMILIES)}")
+    expect(family in FAMILIES, "family", family, f"one of {', '.join(FAMILIES)}")
     random = check_random_state(random_state)
     grid = np.linspace(-5.0, 5.0, 101)[:, None]
     Xp, Xs = random.uniform(-5, 5, (n_primary, 1)), random.uniform(-5, 5, (n_secondary, 1))

@@ -99,7 +99,7 @@ class TaskEstimator(BaseEstimator):
     def _check_settings(self) -> None:
         """Refuse constructor arguments that the estimator cannot use."""
         tables = [vars(kind).get("allowed", {}) for kind in reversed(type(self).__mro__)]
-        check_allowed(self, {name: check for table in tables for name, check in table.items()})
+        check_allowed(self.get_params(deep=False), {name: check for table in tables for name, check in table.items()})
 
     def _read_attributes(self) -> dict[str, Any]:
         """What scikit-learn's validation left on this copy: the number of columns and their names."""

@@ -16,11 +16,17 @@ Check = tuple[Callable[[Any], bool], str]
 Allowed = Mapping[str, Check]
 
 
-def check_allowed(estimator: Any, allowed: Allowed) -> None:
-    """Refuse a setting that is not allowed; names that the estimator does not have are passed over."""
+def expect(fits: bool, name: str, value: Any, expected: str) -> None:
+    """Refuse an argument that does not fit: its name, what came, and what was expected."""
+    if not fits:
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def check_allowed(settings: Mapping[str, Any], allowed: Allowed) -> None:
+    """Refuse a setting that is not allowed; names that are not among the settings are passed over."""
     for name, (fits, expected) in allowed.items():
-        if hasattr(estimator, name) and not fits(value := getattr(estimator, name)):
-            raise ValueError(f"{name}={value!r}: expected {expected}")
+        if name in settings:
+            expect(fits(settings[name]), name, settings[name], expected)
 
 
 def whole(least: int, *also: Any) -> Check:

@@ -16,6 +16,7 @@ from scipy.special import ndtr, ndtri
 from borrow.data.labels import list_labels
 from borrow.data.read import InputRows, read_inputs
 from borrow.data.table import Table
+from borrow.estimators.settings import expect
 from borrow.numerics.linalg import Array
 
 #: Tasks that are drawn into one figure; points of a curve, and of each side of a map.
@@ -222,9 +223,9 @@ def _chosen(predictor: Predictor, inputs: Any) -> list[int]:
             raise ValueError(f"the model has {len(names)} inputs; give inputs=, one or two of {list_labels(names)}")
         return list(range(len(names)))
     wanted = [inputs] if isinstance(inputs, (str, int, np.integer)) else list(inputs)
-    unknown = [v for v in wanted if v not in (names if isinstance(v, str) else range(len(names)))]
-    if unknown or not 1 <= len(set(wanted)) == len(wanted) <= 2:
-        raise ValueError(f"inputs={inputs!r}: expected one or two of {list_labels(names)}, or their positions")
+    known = all(v in (names if isinstance(v, str) else range(len(names))) for v in wanted)
+    fits = known and 1 <= len(set(wanted)) == len(wanted) <= 2
+    expect(fits, "inputs", inputs, f"one or two of {list_labels(names)}, or their positions")
     return [names.index(v) if isinstance(v, str) else int(v) for v in wanted]
 
 
@@ -235,8 +236,8 @@ def _tasks(predictor: Predictor, tasks: Any, most: int) -> tuple[list[Any], int]
         labels.sort(key=lambda t: t != predictor.primary)  # the others stay in their order
         return labels[:most], max(len(labels) - most, 0)
     wanted = [tasks] if tasks in labels else list(tasks)
-    if not wanted or any(t not in labels for t in wanted):
-        raise ValueError(f"tasks={tasks!r}: expected tasks of the model, which are {list_labels(labels)}")
+    known = bool(wanted) and all(t in labels for t in wanted)
+    expect(known, "tasks", tasks, f"tasks of the model, which are {list_labels(labels)}")
     if len(wanted) > most:
         raise ValueError(f"tasks={tasks!r}: at most {most} can be told apart in this figure; give fewer")
     return wanted, 0

@@ -16,6 +16,7 @@ from borrow.data.labels import sort_labels
 from borrow.data.read import Schema, as_frame, lacks_task, read_training
 from borrow.estimators.base import Fitted, LabelEstimator, NumberEstimator, TaskEstimator, as_labels, with_encoder
 from borrow.estimators.registry import register
+from borrow.estimators.settings import expect
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
@@ -199,8 +200,7 @@ class AutoRegressor(NumberEstimator, _Auto):
         The quantile of a mixture lies between the least and the largest of its members', and is found by halving.
         """
         p = np.asarray(levels, dtype=float)
-        if p.ndim != 1 or not np.all((p > 0) & (p < 1)):
-            raise ValueError(f"levels={levels!r}: expected numbers between 0 and 1")
+        expect(p.ndim == 1 and bool(np.all((p > 0) & (p < 1))), "levels", levels, "numbers between 0 and 1")
         found = self._ask("predict", X, tasks, True, False, True)
         each = np.stack([mean[..., None] + std[..., None] * ndtri(p) for _, (mean, std) in found])
         low, high = each.min(axis=0), each.max(axis=0)

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
-from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -160,8 +159,8 @@ def compare(
     problem = read_problem(table, target, task, features, kind, targets=targets, group=group, time=time)
     if odd := [name for name in (problem.target, problem.task) if not isinstance(name, str)]:
         raise ValueError(f"the column {odd[0]!r} has no text for a name, by which a comparison is kept; rename it")
-    about_call = {"unseen": unseen, "leave_out": leave_out, "rope": rope, "max_minutes": max_minutes, "n_jobs": n_jobs}
-    check_allowed(SimpleNamespace(**about_call), ALLOWED)
+    how = {"unseen": unseen, "leave_out": leave_out, "rope": rope, "max_minutes": max_minutes, "n_jobs": n_jobs}
+    check_allowed(how, ALLOWED)
     digest, rows = problem.digest(), int(problem.seen.sum())
     if unseen == "population":
         problem = UnseenProblem.of(problem, primary)

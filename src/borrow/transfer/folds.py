@@ -14,6 +14,7 @@ from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifie
 from borrow.data.cells import Codes
 from borrow.data.labels import list_labels
 from borrow.data.plain import to_json
+from borrow.estimators.settings import expect
 from borrow.numerics.linalg import Array
 from borrow.numerics.threads import one_thread
 from borrow.numerics.warned import capture_warnings
@@ -83,8 +84,7 @@ def read_scoring(scoring: Any, kind: str) -> str:
     if scoring is None:
         return next(iter(names.values()))
     name = names.get(scoring, scoring)
-    if name not in names.values():
-        raise ValueError(f"scoring={scoring!r}: expected {list_labels(list(names))} for {kind}")
+    expect(name in names.values(), "scoring", scoring, f"{list_labels(list(names))} for {kind}")
     return name
 
 
@@ -103,12 +103,11 @@ def read_cv(cv: Any, n: int, groups: bool = False) -> tuple[int, int] | None:
     if is_splitter(cv):
         return None
     pair = (cv, 1) if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool) else cv
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(v, (int, np.integer)) for v in pair):
-        raise ValueError(f"cv={cv!r}: expected None, a number of folds, (folds, repeats), or a scikit-learn splitter")
+    two = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(v, (int, np.integer)) for v in pair)
+    expect(two, "cv", cv, "None, a number of folds, (folds, repeats), or a scikit-learn splitter")
     folds, repeats = map(int, pair)
-    if not 2 <= folds <= n or repeats < 1:
-        what = "groups" if groups else "rows"
-        raise ValueError(f"cv={cv!r}: expected 2 to {n} folds (the primary has {n} {what}) and at least one repeat")
+    fits, of = 2 <= folds <= n and repeats >= 1, "groups" if groups else "rows"
+    expect(fits, "cv", cv, f"2 to {n} folds (the primary has {n} {of}) and at least one repeat")
     return folds, repeats
 
 

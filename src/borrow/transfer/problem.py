@@ -35,6 +35,7 @@ from borrow.data.read import (
 )
 from borrow.data.written import units_of
 from borrow.estimators.base import with_encoder
+from borrow.estimators.settings import expect
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import warn
 from borrow.transfer.methods import build
@@ -314,8 +315,7 @@ def read_times(values: Any, name: str) -> tuple[float, ...]:
 
 def read_target(values: Any, name: str, kind: str) -> tuple[str, Any, tuple[Any, ...]]:
     """What kind of target it is, its values, and its classes."""
-    if kind not in ("auto", *KINDS):
-        raise ValueError(f"kind={kind!r}: expected 'auto', 'regression' or 'classification'")
+    expect(kind in ("auto", *KINDS), "kind", kind, "'auto', 'regression' or 'classification'")
     if not isinstance(values, (list, tuple)):  # which as an array would make text of numbers that stand beside text
         values = values.to_list() if hasattr(values, "to_list") else np.asarray(values).tolist()
     complex_ = (complex, np.complexfloating)  # which no target may be, and text must not hide
@@ -406,8 +406,8 @@ def _long(
 ) -> tuple[Any, dict[str, Any]]:
     """One row per input and task of a table that has one column of targets per task; columns `aside` are kept."""
     _require(targets, "targets", columns)
-    if len(set(targets)) < max(len(targets), 2):
-        raise ValueError(f"targets={targets!r}: expected at least two different columns, one per task")
+    different = len(set(targets)) >= max(len(targets), 2)
+    expect(different, "targets", targets, "at least two different columns, one per task")
     names = [c for c in columns if c not in targets] if features is None else features
     names = [names] if isinstance(names, str) else list(names)
     _require(names, "features", columns)

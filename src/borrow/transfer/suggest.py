@@ -45,7 +45,7 @@ from borrow.data.cells import Codes
 from borrow.data.labels import did_you_mean, list_labels
 from borrow.data.read import as_frame, read_new
 from borrow.data.table import Table
-from borrow.estimators.settings import is_number
+from borrow.estimators.settings import expect, is_number, is_whole
 from borrow.models.focused.settings import primary_code
 from borrow.numerics.linalg import Array
 
@@ -95,8 +95,7 @@ def suggest(
     >>> list(borrow.suggest(model, [[1.0], [9.0]], n=1, tasks=["a", "a"])["row"])
     [1]
     """
-    if goal not in GOALS:
-        raise ValueError(f"goal={goal!r}: expected one of {list_labels(GOALS)}{did_you_mean(goal, GOALS)}")
+    expect(goal in GOALS, "goal", goal, f"one of {list_labels(GOALS)}{did_you_mean(goal, GOALS)}")
     sides = _sides(model) if goal == "decide" else []
     if hasattr(model, "comparison_"):  # an Auto estimator: the method that it fitted, for its primary
         model, primary = model.model_, model.primary_ if primary is None else primary
@@ -106,8 +105,7 @@ def suggest(
             "the regressors of this package can (what a label tells a classifier depends on which label it is)"
         )
     check_is_fitted(model)
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"n={n!r}: expected how many rows to choose, a whole number of at least 1")
+    expect(is_whole(n, 1), "n", n, "how many rows to choose, a whole number of at least 1")
     candidates, cost = _cost_column(candidates, cost)
     schema = model.fitted_.schema
     primary = getattr(model, "primary", None) if primary is None else primary
