@@ -173,15 +173,14 @@ def spread_inducing(
     """
     first, others = (X[spaced(slice(0, len(X)), CANDIDATES)] for X in (first, others))
     candidates = np.vstack([first, others])
-    prior = kernel.diag(candidates)
-    left = prior.copy()
-    tiny = np.finfo(float).tiny
+    left = kernel.diag(candidates)
+    prior = np.maximum(left, np.finfo(float).tiny)
     F = np.empty((len(candidates), min(64, len(candidates))), order="F")
     chosen: list[int] = []
     stages = (slice(0, len(first)), REDUNDANT, MOST_FIRST), (slice(len(first), None), tolerance, most)
     for stage, share, limit in stages:
         while len(chosen) < limit:
-            ratio = left[stage] / np.maximum(prior[stage], tiny)
+            ratio = left[stage] / prior[stage]
             if ratio.max(initial=0.0) <= share:
                 break
             i = int(np.argmax(ratio)) + (stage.start or 0)
@@ -193,4 +192,4 @@ def spread_inducing(
             left = np.maximum(left - column * column, 0.0)
             left[i] = 0.0
             chosen.append(i)
-    return Inducing(candidates[chosen], float((left / np.maximum(prior, tiny)).max(initial=0.0)))
+    return Inducing(candidates[chosen], float((left / prior).max(initial=0.0)))

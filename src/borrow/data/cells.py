@@ -48,7 +48,8 @@ class Rows:
     def labelled(self) -> tuple[Rows, tuple[Array, ...]]:
         """The rows that have a target, and the inputs of those that have none, by task."""
         seen = np.isfinite(self.y)
-        return self.take(seen), tuple(self.X[~seen & (self.task == t)] for t in range(len(self.labels)))
+        X, task = self.X[~seen], self.task[~seen]
+        return self.take(seen), tuple(X[task == t] for t in range(len(self.labels)))
 
 
 class Stacked:

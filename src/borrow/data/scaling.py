@@ -174,9 +174,10 @@ def task_moments(cells: Cells, n_rows: Array) -> tuple[Array, Array]:
     mean, variance = np.full(M, np.nan), np.full(M, np.nan)
     for t in np.flatnonzero(np.diff(cells.starts)).tolist():
         at = cells.of(t)
-        total = cells.count[at].sum()
-        mean[t] = np.average(cells.y[at], weights=cells.count[at])
-        squares = cells.count[at] @ (cells.y[at] - mean[t]) ** 2 + cells.scatter[t]
+        y, count = cells.y[at], cells.count[at]
+        total = count.sum()
+        mean[t] = (y * count).sum() / total
+        squares = count @ (y - mean[t]) ** 2 + cells.scatter[t]
         if n_rows[t] > 1 and squares / total > (1e-10 * mean[t]) ** 2:  # else constant, but for rounding
             variance[t] = squares / total
     return mean, variance

@@ -97,6 +97,8 @@ def numbers_by_label(value: Any, labels: tuple[Hashable, ...], name: str, defaul
 
 def check_seed(value: Any) -> None:
     """Refuse what no random numbers can start from."""
+    if is_whole(value, 0) and value < 2**32:  # a generator need not be made to know that
+        return
     try:
         check_random_state(value)
     except ValueError:

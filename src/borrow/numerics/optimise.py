@@ -74,13 +74,15 @@ def free_entries(x: Array, g: Array, low: Array, high: Array) -> Any:
     return ~(((x <= low) & (g < 0)) | ((x >= high) & (g > 0)))
 
 
-def with_prior(objective: Objective, log_prior: Objective) -> Objective:
-    """Evidence plus log prior."""
+def with_prior(objective: Objective, *log_priors: Objective) -> Objective:
+    """Evidence plus log priors."""
 
     def total(values: Values) -> tuple[float, Values]:
-        evidence, by_evidence = objective(values)
-        prior, by_prior = log_prior(values)
-        return evidence + prior, {n: g + by_prior[n] if n in by_prior else g for n, g in by_evidence.items()}
+        value, by = objective(values)
+        for log_prior in log_priors:
+            more, by_prior = log_prior(values)
+            value, by = value + more, {n: g + by_prior[n] if n in by_prior else g for n, g in by.items()}
+        return value, by
 
     return total
 

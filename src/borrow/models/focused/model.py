@@ -42,7 +42,7 @@ Deviations, each with its reason:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -193,8 +193,7 @@ def priors_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) 
 
 def objective_of(setup: Setup, scales: Array, prior: str | None, sd: float | None) -> Objective:
     """What is maximised: the evidence, and the priors that are switched on."""
-    evidence: Objective = focused_objective(setup)
-    return reduce(with_prior, priors_of(setup, scales, prior, sd), evidence)
+    return with_prior(focused_objective(setup), *priors_of(setup, scales, prior, sd))
 
 
 def model_uncertainty(

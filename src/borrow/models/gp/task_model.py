@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -187,8 +187,7 @@ class Ascent(QuasiNewton):
         blocks: Sequence[Any] = (),
         rough: bool = False,
     ) -> None:
-        plain: hyper.Objective = evidence
-        super().__init__(reduce(hyper.with_prior, log_priors, plain), options)
+        super().__init__(hyper.with_prior(evidence, *log_priors), options)
         self.model, self.evidence, self.log_priors = setup, evidence, log_priors
         self.usual = priors.kernel_prior(setup.kernel, scales).mean
         self.curvature, self.blocks, self.rough = curvature, list(blocks), rough

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -220,8 +219,7 @@ def priors_of(setup: Setup, scales: Array, prior: str | None) -> list[Any]:
 
 def objective_of(setup: Setup, scales: Array, prior: str | None) -> Objective:
     """What is maximised: the evidence, and the priors that are switched on."""
-    evidence: Objective = multitask_objective(setup)
-    return reduce(with_prior, priors_of(setup, scales, prior), evidence)
+    return with_prior(multitask_objective(setup), *priors_of(setup, scales, prior))
 
 
 def model_uncertainty(
