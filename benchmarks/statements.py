@@ -133,7 +133,7 @@ FEATURES: dict[str, dict[str, Items]] = {
             "transfer/inputs.py": "",
             "transfer/folds.py": "_blocks_of_time",
             "transfer/problem.py": "read_times Problem.elsewhere",
-            "transfer/compare.py": "clusters_of read_minutes",
+            "transfer/compare.py": "clusters_of",
         },
         "suggest: goals": {"transfer/suggest.py": "_sides _said discriminating divergence expected_improvement"},
         "verdict: advice, several primaries": {

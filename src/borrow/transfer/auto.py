@@ -48,7 +48,9 @@ class _Auto(TaskEstimator):
         """Compare on the primary's rows, then fit the methods that have weight to all rows."""
         X, encoder = encode_frame(X, self.task)
         rows, schema = read_training(self, X, y, tasks, classes=is_classifier(self))
-        problem, seed = as_problem(rows, replace(schema, encoder=encoder), target_name(y)), read_seed(self.random_state)
+        name, seed = getattr(y, "name", None), read_seed(self.random_state)
+        target = name if isinstance(name, str) and name else "y"  # what is compared is known by its name
+        problem = as_problem(rows, replace(schema, encoder=encoder), target)
         _, _, own = choose(problem.kind, int(problem.seen.sum()), self.methods)
         primary = schema.labels[primary_code(self.primary, schema.labels)]
         comparison = self._compare(problem, primary, seed)
@@ -255,12 +257,6 @@ def side_by_side(answers: list[Any]) -> Any:
     if isinstance(answers[0], tuple):
         return tuple(np.stack(parts, axis=1) for parts in zip(*answers, strict=True))
     return np.stack(answers, axis=1)
-
-
-def target_name(y: Any) -> str:
-    """The name of the column that y was, where it says so, so that what is compared is known by it."""
-    name = getattr(y, "name", None)
-    return name if isinstance(name, str) and name else "y"
 
 
 def as_problem(rows: Rows, schema: Schema, target: str = "y") -> Problem:

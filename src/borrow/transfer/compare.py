@@ -171,7 +171,7 @@ def compare(
         alone = [m for m in keys if m in ALONE or (m in own and own[m][1] == "primary")]
         primaries = read_primaries(problem, primary)
     error = read_scoring(scoring, problem.kind)
-    seed, until = read_seed(random_state), read_minutes(max_minutes)
+    seed, until = read_seed(random_state), clock.monotonic() + 60.0 * float(max_minutes or inf)
     folds = {p: splits_of(problem, p, cv, seed) for p in primaries}
     first = folds[primaries[0]]
     notes, weights = [[p, text] for p in primaries for text in replicates_note(problem, p)], []
@@ -265,11 +265,6 @@ def clusters_of(problem: Problem, folds: Mapping[Any, list[Split]]) -> list[list
     if problem.groups is None:
         return []
     return [[int(i), problem.groups[i]] for p in folds for i in problem.rows_of(p)]
-
-
-def read_minutes(minutes: float | None) -> float:
-    """The moment on the clock at which no further fit is begun."""
-    return clock.monotonic() + 60.0 * (inf if minutes is None else float(minutes))
 
 
 def _worth(so_far: Comparison, problem: Problem, folds: Mapping[Any, list[Split]], leave_out: Any) -> list[Job]:

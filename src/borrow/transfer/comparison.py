@@ -265,8 +265,6 @@ class Comparison:
         if not by_row:
             return {self.alone[0]: 1.0}
         rows = list(by_row[self.alone[0]])
-        if not rows:
-            return {m: 1.0 / len(by_row) for m in by_row}
         weights = np.array([self._design.weights.get(row, 1.0) for row in rows]) if self.row_weights else None
         densities = {m: np.array([found[row] for row in rows]) for m, found in by_row.items()}
         return stack(densities, self.seed, weights)

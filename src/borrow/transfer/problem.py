@@ -121,12 +121,12 @@ class Problem:
 
     def take(self, rows: Any) -> Problem:
         """Some of the rows; labels that no row has any more are dropped."""
-        tasks = tuple(self.tasks[i] for i in rows)
-        parts: dict[str, Any] = {
-            n: None if (v := getattr(self, n)) is None else tuple(v[i] for i in rows) for n in ("groups", "times")
+        some: dict[str, Any] = {
+            name: None if (own := getattr(self, name)) is None else tuple(own[i] for i in rows)
+            for name in ("tasks", "groups", "times")
         }
-        some: dict[str, Any] = {"X": self.X[rows], "y": self.y[rows], "tasks": tasks, "labels": sort_labels(tasks)}
-        return replace(self, **some, **parts, frame=None, fits=None)
+        some |= {"X": self.X[rows], "y": self.y[rows], "labels": sort_labels(some["tasks"])}
+        return replace(self, **some, frame=None, fits=None)
 
     def fit(self, key: str, primary: Any, seed: int = 0, alone: bool = True) -> Any:
         """A method fitted to all rows; in folds no transfer fits the primary alone, else (`alone=False`) every task.
@@ -265,25 +265,24 @@ def read_problem(
         warn_identifier_columns(dict(zip(inputs, X.T, strict=True)), len(set(labels)))
     warn_constant_columns(list(inputs), X)
     kind, y, classes = read_target(columns[target], target, kind)
-    own = None
-    if frame is not None and list(labels) == values:
-        own = columns_of(frame, [*names, task]).to_native()
+    kept = frame is not None and list(labels) == values
+    own = columns_of(frame, [*names, task]).to_native() if kept else None
     return Problem(
-        kind,
-        target,
-        task,
-        tuple(map(str, inputs)),
-        X,
-        y,
-        labels,
-        sort_labels(labels),
-        classes,
-        own,
-        encoder,
-        None if group is None else tuple(json_label(v) for v in _labels(columns, group, n, "group")),
-        None if time is None else read_times(columns[time], time),
-        group,
-        time,
+        kind=kind,
+        target=target,
+        task=task,
+        features=tuple(map(str, inputs)),
+        X=X,
+        y=y,
+        tasks=labels,
+        labels=sort_labels(labels),
+        classes=classes,
+        frame=own,
+        encoder=encoder,
+        groups=None if group is None else tuple(json_label(v) for v in _labels(columns, group, n, "group")),
+        times=None if time is None else read_times(columns[time], time),
+        group=group,
+        time=time,
     )
 
 
