@@ -168,6 +168,13 @@ def test_models_are_built_on_gp_and_reference_alone():
                 assert other in (parts[2], "gp", "reference"), f"{name} imports {node.module}"
 
 
+def test_models_ask_an_inference_what_it_is_and_not_for_its_class():
+    """`Inference.gaussian` tells numbers from labels, so that another inference needs no edit in a model."""
+    for name, path in MODULES.items():
+        if name.startswith("borrow.models."):
+            assert not re.search(r"\b(ExactInference|EPInference)\b", path.read_text()), name
+
+
 def uses_any(tree):
     return "Any" in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
 

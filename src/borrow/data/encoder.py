@@ -187,8 +187,7 @@ def encode_frame(X: Any, task: Any) -> tuple[Any, TableEncoder | None]:
     frame = as_frame(X)
     if frame is None or (task is not None and not isinstance(task, str)):
         return X, None
-    columns = {c: frame.get_column(c) for c in frame.columns if c != task}
-    if not needs_encoding(columns):
+    if not needs_encoding({c: frame.get_column(c) for c in frame.columns if c != task}):
         return X, None
     encoder = TableEncoder(task if task in frame.columns else None).fit(X)
     return encoder.transform(X), encoder

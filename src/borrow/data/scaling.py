@@ -142,8 +142,7 @@ def build(rows: Rows, normalize: bool | str, keep: Sequence[int] = ()) -> TaskDa
     number = seen.number
     if number is not None:
         number = np.minimum.reduceat(number, np.flatnonzero(begins(seen.X, seen.task)))
-    scales = column_scales(seen.X, seen.weight)
-    return TaskData(rows.labels, cells, free, scaling, scales, number, bool(normalize))
+    return TaskData(rows.labels, cells, free, scaling, column_scales(seen.X, seen.weight), number, bool(normalize))
 
 
 def warn_unlike_scales(labels: Sequence[Hashable], sd: Array) -> None:

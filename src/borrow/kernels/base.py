@@ -259,8 +259,7 @@ class Leaf(Kernel):
         """Kind, sizes, what is fixed, and the ratios of tied lengthscales, which stay whatever their size."""
         if not self.stackable:
             return None
-        free = dict(self.free)
-        held = tuple(getattr(self, f.name) for f in fields(self) if f.name not in free)
+        held = tuple(getattr(self, f.name) for f in fields(self) if f.name not in dict(self.free))
         ratios = None
         if self._is_tied("lengthscale"):
             logs = np.log(getattr(self, "lengthscale"))  # noqa: B009  # a kernel without one is not tied

@@ -176,8 +176,7 @@ class PlacedTasks(AtPlace):
         M = len(self.cells.starts) - 1
         if self.kept:
             return [slice(0, M)], [self._make(self.cells, self.device)]
-        sizes = np.diff(self.cells.starts)
-        bounds = bounds_of_shards(sizes) if on_workers else [slice(t, t + 1) for t in range(M)]
+        bounds = bounds_of_shards(np.diff(self.cells.starts)) if on_workers else [slice(t, t + 1) for t in range(M)]
         device = self.workers_device if on_workers else None
         return bounds, [self._make(self.cells.some(range(at.start, at.stop)), device) for at in bounds]
 

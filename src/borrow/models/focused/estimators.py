@@ -92,7 +92,7 @@ class FocusedGP(GPEstimator, OnWorkers):
         values |= likelihood
         setup = with_inducing(self.inducing, data, setup, values)
         check_memory(setup)
-        n_iter, converged, beside = 0, True, None
+        n_iter, converged = 0, True
         uncertainty: HyperUncertainty | UncertaintyByTask | OtherModel | None = None
         if self.optimizer is not None:
             setup, optimum, beside = optimise(self, data, setup, values, sd)
@@ -100,9 +100,10 @@ class FocusedGP(GPEstimator, OnWorkers):
             names = parameter_names(data.labels, setup, self.background)
             self._warn_unfinished(optimum, names, objective_of(setup, scales, self.prior, sd))
             n_iter, converged = max(optimum.n_iter, 1), optimum.converged
-            uncertainty = model_uncertainty(setup, values, scales, self.prior, sd, data.centred)
-        if beside is not None:  # of labels
-            uncertainty = beside.weighed(condition, at_final_tolerance(infer))
+            if beside is None:
+                uncertainty = model_uncertainty(setup, values, scales, self.prior, sd, data.centred)
+            else:  # of labels
+                uncertainty = beside.weighed(condition, at_final_tolerance(infer))
         fit = condition(values, replace(setup, infer=at_final_tolerance(infer)))  # last: its matrices are kept
         warn_ep(fit)
         self._warn(setup, data.labels)

@@ -342,8 +342,7 @@ class Profile:
         if rho == 0.0:
             paths.append(self.path(relation, self.related(relation, paths[0]), LONGEST))
         elif abs(here) < SURE * deviation:
-            start = self.settled(relation, self.null(relation), 0.0, 2)[2]
-            paths.append(self.path(relation, start, LONGEST))
+            paths.append(self.path(relation, self.settled(relation, self.null(relation), 0.0, 2)[2], LONGEST))
         fine = np.linspace(min(p.z[0] for p in paths), max(p.z[-1] for p in paths), FINE)
         each = np.stack([p.at(fine) for p in paths])
         best, value = each.argmax(axis=0), each.max(axis=0)

@@ -140,8 +140,7 @@ def ask_again(search: Search, best: Optimum) -> Optimum:
         return best
     setup, without = search.setup, cut_relations(best.values, weak, search)
     given = targets_of(setup, search.alone), condition(without, setup), setup.primary
-    start = regression_start(without, setup, *given, weak)
-    trial = search.go_on(best, start)
+    trial = search.go_on(best, regression_start(without, setup, *given, weak))
     return trial if trial.objective > best.objective else best
 
 

@@ -152,8 +152,7 @@ def optimise(
             setup = setup if np.any(best.values["rho"]) else with_inducing(inducing, data, setup, best.values)
     beside = None
     if averaged:
-        nothing = with_inducing(inducing, data, setup, alone.values)
-        setup, best, beside = average(search, best, nothing, values)
+        setup, best, beside = average(search, best, with_inducing(inducing, data, setup, alone.values), values)
     elif priced and not np.any(task_weights(best.values, setup)[setup.secondaries]):
         setup, best = as_no_transfer(search.on(setup), best, values)
     log.info("objective %.4f, %d iterations, %d inducing inputs", best.objective, best.n_iter, len(setup.Z))

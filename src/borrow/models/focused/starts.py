@@ -163,8 +163,7 @@ def starts(
     if len(list(setup.kernel.leaves())) > 1:
         out.append(regressed_at({**rough, "kernel": setup.kernel.theta}))
     for _ in range(n_restarts):
-        signs = random.choice([-1.0, 1.0], size=len(setup.secondaries))
-        out.append({**regressed, "rho": regressed["rho"] * signs})
+        out.append({**regressed, "rho": regressed["rho"] * random.choice([-1.0, 1.0], size=len(setup.secondaries))})
     return out + ([given] if given else [])
 
 

@@ -415,8 +415,7 @@ def fit_together(
     both = bounds_of({"kernel": smooth[:, :n], "noise": noise}, tasks.cells)
     low, high = (np.column_stack([both["kernel"][side], both["noise"][side]]) for side in (0, 1))
     batch, bounds = Batch(tasks, template, scales, prior), (low, high)
-    twice = tasks.here(tasks.cells.some([*range(T)] * 2))  # both starts at once
-    doubled = Batch(twice, template, scales, prior)
+    doubled = Batch(tasks.here(tasks.cells.some([*range(T)] * 2)), template, scales, prior)  # both starts at once
     warm, around = np.vstack([smooth, rough]), (np.vstack([low] * 2), np.vstack([high] * 2))
     warm = maximise_each(doubled.objective, warm, around, min(WARMUP_ITERATIONS, max_iter), tol)
     values = doubled.objective(warm)[0]

@@ -148,8 +148,9 @@ class MultiTaskGP(GPEstimator):
             # Only its value is asked for, and only where there are no priors but that of K^f.
             value = with_prior(lambda at: (condition(at, setup).evidence, {}), setup.form.log_prior)
             self._warn_unfinished(optimum, parameter_names(data.labels, setup), value)
-            uncertainty = model_uncertainty(setup, values, data.column_scales, self.prior, data.centred)
-            if beside is not None:  # of labels
+            if beside is None:
+                uncertainty = model_uncertainty(setup, values, data.column_scales, self.prior, data.centred)
+            else:  # of labels
                 uncertainty = beside.weighed(condition, at_final_tolerance(infer))
         else:
             values = {**setup.form.start(np.eye(setup.M)), **values}
