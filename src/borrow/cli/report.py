@@ -68,8 +68,8 @@ def as_compared(found: borrow.Comparison, path: Path, data: str, delimiter: str 
     """The table that was compared, read as it was then."""
     from borrow.transfer.problem import TASK, VALUE, read_problem
 
-    wide = (found.target, found.task) == (VALUE, TASK) and not {VALUE, TASK} <= set(open_source(data).columns)
-    target, task, targets = (None, None, found.targets or found.tasks) if wide else (found.target, found.task, None)
+    wide = found.wide and not {VALUE, TASK} <= set(open_source(data).columns)
+    target, task, targets = (None, None, found.wide) if wide else (found.target, found.task, None)
     keep = {name: what for name, what in ((found.group, "group"), (found.time, "time")) if name is not None}
     table = open_table(
         data, delimiter, target, task, found.features, drop_missing=None, targets=targets, keep=keep, order=order

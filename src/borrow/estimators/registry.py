@@ -126,6 +126,11 @@ def methods() -> dict[str, str]:
     return {e.key: e.label for e in entries() if e.key is not None}
 
 
+def role_of(model: Any) -> str:
+    """What comparisons and reports ask the model's method for; empty where it has no role."""
+    return "" if (found := entry_of(model)) is None else found.role
+
+
 def entry_of(model: Any) -> Entry | None:
     """The entry of a fitted or unfitted estimator, or of the class that it derives from."""
     return next((_entries[c.__name__] for c in type(model).__mro__ if c.__name__ in _entries), None)

@@ -20,6 +20,7 @@ from borrow.data.encode import Ordered
 from borrow.data.plain import to_json
 from borrow.data.read import as_frame, columns_of
 from borrow.data.written import scale_of
+from borrow.estimators import registry
 from borrow.estimators.view import Points, Predictor, relation_tables, remembered, task_correlations, through_one
 from borrow.numerics.linalg import Array
 from borrow.numerics.warned import capture_warnings
@@ -199,9 +200,9 @@ def _problem_of(comparison: Comparison, table: Any) -> Problem:
     """The data that were compared, from a table that is long or wide as it was then."""
     names: dict[str, Any] = {"target": comparison.target, "task": comparison.task}
     kept = {"group": comparison.group, "time": comparison.time}
-    if (*names.values(),) == (VALUE, TASK) and not isinstance(table, Problem):
+    if comparison.wide and not isinstance(table, Problem):
         long = {VALUE, TASK} <= {*(table if isinstance(table, Mapping) else table.columns)}
-        names = names if long else {"targets": comparison.targets or comparison.tasks}
+        names = names if long else {"targets": comparison.wide}
     problem = read_problem(table, features=comparison.features, kind=comparison.kind, **names, **kept)
     if (digest := problem.digest()) != comparison.digest:
         raise ValueError(
@@ -426,7 +427,7 @@ def related(rows: Sequence[Mapping[str, Any]], scoring: str, judged: str | None 
 def _of_winner(part: Mapping[str, Any], predictor: Predictor, primary: Any) -> dict[str, Any] | None:
     """Relations as the model that is shown has them, where it has its own: the symmetric model's correlations."""
     found, known = part["secondaries"], task_correlations(predictor.model)
-    if found is None or known is None or hasattr(predictor.model, "rho_"):
+    if found is None or known is None or registry.role_of(predictor.model) == "relations":
         return found
     tasks, R = known
     row = dict(zip(map(str, tasks), R[list(tasks).index(primary)].tolist(), strict=True))
@@ -457,7 +458,7 @@ def _use(comparison: Comparison, verdict: Any, encoder: Any) -> dict[str, str] |
         else "probability = model.predict_proba(new)"
     )
     tasks = [str(t) for t in comparison.tasks if not (unseen and t == verdict.primary)]
-    wide = tasks if (target, task) == (VALUE, TASK) else []
+    wide = tasks if comparison.wide else []
     orders = {d.name: list(d.levels) for d in getattr(encoder, "columns_", ()) if isinstance(d, Ordered)}
     orders = {n: levels for n, levels in orders.items() if scale_of(levels) != tuple(levels)}
     encoding = f"borrow.TableEncoder({task!r}{f', orders={orders!r}' if orders else ''})"
@@ -492,7 +493,7 @@ def _covariance(
     comparison: Comparison, problem: Problem | None, predictor: Predictor | None, primary: Any
 ) -> dict[str, Any] | None:
     """Of the symmetric model, which sees all pairs, fitted here where it was compared; else of what there is."""
-    seen = predictor is not None and hasattr(predictor.model, "task_covariance_")
+    seen = predictor is not None and registry.role_of(predictor.model) == "pairs"
     pairs = method_for("pairs")
     if problem is not None and primary is not None and not seen and pairs in comparison.candidates(primary):
         predictor = Predictor.of(problem.fit(pairs, primary, comparison.seed), comparison.features)
@@ -510,7 +511,8 @@ def correlations(predictor: Predictor, primary: Any) -> dict[str, Any] | None:
     if found is None:
         return None
     tasks, R = found
-    return _heat(R, tasks, primary, FOCUSED if hasattr(predictor.model, "rho_") else SYMMETRIC)
+    focused = registry.role_of(predictor.model) == "relations"
+    return _heat(R, tasks, primary, FOCUSED if focused else SYMMETRIC)
 
 
 def shared_correlations(tasks: Sequence[Any], with_primary: Array, primary: Any) -> dict[str, Any] | None:

@@ -39,7 +39,7 @@ from borrow.transfer.decide import (
 )
 from borrow.transfer.folds import record_key
 from borrow.transfer.methods import LINES, NO_TRANSFER, REFERENCES, drops, label_of
-from borrow.transfer.problem import Fits
+from borrow.transfer.problem import TASK, VALUE, Fits
 from borrow.transfer.unseen import in_words
 from borrow.transfer.verdict import Verdict, advice_of, judged_together, sentence_of, weights_in_words
 
@@ -131,6 +131,11 @@ class Comparison:
     def beside(self) -> str:
         """What the methods that are there to be beaten do, in words."""
         return "that takes all tasks for one" if self.unseen == "population" else "without the other data"
+
+    @property
+    def wide(self) -> list[Any]:
+        """The columns that were a task each; none where the table had a row per observation."""
+        return list(self.targets or self.tasks) if (self.target, self.task) == (VALUE, TASK) else []
 
     @property
     def _root(self) -> bool:
