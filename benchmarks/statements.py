@@ -89,6 +89,11 @@ FEATURES: dict[str, dict[str, Items]] = {
             "models/multitask/model.py": "model_uncertainty",
             "models/ivm/problems.py": "Regression.uncertainty",
         },
+        "own GPs beside a shared kernel, by rows left out (IVM, hierarchical)": {
+            "models/gp/own.py": "",
+            "models/ivm/estimators.py": "without_quarters IVMFit.expected_noise",
+            "models/hierarchical/fit.py": "_own_models Fit.expected_noise",
+        },
         "relations with intervals and odds": {
             "models/focused/relatedness.py": "RelationInterval Relation RelationByRho Path Profile _believed_inverse "
             "_normal",

@@ -120,6 +120,11 @@ class HierarchicalGP(LearntEstimator, OnWorkers):
 class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     """Learn the prior itself, mean and covariance function, from many tasks of few rows each.
 
+    Where settings are chosen on held-out rows, each task has a GP of its own beside it, as without transfer, and is
+    answered by the average of the two, by the odds that these rows give (`shared_probability_`); not of sparse tables,
+    and not with `prior=None` or `optimizer=None`. `adapt`, `learned_kernel_`, `mean_`, `covariance_`, `noise_` and
+    `leave_one_out` are of what is shared.
+
     Parameters
     ----------
     task : column of X that names the task (name or position); None with `tasks=` in `fit`, wide y, or a single task.
@@ -153,6 +158,8 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
     kernel_ : the base kernel found.
     mean_strength_, covariance_strength_ : pi and tau, as given or chosen.
     choices_ : a table of the settings tried on held-out rows.
+    shared_probability_ : dict by label: how probable the learnt prior is against a GP of the task's own, as predictions
+        are averaged; 1 where there is no own GP.
     objective_trace_ : the objective after every EM iteration.
     n_iter_, converged_ : iterations of EM, and whether it ended by itself.
 
@@ -179,12 +186,16 @@ class HierarchicalGPRegressor(HierarchicalGP, TaskRegressor):
 
     def _mean(self, rows: Any, task: Codes) -> Array:
         fitted: Any = self._fit_of()
+        if fitted.model.own is not None:
+            return super()._mean(rows, task)
         with single_thread(fitted.model.n_labelled):
             return fitted.center[task] + fitted.scale[task] * fitted.model.mean_of(rows, task)
 
     def _answer_wide(self, rows: Any, return_std: bool, include_noise: bool) -> Any:
         fitted: Any = self._fit_of()
         fit, columns = fitted.model, fitted.schema.wide
+        if fit.own is not None:
+            return super()._answer_wide(rows, return_std, include_noise)
         center, scale = fitted.center[columns], fitted.scale[columns]
         with single_thread(fit.n_labelled):
             mean = center + scale * fit.means(rows)[:, columns]
@@ -312,8 +323,10 @@ class HierarchicalGPClassifier(HierarchicalGP, TaskClassifier):
 
     def _attributes(self, models: list[Any]) -> dict[str, Any]:
         fit = models[-1].fit
+        found = fit.attributes(self._schema.labels)
+        del found["shared_probability_"]  # labels are answered by the shared model alone
         return {
-            **fit.attributes(self._schema.labels),
+            **found,
             "noise_": dict.fromkeys(self._schema.labels, fit.state.noise),
             "log_marginal_likelihood_": float(sum(m.fit.evidence for m in models)),
         }

@@ -24,9 +24,10 @@ from borrow.data.table import Table
 from borrow.estimators.gp import default_kernel
 from borrow.inference import priors
 from borrow.inference.exact import exact
-from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
+from borrow.inference.hyper_uncertainty import OtherModel, stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
+from borrow.models.gp.own import averaged, averaged_noise, own_models, shared_probability
 from borrow.models.hierarchical.basis import Basis, GroupShard, basis_of, in_groups, is_linear
 from borrow.models.hierarchical.model import (
     Problem,
@@ -73,6 +74,7 @@ from borrow.numerics.linalg import (
 from borrow.numerics.optimise import NOISE_FLOOR, Objective, Values
 from borrow.numerics.stored import stored
 from borrow.tasks.contracts import Shard, Tasks
+from borrow.tasks.placed import TaskShard
 
 #: The most rows of each task that the base kernel's parameters are learnt from.
 ROWS_FOR_KERNEL = 500
@@ -176,6 +178,7 @@ class Fit:
     trace: list[float]
     converged: bool
     tried: list[dict[str, float]]  # settings and their scores on held-out rows
+    own: OtherModel | None = None  # tasks by themselves, where they may be better off
 
     @cached_property
     def alpha(self) -> Array:
@@ -253,7 +256,13 @@ class Fit:
     def predict(self, X: Any, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
         """Functions at new rows (eq. 17): tasks are independent given the prior."""
         found = Prediction.by_task(task, full, lambda t, at: self.of_task(t, X[at], full))
-        return stretched(found, self.stretch[task]) if hyper else found
+        found = stretched(found, self.stretch[task]) if hyper else found
+        return averaged(self.own, found, X, task, full, hyper)
+
+    @property
+    def expected_noise(self) -> Array:
+        """That of a new observation, with the tasks that may be better off by themselves."""
+        return averaged_noise(self.own, self.noise)
 
     @cached_property
     def stretch(self) -> Array:
@@ -277,6 +286,7 @@ class Fit:
             "n_iter_": max(self.n_iter, 1),
             "converged_": self.converged,
             "jitter_": 0.0,
+            "shared_probability_": shared_probability(self.own, labels),
         }
 
 
@@ -333,7 +343,24 @@ def learn(e: Any, pool: Pool, data: TaskData, rank: bool, tasks: Tasks[Any]) -> 
     theta = to_host(functions(state, problem, moments))
     state = State(to_host(state.mu), to_host(state.K), state.noise)  # what was learnt answers from the host
     evidence, X, n = moments.evidence, pool.X, pool.n_labelled
-    return Fit(X, n, basis, cells, state, theta, evidence, strengths, trace, converged, tried), step
+    own = None
+    if choice is not None and not (rank or e.optimizer is None or e.prior is None or sparse.issparse(X)):
+        own = _own_models(default_kernel(scales, e.base_kernel, "base_kernel"), Z, data, scales, tasks, choice.step)
+    return Fit(X, n, basis, cells, state, theta, evidence, strengths, trace, converged, tried, own), step
+
+
+def _own_models(
+    kernel: Kernel, Z: Array, data: TaskData, scales: Array, tasks: Tasks[Any], step: Step
+) -> OtherModel | None:
+    """Every task by itself beside what EM on the rest of every fold said of the rows held out."""
+    cells = data.cells
+    fold, answers = np.full(len(cells.y), -1), np.full(len(cells.y), np.nan)
+    for k, (held, said) in enumerate(zip(step.held, step.answers, strict=True)):
+        fold[held], answers[held] = k, said.mean
+    placed = tasks.with_cells(replace(cells, X=Z[cells.X[:, 0].astype(np.intp)]), TaskShard)
+    least = 0.1 if cells.least_noise is None else np.maximum(0.1, cells.least_noise)
+    log_noise = np.log(np.broadcast_to(least, cells.n_tasks))
+    return own_models(placed, kernel, log_noise, scales, data.centred, MAX_ITER, fold, answers)
 
 
 def _choose(

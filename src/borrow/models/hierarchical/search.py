@@ -149,6 +149,7 @@ class Step:
     scores: Array  # of the tasks that have one, the mean over folds
     answers: list[HeldOutPredictions]  # of each fold
     size: float  # root mean square of the functions over all labelled inputs
+    held: list[Codes]  # cells that each fold holds out
 
     @property
     def score(self) -> float:
@@ -179,7 +180,7 @@ def path(folds: list[Problem], strengths: Strengths, noise: float, score: Score,
         by_task = np.array([score(a, s.noise) for a, s in zip(answers, states, strict=True)])
         seen = np.isfinite(by_task).any(axis=0)
         size = float(np.mean([np.sqrt(m.mean_square) for m in found]))
-        yield Step(i, np.nanmean(by_task[:, seen], axis=0), answers, size)
+        yield Step(i, np.nanmean(by_task[:, seen], axis=0), answers, size, [f.held for f in folds])
         if i < n_iter:
             parts = zip(states, found, folds, strict=True)
             states = [maximise(s, moments, f, strengths) for s, moments, f in parts]

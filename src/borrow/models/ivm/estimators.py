@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -23,12 +23,13 @@ from borrow.estimators.base import Fitted, OnWorkers, Place
 from borrow.estimators.classifier import GPClassifier, LabelModel, LeaveOneOutAnswers, binary_data, positives
 from borrow.estimators.gp import GPEstimator, default_kernel
 from borrow.estimators.registry import register
-from borrow.estimators.regressor import GPFit, GPRegressor
+from borrow.estimators.regressor import NOTHING, GPFit, GPRegressor
 from borrow.estimators.settings import Allowed, one_of, whole
 from borrow.inference.ep import cavity, class_bias
-from borrow.inference.hyper_uncertainty import stretch_of_tasks, stretched
+from borrow.inference.hyper_uncertainty import OtherModel, stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
+from borrow.models.gp.own import FOLDS, averaged, averaged_noise, own_models, quarters, shared_probability
 from borrow.models.ivm.model import Active, condition
 from borrow.models.ivm.problems import (
     FEWEST,
@@ -51,6 +52,8 @@ from borrow.tasks.placed import PlacedTasks
 F = TypeVar("F", bound=Fitted)
 #: Standard deviations of log slope and shift that correct for the selection of rows.
 SLOPE_SD, SHIFT_SD = 0.5, 2.0
+#: A task that is so likely by itself is not said to be predicted from the prior.
+LIKELY = 0.5
 
 
 @stored("ivm-chosen")
@@ -159,6 +162,19 @@ def warn_cycle(cycle: tuple[int, int] | None) -> None:
         )
 
 
+def without_quarters(posterior: SharedPosterior, cells: Cells, fold: Codes, active: Active) -> Array:
+    """What the chosen rows without a quarter say of that quarter; NaN of rows that are in none.
+
+    A site that is next to nothing is as good as not there.
+    """
+    answers, sites, task = np.full(len(cells.y), np.nan), posterior.sites, cells.task
+    for quarter in range(FOLDS):
+        out, weight = fold == quarter, np.where(fold[active.rows] == quarter, NOTHING, 1.0)
+        rest = posterior.prior.condition(Sites(sites.nu * weight, sites.tau * weight))
+        answers[out] = rest.predict(cells.X[out], task[out]).mean
+    return answers
+
+
 def warn_prior_tasks(counts: Mapping[Hashable, int], task: Codes) -> None:
     """Say it where a task that is asked for has no chosen row."""
     asked = [list(counts)[t] for t in np.unique(task).tolist()]
@@ -177,12 +193,20 @@ class IVMFit(GPFit):
 
     posterior: SharedPosterior
     chosen: Chosen
+    own: OtherModel | None = field(default=None, kw_only=True)  # tasks by themselves, where they may be better off
 
     def predict(self, X: Array, task: Codes, full: bool = False, hyper: bool = True) -> Prediction:
-        """Functions at new rows, each from the chosen rows of its task."""
-        warn_prior_tasks(self.chosen.counts, task)
+        """Functions at new rows, each from the chosen rows of its task; averaged with the task's own GP."""
+        alone = np.zeros(len(self.noise)) if self.own is None else np.asarray(self.own.probability)
+        warn_prior_tasks(self.chosen.counts, task[alone[task] < LIKELY])
         found = super().predict(X, task, full, hyper)
-        return stretched(found, self._stretch[task]) if hyper and self.uncertainty is not None else found
+        found = stretched(found, self._stretch[task]) if hyper and self.uncertainty is not None else found
+        return averaged(self.own, found, X, task, full, hyper)
+
+    @property
+    def expected_noise(self) -> Array:
+        """That of a new observation, averaged alike."""
+        return averaged_noise(self.own, super().expected_noise)
 
     @cached_property
     def _stretch(self) -> Array:
@@ -192,7 +216,8 @@ class IVMFit(GPFit):
 
     def attributes(self, labels: tuple[Hashable, ...]) -> dict[str, Any]:
         """The public attributes."""
-        return {**super().attributes(labels), **self.chosen.attributes()}
+        own = {"shared_probability_": shared_probability(self.own, labels)}
+        return {**super().attributes(labels), **self.chosen.attributes(), **own}
 
 
 @register(
@@ -207,7 +232,10 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
 
     Tasks are independent given the kernel. Rows are chosen across tasks by how much each lowers the entropy of the
-    posterior; predictions for a task come from its own chosen rows.
+    posterior; predictions for a task come from its own chosen rows. Beside that each task of 4 to 300 distinct rows has
+    a GP of its own on all of them, as without transfer, and is answered by the average of the two, by the odds that
+    rows left out give (`shared_probability_`); not with `prior=None` or `optimizer=None`, as in the paper. `adapt`,
+    `kernel_`, `noise_` and `leave_one_out` are of what is shared.
 
     Parameters
     ----------
@@ -232,6 +260,8 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     entropy_gain_ : by how many nats each lowered the entropy when it was chosen.
     active_counts_ : dict by label: how many rows of a task were chosen.
     rounds_ : a table of the rounds, with the overlap of successive choices.
+    shared_probability_ : dict by label: how probable the shared kernel is against the task's own GP, as predictions are
+        averaged; 1 where there is no own GP.
     log_marginal_likelihood_ : that of the chosen rows.
 
     Examples
@@ -261,7 +291,7 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
         # The chosen rows' part of the change of units.
         inside = float((np.diff(active.starts) + cells.dof) @ np.log(data.scaling.scale))
         uncertainty = None if self.optimizer is None else problem.uncertainty(active, found.values, data.centred)
-        return IVMFit(
+        fit = IVMFit(
             active.tasks.cells,
             problem.objective(active)(found.values)[0] + data.scaling.log_volume - inside,
             problem.noise_of(found.values),
@@ -272,6 +302,12 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
             chosen,
             uncertainty=uncertainty,
         )
+        if self.optimizer is None or self.prior is None:  # the paper's
+            return fit
+        fold, log_noise = quarters(cells), np.log(self._start_noise(data))
+        answers = without_quarters(fit.posterior, cells, fold, active)
+        own = kernel, log_noise, data.column_scales, data.centred, self.max_iter, fold, answers
+        return replace(fit, own=own_models(tasks, *own))
 
     def adapt(self, X: Any, y: Any) -> Self:
         """A task never seen, from its rows X, y and the kernel and noise learnt: a fitted model of that task alone.
