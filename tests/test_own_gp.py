@@ -170,7 +170,8 @@ def test_who_answers_is_decided_by_the_rows_left_out():
 
 
 def test_odds_are_those_of_squared_errors_and_of_how_many_tasks_are_by_themselves():
-    S, T, n = np.array([40.0, 9.0, 11.0, 10.0]), np.array([10.0, 10.0, 10.0, 10.5]), np.array([20.0, 12.0, 12.0, 12.0])
+    S, T = np.array([40.0, 6.0, 11.0, 5.0]), np.array([10.0, 10.0, 10.0, 12.0])
+    n = np.array([20.0, 12.0, 12.0, 12.0])
     found = probabilities_of(np.column_stack([S, T, n]))
     typical = 6.0 * (S + T).sum() / (2.0 * n.sum())
     odds = ((typical + S) / (typical + T)) ** ((6.0 + n) / 2.0)
