@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import borrow
 from borrow import store
 from borrow.data.cells import Cells
-from borrow.models.gp.own import own_models, probabilities_of, quarters
+from borrow.models.gp.own import own_models, probabilities_of, quarters, with_own_gp
 from borrow.models.hierarchical import fit as hierarchical
 from borrow.models.ivm import estimators as ivm
 from borrow.models.ivm.estimators import without_quarters
@@ -153,17 +153,27 @@ def rows_of(sizes, seed=0):
 
 
 def test_quarters_are_of_every_task_that_is_neither_tiny_nor_large():
-    cells = rows_of([12, 3, 301, 0])
-    fold = quarters(cells)
+    cells = rows_of([12, 9, 301, 0, 10])
+    able = with_own_gp(cells)
+    assert able.tolist() == [0, 4]
+    fold = quarters(cells, able)
     assert np.bincount(fold[:12]).tolist() == [3, 3, 3, 3]
-    assert set(fold[12:]) == {-1}
-    assert_array_equal(fold, quarters(cells))
+    assert set(fold[12:-10]) == {-1}
+    assert_array_equal(fold, quarters(cells, able))
+
+
+def test_no_task_has_an_own_gp_where_it_is_the_only_one_or_rows_are_many(caplog):
+    assert len(with_own_gp(rows_of([40, 0]))) == 0
+    assert len(with_own_gp(rows_of([250] * 8))) == 8
+    with caplog.at_level("INFO", logger="borrow"):
+        assert len(with_own_gp(rows_of([250] * 8 + [10]))) == 0
+    assert "9 tasks have 2010 rows together" in caplog.text
 
 
 def test_who_answers_is_decided_by_the_rows_left_out():
     """A shared model that answers exactly keeps all tasks, one that says nothing has none."""
     cells, kernel = rows_of([16, 16]), borrow.kernels.SquaredExponential(1.0, 1.0)
-    how = PlacedTasks(cells), kernel, np.log([0.1, 0.1]), np.ones(1), False, 100, quarters(cells)
+    how = PlacedTasks(cells), kernel, np.log([0.1, 0.1]), np.ones(1), False, 100, quarters(cells, np.arange(2))
     assert own_models(*how, cells.y) is None
     assert_allclose(own_models(*how, np.zeros(32)).probability, 1.0, atol=0.01)
     assert own_models(*how, np.full(32, np.nan)) is None  # nothing was left out

@@ -48,11 +48,11 @@ from borrow.numerics.optimise import Values, maximise, with_prior
 from borrow.numerics.warned import log
 from borrow.tasks.contracts import Shard, Tasks
 
-#: Rows are left out a quarter at a time; a task with fewer rows than quarters, or more than `MOST`, has no own GP.
-FOLDS, MOST = 4, 300
+#: Rows are left out a quarter at a time. Tasks with fewer distinct rows than `FEWEST`, which hardly tell a function, or
+#: more than `MOST` have no own GP, and none has where those that could have one have more than `MOST_TOGETHER`.
+FOLDS, FEWEST, MOST, MOST_TOGETHER = 4, 10, 300, 2000
 #: Most steps of the own hyper-parameters without a quarter, from those with it; and what the last gains, in nats.
 STEPS, STILL = 8, 0.01
-
 #: Rows that the typical squared error is worth; turns after which the part of tasks is still.
 DOF, TURNS = 6.0, 30
 
@@ -65,12 +65,21 @@ class Own(NamedTuple):
     errors: Array  # S, S' and n
 
 
-def quarters(cells: Cells) -> Codes:
-    """Which quarter of its task's rows each cell is in; -1 of a task that has no own GP. Always the same draw."""
-    fold = np.full(len(cells.y), -1)
-    for t, n in enumerate(np.diff(cells.starts).tolist()):
-        if FOLDS <= n <= MOST:
-            fold[cells.of(t)] = np.random.default_rng(0).permutation(n) % FOLDS
+def with_own_gp(cells: Cells) -> Codes:
+    """The tasks that have a GP of their own."""
+    sizes = np.diff(cells.starts)
+    able = np.flatnonzero((sizes >= FEWEST) & (sizes <= MOST))
+    if sizes[able].sum() <= MOST_TOGETHER:
+        return able if np.count_nonzero(sizes) > 1 else able[:0]
+    log.info("%d tasks have %d rows together: none is answered by a GP of its own", len(able), sizes[able].sum())
+    return able[:0]
+
+
+def quarters(cells: Cells, able: Codes) -> Codes:
+    """Which quarter of its task's rows each cell of these tasks is in, else -1. Always the same draw."""
+    fold, sizes = np.full(len(cells.y), -1), np.diff(cells.starts)
+    for t in able.tolist():
+        fold[cells.of(t)] = np.random.default_rng(0).permutation(sizes[t]) % FOLDS
     return fold
 
 
@@ -90,7 +99,7 @@ def own_models(
     nothing. Kernel and log noise (M,) are where a task's own GP starts.
     """
     cells = tasks.cells
-    if np.count_nonzero(np.diff(cells.starts)) < 2:
+    if not np.any(fold >= 0):
         return None
     rows = map(cells.of, range(cells.n_tasks))
     parts = [(log_noise[t : t + 1], fold[at], answers[at]) for t, at in enumerate(rows)]

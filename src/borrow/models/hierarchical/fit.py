@@ -27,7 +27,7 @@ from borrow.inference.exact import exact
 from borrow.inference.hyper_uncertainty import OtherModel, stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Gaussian
 from borrow.kernels import Kernel, LearnedKernel, Linear, resolve
-from borrow.models.gp.own import averaged, averaged_noise, own_models, shared_probability
+from borrow.models.gp.own import averaged, averaged_noise, own_models, shared_probability, with_own_gp
 from borrow.models.hierarchical.basis import Basis, GroupShard, basis_of, in_groups, is_linear
 from borrow.models.hierarchical.model import (
     Problem,
@@ -357,6 +357,7 @@ def _own_models(
     fold, answers = np.full(len(cells.y), -1), np.full(len(cells.y), np.nan)
     for k, (held, said) in enumerate(zip(step.held, step.answers, strict=True)):
         fold[held], answers[held] = k, said.mean
+    fold[~np.isin(cells.task, with_own_gp(cells))] = -1
     placed = tasks.with_cells(replace(cells, X=Z[cells.X[:, 0].astype(np.intp)]), TaskShard)
     least = 0.1 if cells.least_noise is None else np.maximum(0.1, cells.least_noise)
     log_noise = np.log(np.broadcast_to(least, cells.n_tasks))

@@ -29,7 +29,15 @@ from borrow.inference.ep import cavity, class_bias
 from borrow.inference.hyper_uncertainty import OtherModel, stretch_of_tasks, stretched
 from borrow.inference.likelihoods import Probit, hazard
 from borrow.kernels import Kernel
-from borrow.models.gp.own import FOLDS, averaged, averaged_noise, own_models, quarters, shared_probability
+from borrow.models.gp.own import (
+    FOLDS,
+    averaged,
+    averaged_noise,
+    own_models,
+    quarters,
+    shared_probability,
+    with_own_gp,
+)
 from borrow.models.ivm.model import Active, condition
 from borrow.models.ivm.problems import (
     FEWEST,
@@ -232,9 +240,10 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
     """One kernel for all tasks, learnt from the few rows of all of them that tell most.
 
     Tasks are independent given the kernel. Rows are chosen across tasks by how much each lowers the entropy of the
-    posterior; predictions for a task come from its own chosen rows. Beside that each task of 4 to 300 distinct rows has
-    a GP of its own on all of them, as without transfer, and is answered by the average of the two, by the odds that
-    rows left out give (`shared_probability_`); not with `prior=None` or `optimizer=None`, as in the paper. `adapt`,
+    posterior; predictions for a task come from its own chosen rows. Beside that each task of 10 to 300 distinct rows
+    has a GP of its own on all of them, as without transfer, and is answered by the average of the two, by the odds that
+    rows left out give (`shared_probability_`); not where such tasks have more than 2,000 rows together, nor with
+    `prior=None` or `optimizer=None`, as in the paper. `adapt`,
     `kernel_`, `noise_` and `leave_one_out` are of what is shared.
 
     Parameters
@@ -302,9 +311,10 @@ class MultiTaskIVMRegressor(GPRegressor, MultiTaskIVM):
             chosen,
             uncertainty=uncertainty,
         )
-        if self.optimizer is None or self.prior is None:  # the paper's
+        able = with_own_gp(cells)
+        if self.optimizer is None or self.prior is None or not len(able):  # the paper's, or no task that could have one
             return fit
-        fold, log_noise = quarters(cells), np.log(self._start_noise(data))
+        fold, log_noise = quarters(cells, able), np.log(self._start_noise(data))
         answers = without_quarters(fit.posterior, cells, fold, active)
         own = kernel, log_noise, data.column_scales, data.centred, self.max_iter, fold, answers
         return replace(fit, own=own_models(tasks, *own))
