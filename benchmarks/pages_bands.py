@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pages_parts import ROOT, load, made_by, table
 
 ROWS = ("6", "10", "20", "50")
-OWN, AIM = ("model, 1 column", "model, 3 columns"), 0.87
+OWN, AIM, MOST = ("model, 1 column", "model, 3 columns"), 0.87, 0.93
 
 
 def caption(part: str) -> str:
@@ -95,7 +95,37 @@ def tried() -> str:
     return table(["no transfer, three columns, 6 rows", "holds", "log density", "draws"], rows) + caption("tried")
 
 
+def doubt() -> str:
+    """What bands would hold that count that a relation may not be real, over rows and families of the models."""
+    found = load("bands")["table"].get("doubt", {})
+    if not found:
+        return "No record yet: `benchmarks/studies/bands.py --parts doubt`."
+    rows = []
+    for method, way in (n.split(": ") for n in next(iter(found.values()))):
+        cells = {f: found[f][f"{method}: {way}"] for f in found}
+        own = [v for f in OWN for v in cells[f].values()]
+        held, steps = [v["function covered"] for v in own], [v["function covered"] for v in cells["step"].values()]
+        mean = [sum(v[k] for v in own) / len(own) for k in ("log density", "error")]
+        draws = min(v["draws"] for lines in cells.values() for v in lines.values())
+        rows.append(
+            [
+                method,
+                way,
+                f"{min(held):.2f} to {max(held):.2f}",
+                f"{sum(held) / len(held):.2f}",
+                f"{sum(AIM <= c <= MOST for c in held)} of {len(held)}",
+                f"{min(steps):.2f}",
+                f"{mean[0]:.3f}",
+                f"{mean[1]:.3f}",
+                draws,
+            ]
+        )
+    head = ["method", "band", "holds, over rows and columns", "mean", f"{AIM} to {MOST}", "of a step, least"]
+    return table([*head, "log density", "error", "draws"], rows) + caption("doubt")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "bands doubt": doubt,
     "bands": bands,
     "bands own models": own_models,
     "bands labels": labels,

@@ -1,6 +1,6 @@
 """Do 90 % bands cover 90 %, do 95 % intervals of relations hold 95 %, and what do labels lose?
 
-    python benchmarks/studies/bands.py [--draws 40] [--parts bands labels relations tried] [--minutes 5]
+    python benchmarks/studies/bands.py [--draws 40] [--parts bands labels relations tried doubt] [--minutes 5]
 
 bands       The primary has 6, 10, 20 or 50 rows. It is drawn from the model (a GP with a random lengthscale, in one
             column or in three, and random noise), or is a step, which no smooth kernel fits. Two secondaries of 30
@@ -14,6 +14,8 @@ relations   Two functions of lengthscale 1 on [0, 6], 10 or 30 rows of each, noi
             relation was kept and the primary has no part of its own), and how often zero is outside of the interval.
 tried       What counts what in the band (`TRIED`): no transfer in three columns with 6 rows, on other draws (from seed
             1000 on); four draws for each of the others, as these fits cost little.
+doubt       What if the band counted that a relation may not be real (`DOUBTS`)? The prediction of no transfer is mixed
+            in by the odds of the relation, whole or for the width of the band alone; on draws from seed 2000 on.
 
 Every fit is a record, with its seed and the commit that made it, in docs/results/bands.jsonl; a run goes on where it
 stopped, and `--minutes` stops it. The summary is docs/results/bands.json. Public names only.
@@ -27,11 +29,13 @@ import time
 import warnings
 from collections import defaultdict
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.special import expit
 from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -81,6 +85,15 @@ TRIED: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "level known to be zero, as it is in these draws (`normalize_y=False`)": ({}, {"normalize_y": False}),
 }
 TRIED_FROM, TRIED_DRAWS = 1000, 4  # the first seed; draws for each of the other parts
+#: By name: the power that is taken of the evidence of a relation, and whether predictions are averaged as well.
+DOUBTS: dict[str, tuple[float, bool]] = {
+    "as it is": (np.inf, False),
+    "widened by no transfer, by the odds": (1.0, False),
+    "widened, by the odds to the power 0.4": (0.4, False),
+    "widened, by the odds to the power 0.22": (0.22, False),
+    "averaged with no transfer, by the odds to the power 0.22": (0.22, True),
+}
+DOUBTS_FROM, DOUBTED = 2000, ("focused", "symmetric")
 NINETY, CORRELATION = float(norm.ppf(0.95)), 0.8
 RELATION_ROWS, NEW = (10, 30), 60
 
@@ -167,6 +180,32 @@ def one_tried(family: str, rows: int, name: str, seed: int) -> dict[str, float]:
         return band_of(model, d)
 
 
+@lru_cache(maxsize=1)
+def with_and_without(family: str, rows: int, method: str, seed: int) -> tuple[Any, ...]:
+    """A draw, the evidence of the primary's relations, noise, and what is predicted with the others and without."""
+    d = draw(family, rows, seed)
+    model = fitted(REGRESSORS[method], d, d["y"], False)
+    alone = fitted(REGRESSORS["no transfer"], d, d["y"], True)
+    each = [m.predict(d["new"], tasks=np.full(NEW, "primary"), return_std=True) for m in (model, alone)]
+    return d, float(model.evidence_of_relations("primary")), float(model.noise_["primary"]), *each
+
+
+def one_doubt(family: str, rows: int, name: str, seed: int) -> dict[str, float]:
+    """The band of a method that relates tasks, by how probable it is that nothing is related."""
+    method, way = name.split(": ")
+    power, mean_too = DOUBTS[way]
+    d, evidence, noise, (mean, sd), (other, other_sd) = with_and_without(family, rows, method, seed)
+    p = 0.0 if evidence <= 0.0 else float(expit(-power * evidence))  # without evidence it is no transfer already
+    center = (1.0 - p) * mean + p * other if mean_too else mean
+    second = (1.0 - p) * (sd**2 + (mean - center) ** 2) + p * (other_sd**2 + (other - center) ** 2)
+    wide = np.sqrt(second + noise)
+    return {
+        "function covered": float(np.mean(np.abs(d["f"] - center) < NINETY * np.sqrt(second))),
+        "log density": float(np.mean(norm.logpdf(d["observed"], center, wide))),
+        "error": float(np.sqrt(np.mean((d["f"] - center) ** 2))),
+    }
+
+
 def one_labelling(family: str, rows: int, method: str, seed: int) -> dict[str, float]:
     """Log loss of one method on one draw."""
     d = draw(family, rows, seed)
@@ -203,14 +242,20 @@ def one_relation(family: str, rows: int, method: str, seed: int) -> dict[str, fl
 
 def jobs(parts: list[str], draws: int) -> list[tuple[Any, ...]]:
     """What is to be measured, draw by draw, so that a run that is stopped has a few draws of everything."""
+    ways = [f"{method}: {way}" for method in DOUBTED for way in DOUBTS]
     kinds: dict[str, tuple[Any, list[tuple[str, int, str]]]] = {
         "bands": (one_band, [(f, n, m) for f in FAMILIES for n in ROWS for m in ASKED[f]]),
         "labels": (one_labelling, [("model, 1 column", n, m) for n in (10, 20, 50) for m in CLASSIFIERS]),
         "relations": (one_relation, [(f, n, "focused") for f in ("related", "unrelated") for n in RELATION_ROWS]),
         "tried": (one_tried, [("model, 3 columns", 6, name) for name in TRIED]),
+        "doubt": (
+            one_doubt,
+            [(f, n, f"{m}: {w}") for f in FAMILIES[:3] for n in ROWS for m in DOUBTED for w in DOUBTS],
+        ),
     }
     seeds = {p: [[s] for s in range(draws)] for p in kinds}
     seeds["tried"] = [[TRIED_FROM + TRIED_DRAWS * s + i for i in range(TRIED_DRAWS)] for s in range(draws)]
+    seeds["doubt"] = [[DOUBTS_FROM + s] for s in range(draws)]
     return [(p, kinds[p][0], *c, s) for i in range(draws) for p in parts for c in kinds[p][1] for s in seeds[p][i]]
 
 
@@ -231,7 +276,7 @@ def summary(records: Any) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--parts", nargs="+", default=["bands", "labels", "relations", "tried"])
+    parser.add_argument("--parts", nargs="+", default=["bands", "labels", "relations", "tried", "doubt"])
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--fresh", action="store_true", help="forget the records that are there")
     given = parser.parse_args(arguments)
@@ -245,9 +290,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         figures = {n: round(v, 4) for n, v in measure(family, rows, method, seed).items()}
         records.add({"part": part, "family": family, "rows": rows, "method": method, "seed": seed, "figures": figures})
     table = summary(records)
-    last = {t: max((r["seed"] for r in records if (r["part"] == "tried") == t), default=-1) for t in (False, True)}
-    tried = f"; of what was tried {TRIED_FROM} to {last[True]}" * (last[True] >= 0)
-    write_result("bands", {"seeds": f"0 to {last[False]}{tried}", "table": table}, records)
+    seeds: dict[str, list[int]] = defaultdict(list)
+    for r in records:
+        seeds[r["part"] if r["part"] in ("tried", "doubt") else "the others"].append(r["seed"])
+    spans = [f"{part} {min(found)} to {max(found)}" for part, found in sorted(seeds.items(), reverse=True)]
+    write_result("bands", {"seeds": "; ".join(spans), "table": table}, records)
     return table
 
 
