@@ -248,10 +248,7 @@ def jobs(parts: list[str], draws: int) -> list[tuple[Any, ...]]:
         "labels": (one_labelling, [("model, 1 column", n, m) for n in (10, 20, 50) for m in CLASSIFIERS]),
         "relations": (one_relation, [(f, n, "focused") for f in ("related", "unrelated") for n in RELATION_ROWS]),
         "tried": (one_tried, [("model, 3 columns", 6, name) for name in TRIED]),
-        "doubt": (
-            one_doubt,
-            [(f, n, f"{m}: {w}") for f in FAMILIES[:3] for n in ROWS for m in DOUBTED for w in DOUBTS],
-        ),
+        "doubt": (one_doubt, [(f, n, w) for f in FAMILIES[:3] for n in ROWS for w in ways]),
     }
     seeds = {p: [[s] for s in range(draws)] for p in kinds}
     seeds["tried"] = [[TRIED_FROM + TRIED_DRAWS * s + i for i in range(TRIED_DRAWS)] for s in range(draws)]
