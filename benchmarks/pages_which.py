@@ -282,7 +282,7 @@ def shuffled() -> str:
     """The same where the targets of every secondary are shuffled: median and worst of the draws."""
     result = load("ordinary")
     cells = {(r["scenario"], r["method"]): r for r in result["shuffled"]["scenarios"] if "ratio" in r}
-    methods = ("focused", "symmetric")
+    methods = ("focused", "symmetric", "hierarchical", "IVM")
     rows = [
         [
             s,
