@@ -207,10 +207,8 @@ def test_many_alike_are_one_warning():
 @pytest.mark.filterwarnings("ignore:the targets of task 'a', 'b', 'c' are all equal")
 def test_deviations_are_numbers_and_zero_nowhere_else_than_at_data_without_noise(name, y):
     twice, tasks = np.vstack([X, X]), np.r_[TASKS, TASKS]  # every row twice and exactly the same
-    told = (
-        pytest.warns(UserWarning, match="36 rows are 18 different ones and exact copies") if y is Y else nullcontext()
-    )
-    with told:
+    copies = y is Y and name != "MultiTaskRBFRegressor"  # which does not look for them
+    with pytest.warns(UserWarning, match="36 rows are 18 different ones") if copies else nullcontext():
         model = make(name, optimizer="lbfgs").fit(twice, np.r_[y, y], tasks=tasks)
     away = np.vstack([X + 0.3, X + 50.0, 1e6 * X])
     for rows, noisy in ((X, True), (away, True), (away, False)):
