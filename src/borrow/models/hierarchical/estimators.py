@@ -264,7 +264,7 @@ class Margins(LogOdds):
         return self.slope * (center + scale * self.shrink * f) + self.offset
 
     def decision(self, X: Any, task: Codes) -> Array:
-        """Log odds of +1."""
+        """The logarithm of the odds of class +1 at new rows."""
         return self.log_odds(self.fit.mean_of(X, task), self.center[task], self.scale[task])
 
     def decisions(self, X: Any) -> Array:

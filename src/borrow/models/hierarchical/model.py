@@ -179,7 +179,7 @@ class Strengths:
 @stored("hierarchical-state")
 @dataclass(frozen=True)
 class State:
-    """What EM learns."""
+    """What EM learns: the common mean, the covariance and the noise."""
 
     mu: Array
     K: Array
@@ -201,7 +201,7 @@ class Moments:
 
 
 def start(basis: Basis, noise: float) -> State:
-    """K = kappa, mu = 0."""
+    """Where EM starts: K is the base kernel, and the mean is zero."""
     return State(0.0 * diagonal(basis.prior), copy(basis.prior), noise)
 
 

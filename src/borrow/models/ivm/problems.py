@@ -334,7 +334,7 @@ class Regression(Problem):
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Problem):
-    """Labels -1 and +1."""
+    """Rows to be chosen and kernels to be learnt from labels, which are -1 and +1."""
 
     log_variance: ClassVar[float] = LOG_VARIANCE  # in units of the probit's noise, as in every classifier
 

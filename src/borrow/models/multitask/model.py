@@ -84,7 +84,7 @@ class Setup(TaskModel):
 
     @property
     def M(self) -> int:
-        """Number of tasks."""
+        """The number of tasks, those without rows counted too."""
         return self.design.n_tasks
 
     def directions_of_tasks(self, values: Values, V: Array) -> Values:

@@ -299,7 +299,7 @@ class LowRank(Form):
     log_variance: float = 0.0
 
     def parts(self, values: Values) -> Parts:
-        """R R' + diag(own)."""
+        """The matrix R R' + diag(own) that tasks share and have of their own."""
         R = values["loadings"] if self.rank else np.zeros((self.M, 0))
         B = R @ R.T
         if self.diagonal == "none":
